@@ -1,0 +1,57 @@
+"""What every dataset reader returns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uraenas.errors import UraenasError
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """N images with one label each."""
+
+    images: np.ndarray  # [N, H, W, C], uint8 or float32
+    labels: np.ndarray  # [N], int64, 0 … K-1
+    weights: np.ndarray | None = None  # [N], float32: how much each image counts in the training loss
+
+    def __post_init__(self) -> None:
+        images, labels = self.images, self.labels
+        if images.ndim != 4 or images.dtype not in (np.uint8, np.float32):
+            raise UraenasError(f"images must be N×H×W×C in uint8 or float32, not {images.shape} {images.dtype}")
+        if len(images) == 0:
+            raise UraenasError("there are no images")
+        if labels.shape != (len(images),) or labels.dtype != np.int64:
+            raise UraenasError(f"{len(images)} images need {len(images)} int64 labels, not {labels.shape} {labels.dtype}")
+        if images.dtype == np.float32 and not np.isfinite(images).all():
+            raise UraenasError("images contain NaN or infinite values")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, index: np.ndarray) -> "LabelledImages":
+        """The images at these positions, in this order."""
+        weights = None if self.weights is None else self.weights[index]
+        return LabelledImages(self.images[index], self.labels[index], weights)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A training and a test set of one task. Augmentation that keeps the label true is a fact of the data."""
+
+    name: str
+    train: LabelledImages
+    test: LabelledImages
+    classes: tuple[str, ...]
+    flip: bool  # a mirrored image keeps its label
+    padding: int  # random crops come from the image padded by this many black pixels on each side
+
+    def __post_init__(self) -> None:
+        if self.train.images.shape[1:] != self.test.images.shape[1:]:
+            raise UraenasError(
+                f"{self.name}: training images are {self.train.images.shape[1:]} and test images "
+                f"{self.test.images.shape[1:]}; they must agree"
+            )
+        for part in (self.train, self.test):
+            if part.labels.min() < 0 or part.labels.max() >= len(self.classes):
+                raise UraenasError(f"{self.name}: labels must lie in 0 … {len(self.classes) - 1}")

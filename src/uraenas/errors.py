@@ -1,0 +1,16 @@
+"""The errors a user can cause and mend."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UraenasError(Exception):
+    """One clear line for the user: what was given, what is allowed, how to mend it."""
+
+
+def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
+    """The error for a name that is not in a table, with the nearest match."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UraenasError(f"unknown {kind} {given!r}.{hint} Allowed: {', '.join(names)}.")

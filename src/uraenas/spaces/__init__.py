@@ -1,0 +1,28 @@
+"""Which networks exist."""
+
+from uraenas.spaces.nasbench201 import (
+    CONVOLUTIONS,
+    EDGES,
+    GENOTYPES,
+    NODES,
+    OPERATIONS,
+    CanonicalForm,
+    Genotype,
+    all_genotypes,
+)
+from uraenas.spaces.skeleton import Block, Cost, Skeleton, cost
+
+__all__ = [
+    "CONVOLUTIONS",
+    "EDGES",
+    "GENOTYPES",
+    "NODES",
+    "OPERATIONS",
+    "Block",
+    "CanonicalForm",
+    "Cost",
+    "Genotype",
+    "Skeleton",
+    "all_genotypes",
+    "cost",
+]

@@ -1,0 +1,88 @@
+"""Random numbers as a function of (seed, purpose, chain, step) instead of a running state.
+
+A word of randomness is SplitMix64 of a key plus a counter, written in tensor operations, so that the CPU and the GPU
+draw the same bits, a step can be captured in a graph, a chain draws the same alone or in a stack, and there is
+nothing to checkpoint.
+"""
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor
+
+_GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as a signed word
+_FIRST = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
+_SECOND = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
+
+
+def key(seed: int, *purpose: int | str) -> int:
+    """One signed 64-bit key for this seed and purpose."""
+    text = "/".join(str(part) for part in (seed, *purpose))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _mix(word: Tensor) -> Tensor:
+    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * _FIRST  # the masks make the arithmetic shifts logical ones
+    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * _SECOND
+    return word ^ ((word >> 31) & 0x1FFFFFFFF)
+
+
+def at(key: int | Tensor, step: int | Tensor, device: torch.device | None = None) -> Tensor:
+    """The key of one step: a function of tensors, so that a captured graph can count steps by itself."""
+    key = torch.as_tensor(key, dtype=torch.int64, device=device)
+    return _mix(key + _mix(torch.as_tensor(step, dtype=torch.int64, device=key.device) * _GOLDEN))
+
+
+def words(key: Tensor, count: int) -> Tensor:
+    """`count` random 64-bit words."""
+    counter = torch.arange(1, count + 1, dtype=torch.int64, device=key.device)
+    return _mix(key + counter * _GOLDEN)
+
+
+def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Uniform on the open interval (0, 1)."""
+    bits = 52 if dtype == torch.float64 else 23  # one bit less than the mantissa holds, so that adding ½ is exact
+    word = (words(key, count) >> (64 - bits)) & ((1 << bits) - 1)
+    return (word.to(dtype) + 0.5) * 2.0**-bits
+
+
+def integers(key: Tensor, count: int, below: int) -> Tensor:
+    """Uniform on 0 … below-1."""
+    high = (words(key, count) >> 32) & 0xFFFFFFFF
+    return (high * below) >> 32
+
+
+def permutation(key: Tensor, count: int) -> Tensor:
+    """A random order of 0 … count-1."""
+    return torch.argsort(words(key, count), stable=True)
+
+
+def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal, two numbers from each word (Box and Muller)."""
+    word = words(key, (count + 1) // 2)
+    high, low = (word >> 32) & 0xFFFFFFFF, word & 0xFFFFFFFF
+    radius = torch.sqrt(-2 * torch.log((high.to(dtype) + 1) * 2.0**-32))
+    angle = low.to(dtype) * (2 * math.pi * 2.0**-32)
+    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)])[:count]
+
+
+_PROPOSALS = 16  # each is accepted with probability > 0.95, so none is with probability < 1e-20
+
+
+def gamma(key: Tensor, shape: Tensor) -> Tensor:
+    """Gamma(shape, 1), elementwise, in float64 (Marsaglia and Tsang, with a fixed number of proposals).
+
+    For shape < 1 the draw is Gamma(shape + 1) · U^(1/shape), so shape + 1 is used throughout.
+    """
+    shape = shape.to(torch.float64)
+    count = shape.numel()
+    z = normal(at(key, 0), _PROPOSALS * count, torch.float64).view(_PROPOSALS, count)
+    u = uniform(at(key, 1), _PROPOSALS * count, torch.float64).view(_PROPOSALS, count)
+    boost = uniform(at(key, 2), count, torch.float64)
+    d = shape.reshape(-1) + 2 / 3
+    v = (1 + z / torch.sqrt(9 * d)).clamp_min(0) ** 3
+    accepted = (v > 0) & (torch.log(u) < z**2 / 2 + d - d * v + d * torch.log(v.clamp_min(1e-300)))
+    first = accepted.to(torch.int64).argmax(dim=0, keepdim=True)
+    drawn = (d * v).gather(0, first).squeeze(0)
+    return (drawn * torch.exp(torch.log(boost) / shape.reshape(-1))).view(shape.shape)

@@ -18,13 +18,19 @@ class LabelledImages:
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
         if images.ndim != 4 or images.dtype not in (np.uint8, np.float32):
-            raise UraenasError(f"images must be N×H×W×C in uint8 or float32, not {images.shape} {images.dtype}")
-        if len(images) == 0:
-            raise UraenasError("there are no images")
+            raise UraenasError(
+                f"images must be N×H×W×C in uint8 or float32, not {images.shape} {images.dtype}"
+            )
+        if images.size == 0:
+            raise UraenasError(f"there are no images: the array is {images.shape}")
         if labels.shape != (len(images),) or labels.dtype != np.int64:
-            raise UraenasError(f"{len(images)} images need {len(images)} int64 labels, not {labels.shape} {labels.dtype}")
+            raise UraenasError(
+                f"{len(images)} images need {len(images)} int64 labels, not {labels.shape} {labels.dtype}"
+            )
         if images.dtype == np.float32 and not np.isfinite(images).all():
             raise UraenasError("images contain NaN or infinite values")
+        if self.weights is not None:
+            _check_weights(self.weights, len(images))
 
     def __len__(self) -> int:
         return len(self.images)
@@ -33,6 +39,15 @@ class LabelledImages:
         """The images at these positions, in this order."""
         weights = None if self.weights is None else self.weights[index]
         return LabelledImages(self.images[index], self.labels[index], weights)
+
+
+def _check_weights(weights: np.ndarray, needed: int) -> None:
+    if weights.shape != (needed,) or weights.dtype != np.float32:
+        raise UraenasError(
+            f"{needed} images need {needed} float32 weights, not {weights.shape} {weights.dtype}"
+        )
+    if not np.isfinite(weights).all() or weights.min() < 0:
+        raise UraenasError("weights must be finite and not negative")
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,7 @@ class Dataset:
     classes: tuple[str, ...]
     flip: bool  # a mirrored image keeps its label
     padding: int  # random crops come from the image padded by this many black pixels on each side
+    notes: tuple[str, ...] = ()  # what the reader did to the data and the user should know
 
     def __post_init__(self) -> None:
         if self.train.images.shape[1:] != self.test.images.shape[1:]:
@@ -52,6 +68,10 @@ class Dataset:
                 f"{self.name}: training images are {self.train.images.shape[1:]} and test images "
                 f"{self.test.images.shape[1:]}; they must agree"
             )
-        for part in (self.train, self.test):
-            if part.labels.min() < 0 or part.labels.max() >= len(self.classes):
-                raise UraenasError(f"{self.name}: labels must lie in 0 … {len(self.classes) - 1}")
+        for kind, part in (("training", self.train), ("test", self.test)):
+            low, high = int(part.labels.min()), int(part.labels.max())
+            if low < 0 or high >= len(self.classes):
+                raise UraenasError(
+                    f"{self.name}: {kind} labels reach from {low} to {high}; "
+                    f"allowed: 0 … {len(self.classes) - 1}"
+                )

@@ -1,0 +1,79 @@
+"""What a run may say about its data."""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from uraenas.errors import UraenasError
+
+ROOT_VARIABLE = "URAENAS_DATA"
+DEFAULT_ROOT = "datasets"
+
+FLIPS = ("auto", "on", "off")
+CHANNEL_ORDERS = ("auto", "first", "last")
+
+
+def data_root(root: str | os.PathLike[str] = "") -> Path:
+    """Where downloaded datasets lie: the given folder, else $URAENAS_DATA, else `datasets` here."""
+    return Path(root or os.environ.get(ROOT_VARIABLE, "") or DEFAULT_ROOT)
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which images, and how the training set is divided."""
+
+    name: str = "digits"  # a name from the table of datasets, or the path of an .npz file or a folder
+    root: str = ""  # where downloaded datasets lie; empty: $URAENAS_DATA, else `datasets`
+    image_size: int = 32  # folders of images only: every image becomes this many pixels high and wide
+    held_out: float = 0.15  # of the training set, kept aside for selection and calibration
+    search_validation: float = 0.5  # of the rest, the half that the search's architecture steps see
+    flip: str = "auto"  # mirror images at random: on, off, or as the dataset says
+    padding: int = -1  # black pixels around the image that random crops may reach; -1: as the dataset says
+    channels: str = "auto"  # .npz only: which axis holds the colours
+    value_range: str = "auto"  # .npz only: "LOW,HIGH" of arrays that are neither uint8 nor within 0 … 1
+
+    def __post_init__(self) -> None:
+        _require(
+            isinstance(self.name, str) and self.name != "", "name", self.name, "a dataset's name or path"
+        )
+        _require(isinstance(self.root, str), "root", self.root, "a folder, or nothing")
+        _require(_is_integer(self.image_size, 4, 1024), "image_size", self.image_size, "an integer, 4 … 1024")
+        _require(_is_between(self.held_out, 0, 0.9), "held_out", self.held_out, "above 0, below 0.9")
+        _require(
+            _is_between(self.search_validation, 0, 1),
+            "search_validation",
+            self.search_validation,
+            "above 0, below 1",
+        )
+        _require(self.flip in FLIPS, "flip", self.flip, ", ".join(FLIPS))
+        _require(
+            _is_integer(self.padding, -1, 256), "padding", self.padding, "an integer, 0 … 256, or -1 (auto)"
+        )
+        _require(self.channels in CHANNEL_ORDERS, "channels", self.channels, ", ".join(CHANNEL_ORDERS))
+        self.value_limits()
+
+    def value_limits(self) -> tuple[float, float] | None:
+        """The stated range of array values, or none where the array must speak for itself."""
+        if self.value_range == "auto":
+            return None
+        try:
+            low, high = (float(limit) for limit in self.value_range.split(","))
+        except (ValueError, AttributeError):
+            low = high = math.nan
+        well_formed = math.isfinite(low) and math.isfinite(high) and low < high
+        _require(well_formed, "value_range", self.value_range, "auto, or LOW,HIGH such as 0,255")
+        return low, high
+
+
+def _require(fulfilled: bool, key: str, given: object, allowed: str) -> None:
+    if not fulfilled:
+        raise UraenasError(f"data.{key} = {given!r} is not allowed; allowed: {allowed}")
+
+
+def _is_integer(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _is_between(value: object, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low < value < high

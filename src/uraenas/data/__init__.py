@@ -1,46 +1,37 @@
 """Datasets, splits, and what a run may say about them."""
 
-import os
-from dataclasses import replace
-
+from uraenas.data.arrays import as_images
+from uraenas.data.catalog import DATASETS, OFFICIAL, fetch_dataset, load_dataset, load_from_settings
+from uraenas.data.cifar import CIFAR10, CIFAR100, load_cifar
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.digits import digits
+from uraenas.data.fit import fit_images
+from uraenas.data.folder import load_folder, read_image
+from uraenas.data.idx import load_idx
+from uraenas.data.npz import load_npz, save_npz
 from uraenas.data.settings import DataSettings, data_root
 from uraenas.data.splits import stratified_split
-from uraenas.errors import unknown
 
 __all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "DATASETS",
+    "OFFICIAL",
     "DataSettings",
     "Dataset",
     "LabelledImages",
+    "as_images",
     "data_root",
     "digits",
+    "fetch_dataset",
+    "fit_images",
+    "load_cifar",
     "load_dataset",
+    "load_folder",
     "load_from_settings",
+    "load_idx",
+    "load_npz",
+    "read_image",
+    "save_npz",
     "stratified_split",
 ]
-
-
-def load_dataset(
-    name: str,
-    root: str | os.PathLike[str] = "",
-    image_size: int | None = None,
-    channels: str = "auto",
-    value_range: tuple[float, float] | None = None,
-) -> Dataset:
-    """The dataset of this name, or of the .npz file or folder at this path."""
-    if name == "digits":
-        return digits()
-    raise unknown("dataset", name, ["digits"])
-
-
-def load_from_settings(settings: DataSettings) -> Dataset:
-    """The dataset that the settings name, with their say on flips and padding."""
-    dataset = load_dataset(
-        settings.name, settings.root, settings.image_size, settings.channels, settings.value_limits()
-    )
-    return replace(
-        dataset,
-        flip=dataset.flip if settings.flip == "auto" else settings.flip == "on",
-        padding=dataset.padding if settings.padding < 0 else settings.padding,
-    )

@@ -1,0 +1,174 @@
+"""The table of datasets, and the one door to all of them."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from uraenas.data.cifar import CIFAR10, CIFAR100, Cifar, is_cifar_folder, load_cifar
+from uraenas.data.dataset import Dataset
+from uraenas.data.digits import digits
+from uraenas.data.download import Progress, RemoteFile, download
+from uraenas.data.folder import DEFAULT_SIZE, load_folder
+from uraenas.data.idx import FASHION_MNIST_CLASSES, MNIST_CLASSES, is_idx_folder, load_idx
+from uraenas.data.npz import load_npz, save_npz
+from uraenas.data.settings import DataSettings, data_root
+from uraenas.errors import UraenasError, unknown
+
+
+@dataclass(frozen=True)
+class Official:
+    """A dataset that is published as files, and that lies as NAME.npz under the root once it was fetched."""
+
+    files: tuple[RemoteFile, ...]
+    places: tuple[
+        str, ...
+    ]  # where the published files may lie under the root instead, the first for downloads
+    read: Callable[[Path], Dataset]
+    flip: bool
+    padding: int
+
+
+def _cifar(kind: Cifar, number: int, checksum: str, size: int) -> Official:
+    url = f"https://www.cs.toronto.edu/~kriz/cifar-{number}-python.tar.gz"
+    places = (
+        f"cifar-{number}-python.tar.gz",
+        f"cifar-{number}-binary.tar.gz",
+        *(layout.folder for layout in kind.layouts),
+    )
+    return Official((RemoteFile(url, checksum, size),), places, partial(load_cifar, kind=kind), True, 4)
+
+
+def _idx(
+    name: str, classes: tuple[str, ...], flip: bool, host: str, files: tuple[tuple[str, str, int], ...]
+) -> Official:
+    remote = tuple(RemoteFile(f"{host}/{file}", f"md5:{digest}", size) for file, digest, size in files)
+    return Official(remote, (name,), partial(load_idx, name=name, classes=classes, flip=flip), flip, 2)
+
+
+OFFICIAL: dict[str, Official] = {
+    "cifar10": _cifar(CIFAR10, 10, "md5:c58f30108f718f92721af3b95e74349a", 170_498_071),
+    "cifar100": _cifar(CIFAR100, 100, "md5:eb9058c3a382ffc7106e4002c42a8d85", 169_001_437),
+    "mnist": _idx(
+        "mnist",
+        MNIST_CLASSES,
+        False,
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        (
+            ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+            ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+            ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+            ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+        ),
+    ),
+    "fashion-mnist": _idx(
+        "fashion-mnist",
+        FASHION_MNIST_CLASSES,
+        True,
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        (
+            ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+            ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
+            ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+            ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+        ),
+    ),
+}
+DATASETS: tuple[str, ...] = ("digits", *OFFICIAL)
+
+
+def load_dataset(
+    name: str | os.PathLike[str],
+    root: str | os.PathLike[str] = "",
+    image_size: int | None = None,
+    channels: str = "auto",
+    value_range: tuple[float, float] | None = None,
+) -> Dataset:
+    """The dataset of this name, or of the .npz file, official archive or folder at this path.
+
+    `root` is where named datasets lie. `image_size` matters to folders of images, `channels` and
+    `value_range` to .npz files whose arrays do not speak for themselves.
+    """
+    if name == "digits":
+        return digits()
+    if name in OFFICIAL:
+        return _load_official(str(name), data_root(root))
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _load_any_folder(path, image_size or DEFAULT_SIZE)
+    if path.suffix == ".npz":
+        return load_npz(path, value_range, channels)
+    if path.name.endswith((".tar.gz", ".tgz", ".tar")):
+        return load_cifar(path, CIFAR100 if "100" in path.name else CIFAR10)
+    if path.exists():
+        raise UraenasError(f"{path} is not a dataset; allowed: an .npz file, a CIFAR archive or a folder")
+    if len(path.parts) > 1:
+        raise UraenasError(f"{path} does not exist; allowed: a path, or one of {', '.join(DATASETS)}")
+    raise unknown("dataset", str(name), DATASETS)
+
+
+def load_from_settings(settings: DataSettings) -> Dataset:
+    """The dataset that the settings name, with their say on flips and padding."""
+    dataset = load_dataset(
+        settings.name, settings.root, settings.image_size, settings.channels, settings.value_limits()
+    )
+    return replace(
+        dataset,
+        flip=dataset.flip if settings.flip == "auto" else settings.flip == "on",
+        padding=dataset.padding if settings.padding < 0 else settings.padding,
+    )
+
+
+def fetch_dataset(
+    name: str,
+    root: str | os.PathLike[str] = "",
+    source: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Puts a dataset under the root as NAME.npz, from its official host or from files at hand (`source`).
+
+    What is there already and whole is kept. Downloaded files are removed once the .npz file is on the disk.
+    """
+    if name not in OFFICIAL:
+        raise unknown("dataset to fetch", name, OFFICIAL)
+    official, folder = OFFICIAL[name], data_root(root)
+    target = folder / f"{name}.npz"
+    if source is not None:
+        save_npz(target, official.read(Path(source)))
+        return target
+    if target.exists():
+        _load_official(name, folder)
+        return target
+    landing = folder / official.places[0]  # one archive, or a folder of files
+    files = [
+        download(remote, landing if landing.name == remote.name else landing / remote.name, progress)
+        for remote in official.files
+    ]
+    save_npz(target, official.read(landing))
+    for file in files:
+        file.unlink()
+    return target
+
+
+def _load_official(name: str, root: Path) -> Dataset:
+    official = OFFICIAL[name]
+    if (root / f"{name}.npz").exists():
+        dataset = load_npz(root / f"{name}.npz")
+        return replace(dataset, flip=official.flip, padding=official.padding, notes=())
+    for place in official.places:
+        if (root / place).exists():
+            return official.read(root / place)
+    raise UraenasError(
+        f"{name} is not in {root}. Get it with: uraenas data {name}, "
+        f"or from files you have with: uraenas data {name} --from PATH"
+    )
+
+
+def _load_any_folder(path: Path, image_size: int) -> Dataset:
+    for kind in (CIFAR10, CIFAR100):
+        if is_cifar_folder(path, kind):
+            return load_cifar(path, kind)
+    if is_idx_folder(path):
+        return load_idx(path, name=path.resolve().name)
+    return load_folder(path, image_size)

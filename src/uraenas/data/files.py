@@ -1,0 +1,104 @@
+"""Files that come from elsewhere are read within limits, and files of ours appear whole or not at all."""
+
+import gzip
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from uraenas.errors import UraenasError
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@contextmanager
+def blaming(path: str | os.PathLike[str], mend: str) -> Iterator[None]:
+    """Whatever goes wrong while these bytes are parsed is the file's fault, told in one line.
+
+    The parsers of the standard library raise a dozen kinds of error on hostile bytes and list them nowhere,
+    so all are caught; the original stays attached as the cause.
+    """
+    try:
+        yield
+    except Damaged as error:
+        raise UraenasError(f"{path} is damaged or of another kind: {error}. {mend}".strip()) from error
+    except UraenasError:
+        raise
+    except FileNotFoundError as error:
+        raise UraenasError(f"{path} does not exist. {mend}".strip()) from error
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
+        raise UraenasError(f"{path} cannot be read: {error.strerror}. {mend}".strip()) from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise UraenasError(f"{path} is damaged or of another kind: {reason}. {mend}".strip()) from error
+
+
+class Damaged(UraenasError):
+    """Bytes are not what they should be. Whoever knows their path adds it, with the way to mend them."""
+
+
+class LimitedReader:
+    """A stream that refuses to give more than a fixed number of bytes, however small its compressed form."""
+
+    def __init__(self, stream: BinaryIO, most: int) -> None:
+        self.stream = stream
+        self.left = most
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; an error once the limit is passed."""
+        wanted = self.left + 1 if size < 0 else min(size, self.left + 1)
+        data = self.stream.read(wanted)
+        self.left -= len(data)
+        if self.left < 0:
+            raise Damaged("it unpacks to more bytes than any file of its kind holds")
+        return data
+
+
+@contextmanager
+def open_limited(path: Path, most: int) -> Iterator[LimitedReader]:
+    """The file's bytes, unpacked where it is gzip, up to a limit."""
+    with open(path, "rb") as plain:
+        packed = plain.read(2) == GZIP_MAGIC
+        plain.seek(0)
+        if not packed:
+            yield LimitedReader(plain, most)
+            return
+        with gzip.GzipFile(fileobj=plain) as unpacked:
+            yield LimitedReader(cast(BinaryIO, unpacked), most)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name only when all of it is on the disk; nothing stays behind otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            flush_to_disk(file)
+        os.chmod(name, 0o644)  # mkstemp makes it private
+        rename_for_good(Path(name), path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def flush_to_disk(file: BinaryIO) -> None:
+    """What was written survives a power cut."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def rename_for_good(source: Path, target: Path) -> None:
+    """The new name survives a power cut, where the system can flush folders."""
+    os.replace(source, target)
+    try:
+        folder = os.open(target.parent, os.O_RDONLY)
+    except OSError:
+        return  # Windows does not open folders
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,201 @@
+"""A folder of images with one sub-folder per class."""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from uraenas.data.dataset import Dataset, LabelledImages
+from uraenas.data.splits import stratified_split
+from uraenas.errors import UraenasError
+
+SPLIT_KEY = 8110  # a constant, so that every run on a folder without a test part has the same test images
+TEST_FRACTION = 0.2
+DEFAULT_SIZE = 32
+ENDINGS = frozenset(
+    (".png", ".jpg", ".jpeg", ".jpe", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+)
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "BMP",
+    "GIF",
+    "WEBP",
+    "TIFF",
+    "PPM",
+)  # Pillow would start Ghostscript for some others
+MOST_PIXELS = 89_478_485  # Pillow's own limit for a picture that is no decompression bomb
+NAMED_FILES = 5
+
+
+@dataclass(frozen=True)
+class _Picture:
+    pixels: np.ndarray  # [size, size, 3]
+    stretched: bool
+
+
+def load_folder(path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE) -> Dataset:
+    """The dataset in `path/CLASS/…`, or in `path/train/CLASS/…` and `path/test/CLASS/…`.
+
+    Every image is resized as a whole to `image_size` × `image_size`. The dataset is RGB, or grey where every
+    pixel of every image is. Without a test part, a fifth of each class becomes one. A file with the ending of
+    an image that cannot be read is an error; other files are left out and counted in the notes.
+    """
+    path = Path(path)
+    divided = _is_divided(path)
+    train_files, classes, ignored = _find_images(path / "train" if divided else path)
+    notes = []
+    if divided:
+        test_files, _, ignored_in_test = _find_images(path / "test", classes)
+        ignored += ignored_in_test
+    else:
+        test_files = []
+    labels = np.array([classes.index(name) for name, _ in (*train_files, *test_files)], np.int64)
+    pictures = _read_all([file for _, file in (*train_files, *test_files)], image_size)
+    stretched = sum(picture.stretched for picture in pictures)
+    if stretched:
+        notes.append(f"{stretched} of {len(pictures)} images are not square and were stretched to be so")
+    if ignored:
+        notes.append(f"{ignored} files without the ending of an image were left out")
+    everything = LabelledImages(_stacked([picture.pixels for picture in pictures]), labels)
+    if divided:
+        order = np.arange(len(labels))
+        train, test = order[: len(train_files)], order[len(train_files) :]
+    else:
+        train, test = stratified_split(labels, [1 - TEST_FRACTION, TEST_FRACTION], SPLIT_KEY, classes)
+        notes.append(f"{path.name} has no test part: {len(test)} of its images, stratified, became one")
+    return Dataset(
+        path.resolve().name,
+        everything.take(train),
+        everything.take(test),
+        tuple(classes),
+        flip=False,  # a mirrored letter or a left hand is another thing: only the user knows
+        padding=image_size // 8,
+        notes=tuple(notes),
+    )
+
+
+def read_image(path: str | os.PathLike[str], size: int | tuple[int, int], channels: int) -> np.ndarray:
+    """One image file as uint8 [height, width, channels], whatever its own size and colours."""
+    if channels not in (1, 3):
+        raise UraenasError(f"an image file cannot become {channels} channels; allowed: 1 (grey) or 3 (RGB)")
+    height, width = (size, size) if isinstance(size, int) else size
+    with _bombs_are_errors():
+        picture = _read(Path(path), height, width)
+    if isinstance(picture, str):
+        raise UraenasError(f"{path} cannot be read as an image: {picture}")
+    if channels == 3:
+        return picture.pixels
+    return np.array(Image.fromarray(picture.pixels).convert("L"))[..., None]
+
+
+def _is_divided(path: Path) -> bool:
+    """Whether there is a train and a test part. A class may be called `train`; a part has sub-folders."""
+    if not path.is_dir():
+        raise UraenasError(f"{path} is not a folder")
+    train, test = (any(_folders(path / part)) for part in ("train", "test"))
+    if train and not test:
+        raise UraenasError(f"{path} has a train part with classes but no test part: add {path / 'test'}")
+    return train and test
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(item for item in path.iterdir() if item.is_dir() and not item.name.startswith("."))
+
+
+def _find_images(
+    path: Path, allowed: Sequence[str] | None = None
+) -> tuple[list[tuple[str, Path]], list[str], int]:
+    """All (class, image file), the classes, and how many other files there are."""
+    folders = list(_folders(path))
+    if not folders:
+        raise UraenasError(f"{path} has no sub-folders; needed: one per class, with its images in it")
+    found, ignored = [], 0
+    for folder in folders:
+        if allowed is not None and folder.name not in allowed:
+            raise UraenasError(
+                f"{folder} is a class that the training part lacks; allowed: {', '.join(allowed)}"
+            )
+        files = sorted(
+            Path(parent, name)
+            for parent, _, names in os.walk(folder)
+            for name in names
+            if not name.startswith(".")
+        )
+        images = [file for file in files if file.suffix.lower() in ENDINGS]
+        if not images:
+            example = f", such as {files[0].name}" if files else ""
+            raise UraenasError(
+                f"{folder} holds {len(files)} files{example}, but no image; "
+                f"known: {' '.join(sorted(ENDINGS))}"
+            )
+        ignored += len(files) - len(images)
+        found += [(folder.name, image) for image in images]
+    return found, [folder.name for folder in folders], ignored
+
+
+def _read_all(files: list[Path], size: int) -> list[_Picture]:
+    """Every picture in turn, decoded on all cores; one error names those that cannot be read."""
+    with _bombs_are_errors(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(lambda file: _read(file, size, size), files))
+    bad = [
+        f"{file} ({result})" for file, result in zip(files, results, strict=True) if isinstance(result, str)
+    ]
+    if bad:
+        more = f" and {len(bad) - NAMED_FILES} more" if len(bad) > NAMED_FILES else ""
+        raise UraenasError(
+            f"{len(bad)} of {len(files)} images cannot be read: {', '.join(bad[:NAMED_FILES])}{more}. "
+            "Mend or remove them: nothing is left out silently."
+        )
+    return [result for result in results if isinstance(result, _Picture)]
+
+
+@contextmanager
+def _bombs_are_errors() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
+
+
+def _read(path: Path, height: int, width: int) -> _Picture | str:
+    """The picture, or in a few words why there is none."""
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            if image.width * image.height > MOST_PIXELS:
+                return f"{image.width}×{image.height} pixels are more than {MOST_PIXELS}"
+            stretched = image.width * height != image.height * width
+            # A JPEG can be decoded at a fraction of its size: much faster, and still twice as fine as needed.
+            image.draft(None, (2 * width, 2 * height))
+            upright = _as_rgb(ImageOps.exif_transpose(image), image.format)
+        resized = upright.resize((width, height), Image.Resampling.BILINEAR)
+        return _Picture(np.array(resized), stretched)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return f"more than {MOST_PIXELS} pixels"
+    except Exception as error:  # Pillow's decoders raise a dozen kinds on hostile bytes
+        return " ".join(str(error).split())[:100] or type(error).__name__
+
+
+def _as_rgb(image: Image.Image, file_format: str | None) -> Image.Image:
+    """Eight bits, three colours; transparent parts become white, of an animation the first picture stays."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and file_format in ("PNG", "PPM")):
+        values = np.asarray(image, dtype=np.float32) / 257  # 65535 ↦ 255
+        return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise UraenasError("32-bit pixels have no stated range; save it with 8 or 16 bits")
+    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
+    return image.convert("RGB")
+
+
+def _stacked(pictures: list[np.ndarray]) -> np.ndarray:
+    images = np.stack(pictures)
+    grey = (images[..., :1] == images).all()
+    return images[..., :1].copy() if grey else images

@@ -1,0 +1,166 @@
+"""Datasets in one .npz file, read without pickle and within limits."""
+
+import math
+import os
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from uraenas.data.arrays import as_images
+from uraenas.data.dataset import Dataset, LabelledImages
+from uraenas.data.files import blaming, whole_file
+from uraenas.data.splits import stratified_split
+from uraenas.errors import UraenasError
+
+SPLIT_KEY = 8109  # a constant, so that every run on a file without a test part has the same test images
+TEST_FRACTION = 0.2
+
+SPELLINGS = (  # of the training images and labels, and of the test images and labels
+    ("x_train", "y_train", "x_test", "y_test"),
+    ("images", "labels", "test_images", "test_labels"),
+)
+MOST_BYTES = 8 << 30
+MOST_EXPANSION = 200  # beyond SMALL_BYTES: photographs never pack as tightly as a zip bomb
+SMALL_BYTES = 256 << 20
+MEND = "Write it again with numpy.savez(path, x_train=…, y_train=…, x_test=…, y_test=…)."
+
+
+def load_npz(
+    path: str | os.PathLike[str],
+    value_range: tuple[float, float] | None = None,
+    channels: str = "auto",
+) -> Dataset:
+    """The dataset in an .npz file with x_train, y_train, x_test, y_test, or images, labels and test_….
+
+    Without a test part, a fifth of each class becomes one. Labels are integers or strings; a key `classes`,
+    if there is one, names the labels 0 … K-1.
+    """
+    path = Path(path)
+    known = {key for spelling in SPELLINGS for key in spelling} | {"classes"}
+    arrays, others = read_npz(path, known)
+    spelling = next((keys for keys in SPELLINGS if keys[0] in arrays and keys[1] in arrays), None)
+    if spelling is None:
+        found = ", ".join(sorted([*arrays, *others])[:8]) or "nothing"
+        raise UraenasError(f"{path} holds {found}; needed: x_train and y_train, or images and labels")
+    train_images, train_labels, test_images, test_labels = (arrays.get(key) for key in spelling)
+    if (test_images is None) != (test_labels is None):
+        raise UraenasError(f"{path}: {spelling[2]} and {spelling[3]} must be there both or not at all")
+    assert train_images is not None
+    assert train_labels is not None
+    coder = _LabelCoder(path, _vector(path, train_labels), arrays.get("classes"))
+    train = _part(path, coder, train_images, train_labels, value_range, channels)
+    notes = [f"ignored in {path.name}: {', '.join(others[:8])}"] if others else []
+    if test_images is not None and test_labels is not None:
+        test = _part(path, coder, test_images, test_labels, value_range, channels)
+    else:
+        fractions = [1 - TEST_FRACTION, TEST_FRACTION]
+        kept, tested = stratified_split(train.labels, fractions, SPLIT_KEY, coder.classes)
+        train, test = train.take(kept), train.take(tested)
+        notes.append(f"{path.name} has no test part: {len(test)} of its images, stratified, became one")
+    padding = min(train.images.shape[1:3]) // 8
+    return Dataset(path.stem, train, test, coder.classes, flip=False, padding=padding, notes=tuple(notes))
+
+
+def save_npz(path: Path, dataset: Dataset) -> None:
+    """Writes what `load_npz` reads; the file appears whole or not at all."""
+    with whole_file(path) as file:
+        np.savez(
+            file,
+            x_train=dataset.train.images,
+            y_train=dataset.train.labels,
+            x_test=dataset.test.images,
+            y_test=dataset.test.labels,
+            classes=np.array(dataset.classes),
+        )
+
+
+def read_npz(path: Path, keys: set[str]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The arrays under these keys, and the names of the others, which are not read."""
+    with blaming(path, MEND), zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        wanted = {key: info for key, info in members.items() if key in keys}
+        _refuse_bombs(path, wanted)
+        arrays = {key: _read_npy(f"{path}: {key}", archive.read(info)) for key, info in wanted.items()}
+        return arrays, sorted(set(members) - set(wanted))
+
+
+def _refuse_bombs(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> None:
+    unpacked = sum(info.file_size for info in members.values())
+    packed = path.stat().st_size
+    if unpacked > MOST_BYTES or (unpacked > SMALL_BYTES and unpacked > MOST_EXPANSION * packed):
+        raise UraenasError(
+            f"{path} would grow from {packed} to {unpacked} bytes; allowed: {MOST_BYTES} bytes in all, and "
+            f"{MOST_EXPANSION} times its own size. Write it with numpy.savez, or make it smaller."
+        )
+
+
+def _read_npy(name: str, data: bytes) -> np.ndarray:
+    """One array. The header is checked against the data before anything is allocated by its word."""
+    stream = BytesIO(data)
+    version = npy.read_magic(stream)
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in readers:
+        raise UraenasError(f"{name} is in npy version {version}; allowed: 1.0 and 2.0. {MEND}")
+    shape, _, dtype = readers[version](stream)
+    if dtype.kind not in "buifUS":
+        raise UraenasError(f"{name} holds {dtype} values; allowed: numbers and, for labels, strings. {MEND}")
+    if (
+        dtype.itemsize == 0
+        or min(shape, default=0) < 0
+        or math.prod(shape) * dtype.itemsize != len(data) - stream.tell()
+    ):
+        raise UraenasError(f"{name} is truncated: its header promises {shape} {dtype}. {MEND}")
+    stream.seek(0)
+    return npy.read_array(stream, allow_pickle=False)
+
+
+def _vector(path: Path, labels: np.ndarray) -> np.ndarray:
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or labels.dtype.kind not in "iuUS":
+        raise UraenasError(
+            f"{path}: labels of shape {labels.shape} {labels.dtype} are not allowed; "
+            "allowed: one integer or string per image"
+        )
+    return labels.astype(str) if labels.dtype.kind == "S" else labels
+
+
+class _LabelCoder:
+    """Labels as the file has them → 0 … K-1."""
+
+    def __init__(self, path: Path, train_labels: np.ndarray, classes: np.ndarray | None) -> None:
+        self.path = path
+        self.values = np.unique(train_labels)
+        if classes is None:
+            self.classes = tuple(str(value) for value in self.values)
+            return
+        if classes.ndim != 1 or classes.dtype.kind not in "US" or train_labels.dtype.kind not in "iu":
+            raise UraenasError(f"{path}: `classes` must be names, and the labels integers that point at them")
+        self.classes = tuple(str(name) for name in classes.astype(str))
+        self.values = np.arange(len(self.classes), dtype=np.int64)
+
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
+        strangers = labels[~np.isin(labels, self.values)]
+        if len(strangers):
+            raise UraenasError(
+                f"{self.path}: label {strangers[0]!s} is not among its {len(self.classes)} classes"
+            )
+        return np.searchsorted(self.values, labels).astype(np.int64)
+
+
+def _part(
+    path: Path,
+    coder: _LabelCoder,
+    images: np.ndarray,
+    labels: np.ndarray,
+    value_range: tuple[float, float] | None,
+    channels: str,
+) -> LabelledImages:
+    vector = _vector(path, labels)
+    if len(vector) != len(images):
+        raise UraenasError(f"{path}: {len(images)} images and {len(vector)} labels do not match")
+    return LabelledImages(as_images(images, value_range, channels), coder(vector))

@@ -44,7 +44,9 @@ class Layout:
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The vector's pieces by name. One split: its gradient is one concatenation."""
         pieces = flat.split(self.sizes)
-        return {entry.name: piece.view(entry.shape) for entry, piece in zip(self.entries, pieces, strict=True)}
+        return {
+            entry.name: piece.view(entry.shape) for entry, piece in zip(self.entries, pieces, strict=True)
+        }
 
     def initial(self, key: int | None = None) -> Tensor:
         """A fresh vector, drawn from this key (none is needed where nothing is random)."""

@@ -14,7 +14,10 @@ Tensors = dict[str, Tensor]
 
 
 def stem_entries(skeleton: Skeleton) -> list[Entry]:
-    return [convolution("stem", skeleton.channels, skeleton.image_channels, 3), *norm("stem.norm", skeleton.channels)]
+    return [
+        convolution("stem", skeleton.channels, skeleton.image_channels, 3),
+        *norm("stem.norm", skeleton.channels),
+    ]
 
 
 def reduction_entries(block: Block) -> list[Entry]:
@@ -50,7 +53,9 @@ def skeleton_statistics(skeleton: Skeleton) -> list[Entry]:
 def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
     """Batch norm by name; without running statistics the batch's own are always used."""
     if running is None:
-        return F.batch_norm(x, None, None, weights[f"{name}.scale"], weights[f"{name}.shift"], True, 0.0, EPSILON)
+        return F.batch_norm(
+            x, None, None, weights[f"{name}.scale"], weights[f"{name}.shift"], True, 0.0, EPSILON
+        )
     mean, variance = running[f"{name}.mean"], running[f"{name}.variance"]
     scale, shift = weights[f"{name}.scale"], weights[f"{name}.shift"]
     return F.batch_norm(x, mean, variance, scale, shift, training, MOMENTUM, EPSILON)

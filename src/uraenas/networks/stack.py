@@ -22,7 +22,9 @@ def convolutions_from(genotype: Genotype, node: int) -> tuple[tuple[int, tuple[i
     """The live convolutions that leave a node: (kernel size, target nodes in order), one for each kernel size."""
     groups = []
     for operation, kernel in CONVOLUTIONS.items():
-        edges = [e for e in genotype.live_edges if EDGES[e][0] == node and genotype.operations[e] == operation]
+        edges = [
+            e for e in genotype.live_edges if EDGES[e][0] == node and genotype.operations[e] == operation
+        ]
         if edges:
             groups.append((kernel, tuple(EDGES[e][1] for e in edges)))
     return tuple(groups)
@@ -76,7 +78,9 @@ class Stack(nn.Module):
         self.statistics_sizes = [layout.size for layout in self.statistics_layouts]
         self.weights = nn.Parameter(torch.zeros(sum(self.weight_sizes)))
         self.statistics: Tensor
-        self.register_buffer("statistics", torch.cat([layout.initial() for layout in self.statistics_layouts]))
+        self.register_buffer(
+            "statistics", torch.cat([layout.initial() for layout in self.statistics_layouts])
+        )
 
     def __len__(self) -> int:
         return len(self.genotypes)
@@ -100,9 +104,13 @@ class Stack(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits [M, N, K] of images [N, C, H, W], or [M, N, C, H, W] where each member has its own."""
         shared = images.dim() == 4
-        weights, statistics = self.weights.split(self.weight_sizes), self.statistics.split(self.statistics_sizes)
+        weights, statistics = (
+            self.weights.split(self.weight_sizes),
+            self.statistics.split(self.statistics_sizes),
+        )
         logits = [
-            self._member(m, images if shared else images[m], weights[m], statistics[m]) for m in range(len(self))
+            self._member(m, images if shared else images[m], weights[m], statistics[m])
+            for m in range(len(self))
         ]
         return torch.stack(logits)
 

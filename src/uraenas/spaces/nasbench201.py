@@ -120,7 +120,11 @@ class Genotype:
         terms: list[tuple] = [("input",)] if node == 0 else []
         for edge in self.live_edges:
             if EDGES[edge][1] == node:
-                terms += self._terms(EDGES[edge][0]) if self.operations[edge] == "skip_connect" else [self._term(edge)]
+                terms += (
+                    self._terms(EDGES[edge][0])
+                    if self.operations[edge] == "skip_connect"
+                    else [self._term(edge)]
+                )
         return terms
 
     def _term(self, edge: int) -> tuple:

@@ -33,9 +33,17 @@ class Skeleton:
     classes: int = 10
 
     def __post_init__(self) -> None:
-        for name, least in (("channels", 1), ("cells", 1), ("height", 4), ("width", 4), ("image_channels", 1)):
+        for name, least in (
+            ("channels", 1),
+            ("cells", 1),
+            ("height", 4),
+            ("width", 4),
+            ("image_channels", 1),
+        ):
             if getattr(self, name) < least:
-                raise UraenasError(f"{name} = {getattr(self, name)} is out of range; it must be at least {least}")
+                raise UraenasError(
+                    f"{name} = {getattr(self, name)} is out of range; it must be at least {least}"
+                )
         if self.classes < 2:
             raise UraenasError(f"classes = {self.classes} is out of range; a classifier needs at least 2")
 
@@ -74,7 +82,11 @@ def cost(genotype: Genotype, skeleton: Skeleton) -> Cost:
     multiply_adds = stem * skeleton.height * skeleton.width
     for block in skeleton.blocks():
         if block.reduces:
-            weights = 9 * block.channels_in * block.channels + 9 * block.channels**2 + block.channels_in * block.channels
+            weights = (
+                9 * block.channels_in * block.channels
+                + 9 * block.channels**2
+                + block.channels_in * block.channels
+            )
             norms = 2
         else:
             weights, norms = taps * block.channels**2, convolutions

@@ -1,0 +1,226 @@
+"""A run's settings: the parts' own settings composed, presets, and `key=value` overrides."""
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from uraenas.data import DataSettings
+from uraenas.engine import EngineSettings
+from uraenas.errors import UraenasError, unknown
+from uraenas.evaluate import EvaluateSettings
+from uraenas.methods import METHODS, method
+from uraenas.search import SearchSettings
+from uraenas.train import TrainSettings
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Width and depth of all networks; image size, channels and classes come from the data."""
+
+    channels: int = 16
+    cells: int = 5  # per stage
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "cells"):
+            if getattr(self, name) < 1:
+                raise UraenasError(
+                    f"network.{name} = {getattr(self, name)} is out of range; it must be at least 1"
+                )
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run's result, and how it is computed."""
+
+    seed: int = 0
+    methods: tuple[str, ...] = tuple(METHODS)
+    data: DataSettings = field(default_factory=DataSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+    evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+    def __post_init__(self) -> None:
+        if not self.methods:
+            raise UraenasError(f"methods is empty; choose from {', '.join(METHODS)}")
+        for name in self.methods:
+            method(name)
+        if len(set(self.methods)) < len(self.methods):
+            raise UraenasError(f"methods names one twice: {', '.join(self.methods)}")
+        if not 0 <= self.seed < 2**63:
+            raise UraenasError(f"seed = {self.seed} is out of range; it must lie in 0 … 2^63 - 1")
+
+
+# Keys that may differ when a run goes on: where it computes, and which methods are wanted of it.
+FREE_KEYS = {"methods", "engine.device", "engine.stack"}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "digits": {
+        "network.channels": 8,
+        "network.cells": 1,
+        "search.epochs": 40,
+        "search.batch": 64,
+        "search.step_size": 0.1,
+        "search.prior_deviation": 1.0,
+        "search.architecture_step_size": 0.02,
+        "search.temperature": 1e-2,
+        "train.epochs": 24,
+        "train.batch": 64,
+        "train.prior_deviation": 1.0,
+        "train.sampler_step_size": 0.1,
+        "train.cycles": 2,
+        "train.weight_samples": 4,
+        "train.temperature": 1e-2,
+        "train.members": 10,
+        "train.architectures": 10,
+    },
+    "tiny": {
+        "methods": "drnas,uraenas,deep-ensemble",
+        "network.channels": 4,
+        "network.cells": 1,
+        "search.epochs": 2,
+        "search.cycles": 1,
+        "train.members": 2,
+        "train.architectures": 2,
+        "train.epochs": 2,
+        "train.batch": 128,
+        "train.cycles": 1,
+        "train.weight_samples": 1,
+        "train.prior_deviation": 1.0,
+        "evaluate.bootstrap": 50,
+        "evaluate.subsets": 2,
+        "evaluate.severities": "1,5",
+    },
+    "cifar10": {"data.name": "cifar10", "data.held_out": 0.1, "evaluate.suite": "cifar10-c"},
+    "cifar10-fast": {
+        "data.name": "cifar10",
+        "data.held_out": 0.1,
+        "evaluate.suite": "cifar10-c",
+        "search.epochs": 40,
+        "train.epochs": 60,
+        "train.cycles": 2,
+        "train.weight_samples": 6,
+    },
+}
+
+
+def preset(name: str) -> Config:
+    """The settings of this name."""
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
+    return override(Config(), PRESETS[name])
+
+
+def override(config: Config, changes: dict[str, Any]) -> Config:
+    """The config with dotted keys set; values are texts or already of the right type."""
+    flat = flatten(config)
+    kinds = _kinds(Config)
+    for key, value in changes.items():
+        if key not in flat:
+            raise unknown("setting", key, flat)
+        flat[key] = _parse(key, value, kinds[key])
+    return _build(flat)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """`["train.epochs=3"]` → `{"train.epochs": "3"}`."""
+    changes = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UraenasError(f"cannot read {text!r}; expected key=value, such as train.epochs=20")
+        changes[key.strip()] = value.strip()
+    return changes
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Dotted keys → values."""
+    flat: dict[str, Any] = {}
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            flat |= {
+                f"{item.name}.{part.name}": getattr(value, part.name) for part in dataclasses.fields(value)
+            }
+        else:
+            flat[item.name] = value
+    return flat
+
+
+def from_json(stored: Any) -> Config:
+    """The config that `flatten` described, read back from JSON."""
+    if not isinstance(stored, dict):
+        raise UraenasError("config.json does not hold a table of settings")
+    return override(Config(), stored)
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ and change the result: key → (old, new)."""
+    before, after = flatten(old), flatten(new)
+    return {k: (before[k], after[k]) for k in before if before[k] != after[k] and k not in FREE_KEYS}
+
+
+def _kinds(kind: type) -> dict[str, Any]:
+    kinds: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        if dataclasses.is_dataclass(hint):
+            kinds |= {f"{name}.{inner}": k for inner, k in _kinds(hint).items()}  # type: ignore[arg-type]
+        else:
+            kinds[name] = hint
+    return kinds
+
+
+def _build(flat: dict[str, Any]) -> Config:
+    parts: dict[str, dict[str, Any]] = {}
+    top: dict[str, Any] = {}
+    for key, value in flat.items():
+        section, dot, name = key.partition(".")
+        if dot:
+            parts.setdefault(section, {})[name] = value
+        else:
+            top[key] = value
+    hints = typing.get_type_hints(Config)
+    return Config(**top, **{section: hints[section](**values) for section, values in parts.items()})
+
+
+def _parse(key: str, value: Any, kind: Any) -> Any:
+    """A value of this type, from a text or from JSON."""
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        inner = typing.get_args(kind)
+        items = [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else list(value)
+        if inner[-1] is not Ellipsis and len(items) != len(inner):
+            raise _refused(key, value, f"{len(inner)} values, separated by commas")
+        return tuple(_parse(key, item, inner[0]) for item in items)
+    if origin is types.UnionType:
+        raise TypeError(f"{key}: settings have one type each")
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        raise _refused(key, value, "true or false")
+    if kind is str:
+        if isinstance(value, str):
+            return value
+        raise _refused(key, value, "a text")
+    try:
+        number = (
+            kind(value)
+            if not isinstance(value, bool) and (kind is float or float(value) == int(value))
+            else None
+        )
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or (kind is float and not math.isfinite(number)):
+        raise _refused(key, value, "a whole number" if kind is int else "a number")
+    return number
+
+
+def _refused(key: str, value: Any, allowed: str) -> UraenasError:
+    return UraenasError(f"{key} = {value!r} is not allowed; it must be {allowed}")

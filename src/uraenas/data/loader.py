@@ -1,0 +1,115 @@
+"""Images on the device, and the batches drawn from them.
+
+An epoch's order, crops and flips are drawn at its start as a function of a key; a batch is then one gather. Shapes: M
+members, each with its own draws, B images of a batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas import draws
+from uraenas.data.dataset import LabelledImages
+from uraenas.errors import UraenasError
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Mean and standard deviation per channel, in the units of the raw images."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, images: np.ndarray) -> "Normalisation":
+        """Of training images [N, H, W, C]; a constant channel gets deviation 1."""
+        flat = images.reshape(-1, images.shape[-1])
+        mean = flat.mean(axis=0, dtype=np.float64)
+        # A chunk at a time: the whole set in float64 would be eight times its size.
+        chunks = np.array_split(flat, max(1, len(flat) // 1_000_000))
+        variance = sum(((chunk - mean) ** 2).sum(axis=0) for chunk in chunks) / len(flat)
+        deviation = np.where(variance > 0, np.sqrt(variance), 1.0)
+        return cls(tuple(mean.tolist()), tuple(deviation.tolist()))
+
+    def __call__(self, images: Tensor, dtype: torch.dtype) -> Tensor:
+        """Raw images [..., H, W, C] → normalised [..., C, H, W]."""
+        mean = torch.tensor(self.mean, dtype=dtype, device=images.device)
+        deviation = torch.tensor(self.deviation, dtype=dtype, device=images.device)
+        return ((images.to(dtype) - mean) / deviation).movedim(-1, -3).contiguous()
+
+
+@dataclass(frozen=True)
+class EpochDraws:
+    """What is random about one epoch of M members: image numbers, crop corners, flips."""
+
+    order: Tensor  # [M, steps, B]
+    corner: Tensor  # [M, steps, B, 2]
+    flip: Tensor  # [M, steps, B], bool
+
+    def refill(self, fresh: "EpochDraws") -> None:
+        """Take over the draws of another epoch in place, where a captured graph looks for them."""
+        self.order.copy_(fresh.order)
+        self.corner.copy_(fresh.corner)
+        self.flip.copy_(fresh.flip)
+
+
+class Loader:
+    """A labelled set on the device."""
+
+    def __init__(
+        self,
+        part: LabelledImages,
+        normalisation: Normalisation,
+        batch: int,
+        padding: int,
+        flip: bool,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if len(part) < 2:
+            raise UraenasError("training needs at least 2 images")
+        self.count = len(part)
+        self.batch = min(batch, self.count)
+        self.steps = (
+            self.count // self.batch
+        )  # what is left over comes first or later in the next epoch's order
+        self.padding, self.flip = padding, flip
+        self.normalisation, self.dtype = normalisation, dtype
+        images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
+        self.height, self.width = images.shape[1:3]
+        self.images = F.pad(images, (0, 0, padding, padding, padding, padding))  # black, before normalisation
+        self.labels = torch.from_numpy(part.labels).to(device)
+        self.weights: Tensor | None = None
+        if part.weights is not None:
+            weights = torch.from_numpy(part.weights).to(device, dtype)
+            self.weights = weights / weights.mean()
+
+    def draw(self, keys: list[int], epoch: int) -> EpochDraws:
+        """The draws of one epoch, one key per member."""
+        device, count = self.images.device, self.steps * self.batch
+        order, corner, flip = [], [], []
+        for key in keys:
+            here = draws.at(key, epoch, device)
+            order.append(draws.permutation(draws.at(here, 0), self.count)[:count])
+            corner.append(draws.integers(draws.at(here, 1), 2 * count, 2 * self.padding + 1).view(count, 2))
+            flip.append(draws.integers(draws.at(here, 2), count, 2) == 1 if self.flip else order[-1] < 0)
+        shape = (len(keys), self.steps, self.batch)
+        return EpochDraws(
+            torch.stack(order).view(shape), torch.stack(corner).view(*shape, 2), torch.stack(flip).view(shape)
+        )
+
+    def batch_at(self, drawn: EpochDraws, step: int | Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Images [M, B, C, H, W], labels [M, B] and, where given, weights [M, B] of one step."""
+        position = torch.as_tensor(step, device=self.images.device).view(1)
+        index = drawn.order.index_select(1, position).squeeze(1)
+        corner = drawn.corner.index_select(1, position).squeeze(1)
+        flip = drawn.flip.index_select(1, position).squeeze(1)
+        rows = corner[..., 0, None] + torch.arange(self.height, device=index.device)
+        across = torch.arange(self.width, device=index.device)
+        columns = corner[..., 1, None] + torch.where(flip[..., None], across.flip(0), across)
+        raw = self.images[index[..., None, None], rows[..., :, None], columns[..., None, :]]
+        weights = None if self.weights is None else self.weights[index]
+        return self.normalisation(raw, self.dtype), self.labels[index], weights

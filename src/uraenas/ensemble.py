@@ -1,0 +1,190 @@
+"""Members and the ensemble they form: predict, split uncertainty, save, load."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas import calibration
+from uraenas.data.loader import Normalisation
+from uraenas.errors import UraenasError
+from uraenas.files import read_json, read_tensors, write_json, write_tensors
+from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
+from uraenas.networks import Layout, Stack, statistics_layout, weight_layout
+from uraenas.spaces import Genotype, Skeleton
+
+PREDICTION_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a member came from."""
+
+    chain: str  # architecture source, kind of weights, and number: "sampled-point-03"
+    epoch: int
+    cycle: int
+    step: int
+    temperature: float
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One network of an ensemble: genotype, weights with the statistics that belong to them, and origin."""
+
+    genotype: Genotype
+    weights: Tensor
+    statistics: Tensor
+    origin: Origin
+
+    def tensors(self, skeleton: Skeleton) -> dict[str, Tensor]:
+        """Weights and statistics by name."""
+        return {
+            **weight_layout(self.genotype, skeleton).views(self.weights),
+            **statistics_layout(self.genotype, skeleton).views(self.statistics),
+        }
+
+    @classmethod
+    def from_tensors(
+        cls, genotype: Genotype, skeleton: Skeleton, tensors: dict[str, Tensor], origin: Origin
+    ) -> "Member":
+        weights = _flatten(weight_layout(genotype, skeleton), tensors)
+        return cls(genotype, weights, _flatten(statistics_layout(genotype, skeleton), tensors), origin)
+
+    def save(self, path: Path, skeleton: Skeleton, half: bool = False) -> None:
+        """Write one safetensors file; `half` stores weights, not statistics, in half precision."""
+        tensors = self.tensors(skeleton)
+        if half:
+            names = {entry.name for entry in weight_layout(self.genotype, skeleton).entries}
+            tensors = {name: t.half() if name in names else t for name, t in tensors.items()}
+        header = {"genotype": str(self.genotype), **{k: str(v) for k, v in asdict(self.origin).items()}}
+        write_tensors(path, tensors, {**header, "skeleton": json.dumps(asdict(skeleton))})
+
+    @classmethod
+    def load(cls, path: Path) -> "Member":
+        tensors, header = read_tensors(path)
+        try:
+            genotype = Genotype.from_string(header["genotype"])
+            skeleton = Skeleton(**json.loads(header["skeleton"]))
+            origin = Origin(
+                header["chain"],
+                int(header["epoch"]),
+                int(header["cycle"]),
+                int(header["step"]),
+                float(header["temperature"]),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise UraenasError(f"{path} is not a member file: {error}") from error
+        return cls.from_tensors(genotype, skeleton, tensors, origin)
+
+
+def _flatten(layout: Layout, tensors: dict[str, Tensor]) -> Tensor:
+    parts = []
+    for entry in layout.entries:
+        tensor = tensors.get(entry.name)
+        if tensor is None or tuple(tensor.shape) != entry.shape:
+            raise UraenasError(f"the member's file lacks {entry.name} of shape {entry.shape}")
+        parts.append(tensor.float().reshape(-1) if tensor.dtype == torch.float16 else tensor.reshape(-1))
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def predict_members(
+    members: Sequence[Member],
+    skeleton: Skeleton,
+    normalisation: Normalisation,
+    images: np.ndarray,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Log-probabilities [M, N, K] of raw images [N, H, W, C], on the CPU."""
+    expected = (skeleton.height, skeleton.width, skeleton.image_channels)
+    if images.ndim != 4 or images.shape[1:] != expected:
+        raise UraenasError(f"this ensemble takes images of {expected} (H, W, C), not {images.shape[1:]}")
+    stack = Stack([member.genotype for member in members], skeleton).to(device, dtype).eval()
+    for m, member in enumerate(members):
+        stack.put(m, member.weights, member.statistics)
+    parts = []
+    for start in range(0, len(images), PREDICTION_BATCH):
+        raw = torch.from_numpy(np.ascontiguousarray(images[start : start + PREDICTION_BATCH])).to(device)
+        parts.append(torch.log_softmax(stack(normalisation(raw, dtype)).to(dtype), dim=-1).cpu())
+    return torch.cat(parts, dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Members whose probabilities are averaged."""
+
+    members: tuple[Member, ...]
+    skeleton: Skeleton
+    normalisation: Normalisation
+    classes: tuple[str, ...]
+    temperature: float = 1.0  # fitted on held-out data; 1 leaves predictions as they are
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise UraenasError("an ensemble needs at least one member")
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __repr__(self) -> str:
+        distinct = len({member.genotype for member in self.members})
+        return (
+            f"Ensemble({len(self)} members, {distinct} distinct genotypes, {len(self.classes)} classes, "
+            f"temperature {self.temperature:.3g})"
+        )
+
+    def member_log_probabilities(self, images: np.ndarray, device: torch.device | None = None) -> Tensor:
+        """Log-probabilities [M, N, K] of every member for raw images [N, H, W, C]."""
+        device = device or torch.device("cpu")
+        return predict_members(self.members, self.skeleton, self.normalisation, images, device)
+
+    def predict_proba(self, images: np.ndarray, calibrated: bool = True) -> np.ndarray:
+        """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
+        log_p = mixture(self.member_log_probabilities(images))
+        return (calibration.scale(log_p, self.temperature) if calibrated else log_p).exp().numpy()
+
+    def uncertainty(self, images: np.ndarray) -> UncertaintyBySource:
+        """Per image, in nats: total entropy and its parts due to data, weights and architecture."""
+        log_p = self.member_log_probabilities(images)
+        return uncertainty_by_source(log_p, [member.genotype for member in self.members])
+
+    def save(self, path: Path | str, half: bool = False) -> None:
+        """Write a folder: ensemble.json and one safetensors file per member."""
+        folder = Path(path)
+        for m, member in enumerate(self.members):
+            member.save(folder / f"{m:03d}.safetensors", self.skeleton, half)
+        self.describe(folder)
+
+    def describe(self, folder: Path) -> None:
+        """Write ensemble.json: all that the members' files do not say. It is written last, so it vouches for them."""
+        write_json(
+            folder / "ensemble.json",
+            {
+                "members": len(self),
+                "skeleton": asdict(self.skeleton),
+                "mean": self.normalisation.mean,
+                "deviation": self.normalisation.deviation,
+                "classes": self.classes,
+                "temperature": self.temperature,
+            },
+        )
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Ensemble":
+        """Read what `save` wrote."""
+        folder = Path(path)
+        facts = read_json(folder / "ensemble.json")
+        try:
+            normalisation = Normalisation(tuple(facts["mean"]), tuple(facts["deviation"]))
+            members = tuple(Member.load(folder / f"{m:03d}.safetensors") for m in range(facts["members"]))
+            skeleton = Skeleton(**facts["skeleton"])
+            return cls(members, skeleton, normalisation, tuple(facts["classes"]), float(facts["temperature"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UraenasError(
+                f"{folder / 'ensemble.json'} does not describe an ensemble: {error}"
+            ) from error

@@ -1,0 +1,320 @@
+"""Stage 3: ensemble × dataset × shift → tidy rows.
+
+The unit of work is a cell: one evaluation set, all methods. A cell's rows and bootstrap replicates are small, so a
+suite of any size streams through, and suite means, intervals and paired differences are made from cells alone.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas import calibration, draws, metrics, shifts
+from uraenas.data.dataset import LabelledImages
+from uraenas.errors import UraenasError, unknown
+from uraenas.methods import method
+
+BOOTSTRAPPED = ("accuracy", "nll", "ece", "brier")
+SIZED = ("accuracy", "nll", "ece", "brier")  # given for every ensemble size
+INTERVAL = (0.025, 0.975)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EvaluateSettings:
+    """What is measured."""
+
+    suite: str = "basic"  # a suite of shifts by name, or none
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    baseline: str = "deep-ensemble"  # paired differences are taken to this method
+    bootstrap: int = 1000  # resamples of the test images; 0: no intervals
+    subsets: int = 20  # random member subsets for each ensemble size below the full one
+    keep_predictions: bool = True
+
+    def __post_init__(self) -> None:
+        if self.suite != "none" and self.suite not in shifts.SUITES:
+            raise unknown("suite", self.suite, ("none", *shifts.SUITES))
+        method(self.baseline)
+        if not self.severities or not set(self.severities) <= {1, 2, 3, 4, 5}:
+            raise UraenasError(f"evaluate.severities = {self.severities} is out of range; choose from 1 … 5")
+        for name, least in (("bootstrap", 0), ("subsets", 1)):
+            if getattr(self, name) < least:
+                raise UraenasError(
+                    f"evaluate.{name} = {getattr(self, name)} is out of range; at least {least}"
+                )
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Labelled images to be judged on, clean (`shift` "none", severity 0) or shifted."""
+
+    dataset: str
+    shift: str
+    severity: int
+    part: LabelledImages
+
+    @property
+    def name(self) -> str:
+        return self.dataset if self.shift == "none" else f"{self.dataset}-{self.shift}-{self.severity}"
+
+
+def evaluation_sets(
+    dataset: str, test: LabelledImages, settings: EvaluateSettings, seed: int
+) -> Iterator[EvaluationSet]:
+    """The clean test set, then every shift at every severity, made when it is asked for."""
+    yield EvaluationSet(dataset, "none", 0, test)
+    for shift in shift_names(settings):
+        for severity in settings.severities:
+            yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity, seed))
+
+
+def shift_names(settings: EvaluateSettings) -> tuple[str, ...]:
+    return () if settings.suite == "none" else tuple(shifts.SUITES[settings.suite])
+
+
+def cell_count(settings: EvaluateSettings) -> int:
+    return 1 + len(shift_names(settings)) * len(settings.severities)
+
+
+def _shifted(test: LabelledImages, shift: str, severity: int, seed: int) -> LabelledImages:
+    images = test.images
+    if images.dtype == np.uint8:
+        return LabelledImages(shifts.corrupt(images, shift, severity, seed), test.labels)
+    # Corruptions are defined on 8-bit images; float images lie in 0 … 1.
+    quantised = np.rint(images * 255).clip(0, 255).astype(np.uint8)
+    return LabelledImages(
+        shifts.corrupt(quantised, shift, severity, seed).astype(np.float32) / 255, test.labels
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What evaluation needs to know of one method's ensemble."""
+
+    log_probabilities_MNK: Tensor
+    genotypes: Sequence[Hashable]
+    chains: Sequence[str]
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The results on one evaluation set."""
+
+    shift: str
+    severity: int
+    rows: list[Row]
+    replicates: dict[str, Tensor]  # "method/calibration/metric" → [resamples]
+
+
+class Evaluator:
+    """Measures cells with the same bootstrap resamples and the same member subsets for all of them."""
+
+    def __init__(self, settings: EvaluateSettings, seed: int) -> None:
+        self.settings, self.seed = settings, seed
+        self._resamples: Tensor | None = None
+
+    def cell(self, where: EvaluationSet, judged: Mapping[str, Judged]) -> Cell:
+        """Rows and replicates of all methods on one evaluation set."""
+        labels = torch.from_numpy(where.part.labels)
+        rows: list[Row] = []
+        replicates: dict[str, Tensor] = {}
+        for name, ensemble in judged.items():
+            place = {
+                "method": name,
+                "dataset": where.dataset,
+                "shift": where.shift,
+                "severity": where.severity,
+            }
+            log_p = ensemble.log_probabilities_MNK
+            mean = metrics.mixture(log_p)
+            for kind, prediction in (
+                ("raw", mean),
+                ("temperature", calibration.scale(mean, ensemble.temperature)),
+            ):
+                values = {
+                    metric: function(prediction, labels) for metric, function in metrics.METRICS.items()
+                }
+                rows += self._rows(place, values, len(log_p), kind)
+                for metric, replicate in self._bootstrap(prediction, labels).items():
+                    replicates[f"{name}/{kind}/{metric}"] = replicate
+            rows += self._rows(place, self._of_members(ensemble), len(log_p), "raw")
+            for size in range(1, len(log_p)):
+                rows += self._rows(place, self._of_subsets(log_p, labels, size), size, "raw")
+        return Cell(where.shift, where.severity, rows, replicates)
+
+    def _rows(self, place: Row, values: Mapping[str, float], members: int, kind: str) -> list[Row]:
+        return [
+            {
+                **place,
+                "metric": metric,
+                "value": value,
+                "members": members,
+                "calibration": kind,
+                "seed": self.seed,
+            }
+            for metric, value in values.items()
+        ]
+
+    def _of_members(self, ensemble: Judged) -> dict[str, float]:
+        """Disagreement, and mean uncertainty by source.
+
+        `chain_uncertainty` is the control: the architecture part with chains in the place of genotypes, which
+        initialisation and noise alone bring about. In a deep ensemble it is the floor to hold the real one against.
+        """
+        log_p = ensemble.log_probabilities_MNK
+        split = metrics.uncertainty_by_source(log_p, ensemble.genotypes)
+        control = metrics.uncertainty_by_source(log_p, ensemble.chains)
+        return {
+            "disagreement": metrics.disagreement(log_p),
+            "total_uncertainty": float(split.total.mean()),
+            "data_uncertainty": float(split.data.mean()),
+            "weight_uncertainty": float(split.weights.mean()),
+            "architecture_uncertainty": float(split.architecture.mean()),
+            "chain_uncertainty": float(control.architecture.mean()),
+        }
+
+    def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, float]:
+        """Metrics of smaller ensembles, averaged over random subsets."""
+        members = len(log_p_MNK)
+        totals = dict.fromkeys((*SIZED, "disagreement"), 0.0)
+        subsets = self._subsets(members, size)
+        for subset in subsets:
+            chosen = log_p_MNK[subset]
+            mean = metrics.mixture(chosen)
+            for metric in SIZED:
+                totals[metric] += metrics.METRICS[metric](mean, labels) / len(subsets)
+            totals["disagreement"] += metrics.disagreement(chosen) / len(subsets)
+        return totals
+
+    def _subsets(self, members: int, size: int) -> list[list[int]]:
+        if size == 1:
+            return [[m] for m in range(members)]
+        key = draws.key(self.seed, "subsets", members, size)
+        return [
+            draws.permutation(draws.at(key, number), members)[:size].tolist()
+            for number in range(self.settings.subsets)
+        ]
+
+    def _bootstrap(self, prediction: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Each metric on every resample of the images."""
+        if self.settings.bootstrap == 0:
+            return {}
+        counts_RN = self._counts(len(labels))
+        bins, confidence, right = metrics.confidence_bins(prediction, labels)
+        gaps = torch.nn.functional.one_hot(bins, metrics.BINS) * (confidence - right)[:, None]
+        per_image = torch.stack(
+            [right, metrics.nll_per_image(prediction, labels), metrics.brier_per_image(prediction, labels)],
+            dim=1,
+        )
+        sums = counts_RN @ torch.cat([per_image, gaps], dim=1).float() / len(labels)
+        ece = sums[:, 3:].abs().sum(dim=1)
+        return {"accuracy": sums[:, 0], "nll": sums[:, 1], "brier": sums[:, 2], "ece": ece}
+
+    def _counts(self, images: int) -> Tensor:
+        """How often each image occurs in each resample; the same for all methods and shifts, so that they pair."""
+        if self._resamples is None or self._resamples.shape[1] != images:
+            key = draws.key(self.seed, "bootstrap")
+            counts = [
+                torch.bincount(draws.integers(draws.at(key, number), images, images), minlength=images)
+                for number in range(self.settings.bootstrap)
+            ]
+            self._resamples = torch.stack(counts).float()
+        return self._resamples
+
+
+def summarise(
+    cells: Sequence[Cell], settings: EvaluateSettings, temperatures: Mapping[str, float]
+) -> dict[str, Any]:
+    """metrics.json from all cells: rows with intervals, suite means, and paired differences to the baseline."""
+    clean = [cell for cell in cells if cell.shift == "none"]
+    groups: dict[tuple[str, int], list[Cell]] = {("none", 0): clean}
+    for name, members in _suites_of([cell.shift for cell in cells if cell.shift != "none"]).items():
+        groups[(name, 0)] = [cell for cell in cells if cell.shift in members]
+    rows: list[Row] = []
+    differences: list[Row] = []
+    for (shift, severity), group in groups.items():
+        averaged = _mean_rows(group, shift, severity)
+        replicates = {key: _mean_replicates(group, key) for key in group[0].replicates}
+        rows += _with_intervals(averaged, replicates)
+        differences += _paired(averaged, replicates, settings.baseline)
+    full = _largest(clean[0].rows)
+    for cell in cells:
+        if cell.shift != "none":
+            rows += [row for row in cell.rows if row["members"] == full[row["method"]]]
+    return {"rows": rows, "differences": differences, "temperatures": dict(temperatures)}
+
+
+def _suites_of(present: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The means to give: over all shifts, and over the fifteen main corruptions where all of them are there."""
+    names = tuple(dict.fromkeys(present))
+    suites = {f"mean{len(names)}": names} if names else {}
+    fifteen = tuple(shifts.SUITES["cifar10-c-15"])
+    if len(names) > len(fifteen) and set(fifteen) <= set(names):
+        suites["mean15"] = fifteen
+    return suites
+
+
+def _identity(row: Row) -> tuple:
+    return (row["method"], row["dataset"], row["metric"], row["members"], row["calibration"], row["seed"])
+
+
+def _mean_rows(group: Sequence[Cell], shift: str, severity: int) -> list[Row]:
+    """Rows averaged over cells: a metric is computed per (corruption, severity) first, never on the pooled images."""
+    totals: dict[tuple, float] = {}
+    for cell in group:
+        for row in cell.rows:
+            totals[_identity(row)] = totals.get(_identity(row), 0.0) + row["value"] / len(group)
+    first = group[0].rows
+    return [{**row, "shift": shift, "severity": severity, "value": totals[_identity(row)]} for row in first]
+
+
+def _mean_replicates(group: Sequence[Cell], key: str) -> Tensor:
+    return torch.stack([cell.replicates[key] for cell in group]).double().mean(dim=0)
+
+
+def _replicate_key(row: Row) -> str:
+    return f"{row['method']}/{row['calibration']}/{row['metric']}"
+
+
+def _largest(rows: Sequence[Row]) -> dict[str, int]:
+    largest: dict[str, int] = {}
+    for row in rows:
+        largest[row["method"]] = max(largest.get(row["method"], 0), row["members"])
+    return largest
+
+
+def _with_intervals(rows: Sequence[Row], replicates: Mapping[str, Tensor]) -> list[Row]:
+    full = _largest(rows)
+    return [
+        {**row, **_interval(replicates[_replicate_key(row)])}
+        if row["members"] == full[row["method"]] and _replicate_key(row) in replicates
+        else row
+        for row in rows
+    ]
+
+
+def _interval(replicate: Tensor) -> dict[str, float]:
+    low, high = torch.quantile(replicate, torch.tensor(INTERVAL, dtype=replicate.dtype)).tolist()
+    return {"low": low, "high": high}
+
+
+def _paired(rows: Sequence[Row], replicates: Mapping[str, Tensor], baseline: str) -> list[Row]:
+    """Method minus baseline on the same resamples, for every bootstrapped metric at full size."""
+    full = _largest(rows)
+    if baseline not in full:
+        return []
+    values = {_replicate_key(row): row for row in rows if row["members"] == full[row["method"]]}
+    differences = []
+    for key, row in values.items():
+        other = f"{baseline}/{row['calibration']}/{row['metric']}"
+        if row["method"] != baseline and key in replicates and other in replicates:
+            spread = _interval(replicates[key] - replicates[other])
+            differences.append(
+                {**row, "baseline": baseline, "value": row["value"] - values[other]["value"], **spread}
+            )
+    return differences

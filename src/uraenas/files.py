@@ -1,0 +1,97 @@
+"""Files that appear whole or not at all, and are checked when read."""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from uraenas.errors import UraenasError
+
+CHECKSUM = "blake2b"
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write to a temporary file beside the target, flush it to disk, and rename it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise UraenasError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UraenasError(f"{path} is damaged: {error}; delete it and run the same command again") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+    """Write a safetensors file whose header carries a checksum of header and tensors."""
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    complete = {**header, CHECKSUM: _checksum(tensors, header)}
+    write_bytes(path, safetensors.torch.save(tensors, metadata=complete))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and header of a file that `write_tensors` wrote, after its checksum has been verified."""
+    try:
+        with safetensors.safe_open(str(path), framework="pt") as file:
+            header = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (OSError, safetensors.SafetensorError, ValueError, RuntimeError) as error:
+        if not path.exists():
+            raise UraenasError(f"cannot read {path}: no such file") from error
+        raise _damaged(path) from error
+    if header.pop(CHECKSUM, None) != _checksum(tensors, header):
+        raise _damaged(path)
+    return tensors, header
+
+
+def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    digest = hashlib.blake2b(json.dumps(sorted(header.items())).encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _damaged(path: Path) -> UraenasError:
+    return UraenasError(f"{path} is damaged; delete it and run the same command again")
+
+
+def append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """Append one JSON line to a log."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(value) + "\n")
+    except OSError as error:
+        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error

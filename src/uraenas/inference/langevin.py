@@ -1,0 +1,33 @@
+"""Stochastic gradient Langevin dynamics, with and without momentum, on the *mean* loss.
+
+Training minimises U(w)/N, U the negative log posterior of N images, with step size α. That is a Langevin step of size
+α/N on U, so at temperature T
+
+    v ← μ v − α ∇(U/N) + √(2 (1 − μ) α T / N) ε,     w ← w + v,     ε ~ N(0, I).
+
+μ = 0 is SGLD, μ > 0 is SGHMC. T = 1 aims at the posterior itself; T = 0 is plain gradient descent with momentum.
+"""
+
+import math
+
+from torch import Tensor
+
+
+def noise_deviation(step_size: float, temperature: float, images: int, momentum: float) -> float:
+    """Standard deviation of the noise that one step injects into each weight."""
+    return math.sqrt(2 * (1 - momentum) * step_size * temperature / images)
+
+
+def update(
+    weights: Tensor,
+    velocity: Tensor,
+    gradient: Tensor,
+    step_size: float | Tensor,
+    momentum: float,
+    noise: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The next weights and velocity. `noise` is already scaled; None in the exploration stage."""
+    velocity = momentum * velocity - step_size * gradient
+    if noise is not None:
+        velocity = velocity + noise
+    return weights + velocity, velocity

@@ -1,0 +1,80 @@
+"""The table of methods, in the form of the paper's Table 1, from the rows of metrics.json."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: which metric, on clean or shifted data, and how it is shown."""
+
+    title: str
+    metric: str
+    shifted: bool
+    larger_is_better: bool = False
+
+    def show(self, value: float | None) -> str:
+        if value is None:
+            return "–"
+        return f"{100 * value:.2f}" if self.metric == "accuracy" else f"{value:.3f}"
+
+
+COLUMNS = (
+    Column("Acc", "accuracy", False, larger_is_better=True),
+    Column("ECE", "ece", False),
+    Column("NLL", "nll", False),
+    Column("cAcc", "accuracy", True, larger_is_better=True),
+    Column("cECE", "ece", True),
+    Column("cNLL", "nll", True),
+)
+DISAGREEMENT = Column("Dis", "disagreement", False)
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """One method: its size and its values, one for each of COLUMNS, then disagreement."""
+
+    method: str
+    members: int
+    values: tuple[float | None, ...]
+    disagreement: float | None
+
+
+def mean_name(rows: Sequence[Row]) -> str | None:
+    """The widest suite mean that the rows hold."""
+    names = {row["shift"] for row in rows if row["shift"].startswith("mean")}
+    return max(names, key=lambda name: int(name[4:]), default=None)
+
+
+def table(rows: Sequence[Row], calibration: str = "raw") -> list[TableLine]:
+    """One line per method, at its full size."""
+    full: dict[str, int] = {}
+    for row in rows:
+        full[row["method"]] = max(full.get(row["method"], 0), row["members"])
+    shifted = mean_name(rows)
+    found = {
+        (row["method"], row["shift"], row["metric"]): row["value"]
+        for row in rows
+        if row["members"] == full[row["method"]]
+        and row["calibration"] == (calibration if row["metric"] != "disagreement" else "raw")
+    }
+    lines = []
+    for name, members in full.items():
+        values = tuple(
+            found.get((name, shifted if column.shifted else "none", column.metric)) for column in COLUMNS
+        )
+        disagreement = found.get((name, "none", "disagreement")) if members > 1 else None
+        lines.append(TableLine(name, members, values, disagreement))
+    return lines
+
+
+def best(lines: Sequence[TableLine]) -> list[float | None]:
+    """The best value of each of COLUMNS."""
+    values: list[float | None] = []
+    for position, column in enumerate(COLUMNS):
+        present = [v for line in lines if (v := line.values[position]) is not None]
+        values.append((max if column.larger_is_better else min)(present) if present else None)
+    return values

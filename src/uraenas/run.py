@@ -1,0 +1,154 @@
+"""The run directory: what is in it, who holds it, and what it cost."""
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uraenas.ensemble import Ensemble, Member
+from uraenas.errors import UraenasError
+from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
+
+CHECKPOINT_SECONDS = 5.0
+
+
+class Run:
+    """A directory that holds everything a run has earned so far. docs/run-directory.md describes its files."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._last_checkpoint = time.monotonic()
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / "config.json").exists()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the directory while working in it; another process is told who does."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / "lock").open("a+")
+        except OSError as error:
+            raise UraenasError(f"cannot use {self.path}: {error.strerror or error}") from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system frees it when its holder dies
+            except OSError as error:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise UraenasError(
+                    f"{self.path} is in use by {holder}; wait for it or choose another --out"
+                ) from error
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}\n")
+            file.flush()
+            yield
+
+    # Whole files
+
+    def write_json(self, name: str, value: Any) -> None:
+        write_json(self.path / name, value)
+
+    def read_json(self, name: str) -> Any:
+        return read_json(self.path / name)
+
+    def write_text(self, name: str, text: str) -> None:
+        write_bytes(self.path / name, text.encode())
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+        """Write tensors with a header of JSON values."""
+        write_tensors(self.path / name, tensors, {key: json.dumps(value) for key, value in header.items()})
+
+    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, header = read_tensors(self.path / name)
+        return tensors, {key: json.loads(value) for key, value in header.items()}
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    # Logs and cost
+
+    def log(self, event: str, **facts: Any) -> None:
+        append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
+
+    def checkpoint_due(self) -> bool:
+        """Whether enough time has gone by since the last checkpoint; asking counts as making one."""
+        if time.monotonic() - self._last_checkpoint < CHECKPOINT_SECONDS:
+            return False
+        self._last_checkpoint = time.monotonic()
+        return True
+
+    def costs(self) -> dict[str, dict[str, float]]:
+        return self.read_json("cost.json") if self.has("cost.json") else {}
+
+    def add_cost(self, items: Mapping[str, Mapping[str, float]]) -> None:
+        """Add seconds, images and the like to what earlier parts of the run have cost."""
+        costs = self.costs()
+        for item, amounts in items.items():
+            entry = costs.setdefault(item, {})
+            for unit, amount in amounts.items():
+                entry[unit] = entry.get(unit, 0) + amount
+        self.write_json("cost.json", costs)
+
+    # Members
+
+    def sample_path(self, chain: str, epoch: int) -> Path:
+        return self.path / "chains" / chain / "samples" / f"{epoch:04d}.safetensors"
+
+    def samples(self, chain: str) -> list[Member]:
+        """The weight samples of a chain, the newest first."""
+        folder = self.path / "chains" / chain / "samples"
+        return [Member.load(path) for path in sorted(folder.glob("*.safetensors"), reverse=True)]
+
+    def members_folder(self, method: str) -> Path:
+        return self.path / "methods" / method / "members"
+
+    def adopt(self, method: str, ensemble: Ensemble) -> None:
+        """Make these chain samples the method's members; files are shared, not copied, where the disk allows it."""
+        folder = self.members_folder(method)
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        for m, member in enumerate(ensemble.members):
+            source, target = (
+                self.sample_path(member.origin.chain, member.origin.epoch),
+                folder / f"{m:03d}.safetensors",
+            )
+            try:
+                os.link(source, target)
+            except OSError:
+                shutil.copyfile(source, target)
+        ensemble.describe(folder)
+
+    def ensemble(self, method: str) -> Ensemble:
+        folder = self.members_folder(method)
+        if not (folder / "ensemble.json").exists():
+            raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
+        return Ensemble.load(folder)
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What else a result may depend on."""
+    return {
+        "uraenas": metadata.version("uraenas"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": metadata.version("numpy"),
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "threads": torch.get_num_threads(),
+    }

@@ -1,0 +1,39 @@
+"""Which E of the candidates to keep."""
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from uraenas.errors import UraenasError
+
+SELECTIONS = ("in-turn", "greedy")
+
+
+def in_turn(sources: Sequence[Hashable], count: int) -> list[int]:
+    """Positions of `count` candidates, taken in turn from all sources, within a source in the order given."""
+    queues: dict[Hashable, list[int]] = {}
+    for position, source in enumerate(sources):
+        queues.setdefault(source, []).append(position)
+    depth = max((len(queue) for queue in queues.values()), default=0)
+    order = [queue[turn] for turn in range(depth) for queue in queues.values() if turn < len(queue)]
+    if len(order) < count:
+        raise UraenasError(f"{count} members were asked for, but only {len(order)} candidates exist")
+    return order[:count]
+
+
+def greedy(log_probabilities_MNK: Tensor, labels_N: Tensor, count: int) -> list[int]:
+    """Positions of `count` candidates that lower held-out NLL most, added one at a time, each at most once."""
+    candidates = log_probabilities_MNK.shape[0]
+    if candidates < count:
+        raise UraenasError(f"{count} members were asked for, but only {candidates} candidates exist")
+    right_MN = log_probabilities_MNK.double().exp()[:, torch.arange(len(labels_N)), labels_N]
+    chosen: list[int] = []
+    total_N = torch.zeros_like(right_MN[0])
+    for size in range(1, count + 1):
+        nll_M = -torch.log((total_N + right_MN) / size).mean(dim=1)
+        nll_M[chosen] = torch.inf
+        best = int(nll_M.argmin())
+        chosen.append(best)
+        total_N = total_N + right_MN[best]
+    return chosen

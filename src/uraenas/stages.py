@@ -1,0 +1,398 @@
+"""The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas import calibration, draws, metrics, selection
+from uraenas.architecture import ArchitectureDistribution
+from uraenas.config import Config, differences, flatten, from_json
+from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine
+from uraenas.ensemble import Ensemble, Member, predict_members
+from uraenas.errors import UraenasError
+from uraenas.evaluate import Cell, EvaluationSet, Evaluator, Judged, cell_count, evaluation_sets, summarise
+from uraenas.methods import METHODS, method
+from uraenas.report import page
+from uraenas.run import Run, environment
+from uraenas.search import Search, SearchState, search
+from uraenas.spaces import Skeleton
+from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
+
+# progress(stage, done, total): what a progress bar needs
+Progress = Callable[[str, float, float], None]
+
+
+def silent(stage: str, done: float, total: float) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A dataset, divided, with the skeleton and normalisation that follow from it."""
+
+    dataset: Dataset
+    held_out: LabelledImages
+    train: LabelledImages
+    search_train: LabelledImages
+    search_validation: LabelledImages
+    normalisation: Normalisation
+    skeleton: Skeleton
+
+
+def prepare(config: Config, dataset: Dataset | None = None) -> Task:
+    """Load and divide the data: held-out images are set aside before anything is learned."""
+    dataset = dataset or load_from_settings(config.data)
+    labels, settings = dataset.train.labels, config.data
+    held_out, rest = stratified_split(
+        labels,
+        (settings.held_out, 1 - settings.held_out),
+        _split_key(config.seed, "held-out"),
+        dataset.classes,
+    )
+    halves = stratified_split(
+        labels[rest],
+        (1 - settings.search_validation, settings.search_validation),
+        _split_key(config.seed, "search"),
+    )
+    training = dataset.train.take(rest)
+    height, width, channels = training.images.shape[1:]
+    skeleton = Skeleton(
+        config.network.channels, config.network.cells, height, width, channels, len(dataset.classes)
+    )
+    return Task(
+        dataset,
+        dataset.train.take(held_out),
+        training,
+        training.take(halves[0]),
+        training.take(halves[1]),
+        Normalisation.of(training.images),
+        skeleton,
+    )
+
+
+def _split_key(seed: int, purpose: str) -> int:
+    return draws.key(seed, "split", purpose) & (2**63 - 1)
+
+
+class Pipeline:
+    """A run directory with its config, data and engine at hand."""
+
+    def __init__(
+        self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
+    ) -> None:
+        self.run, self.config, self.progress = run, config, progress
+        self.engine = Engine(config.engine)
+        self.task = prepare(config, dataset)
+        self._check_data()
+
+    @classmethod
+    def start(
+        cls, path: Path | str, config: Config, progress: Progress = silent, dataset: Dataset | None = None
+    ) -> "Pipeline":
+        """Begin a run in this directory, or go on with the one that is there if its settings are the same."""
+        run = Run(path)
+        if run.exists:
+            _refuse_other_settings(run, config)
+        elif run.path.exists() and any(entry.name != "lock" for entry in run.path.iterdir()):
+            raise UraenasError(f"{run.path} exists and is not a run directory; choose another --out")
+        pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
+        run.write_json("data.json", _describe_data(pipeline.task))
+        run.write_json("config.json", flatten(config))
+        run.write_json("environment.json", environment(pipeline.engine.device))
+        return pipeline
+
+    @classmethod
+    def resume(cls, path: Path | str, progress: Progress = silent) -> "Pipeline":
+        """Open an existing run."""
+        run = Run(path)
+        if not run.exists:
+            raise UraenasError(
+                f"{run.path} is not a run directory; start one with: uraenas run --out {run.path}"
+            )
+        return cls(run, from_json(run.read_json("config.json")), progress)
+
+    def _check_data(self) -> None:
+        """The images must be those the run began with."""
+        if self.run.has("data.json") and self.run.read_json("data.json") != _describe_data(self.task):
+            raise UraenasError(
+                f"{self.run.path} was made with other images than {self.config.data.name} holds now; "
+                "choose another --out"
+            )
+
+    # Stage 1
+
+    def search(self) -> ArchitectureDistribution | None:
+        """The learned distribution; searched for only where some method of the run needs it."""
+        if all(method(name).architecture == "uniform" for name in self.config.methods):
+            return None
+        if self.run.has("search/architecture.safetensors"):
+            tensors, _ = self.run.read_tensors("search/architecture.safetensors")
+            return ArchitectureDistribution(tensors["concentration"])
+        config, task = self.config, self.task
+        loaders = [
+            self._loader(part, config.search.batch) for part in (task.search_train, task.search_validation)
+        ]
+        state = self._stored_search()
+        searching = Search(config.search, task.skeleton, *loaders, self.engine, config.seed, state)
+        images = 2 * loaders[0].steps * loaders[0].batch
+        clock = _Clock()
+
+        def checkpoint(state: SearchState) -> None:
+            self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
+            if self.run.checkpoint_due():
+                self._store_search(state)
+
+        self.progress("search", searching.epoch, config.search.epochs)
+        state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
+        distribution = state.distribution
+        self._write_history(state)
+        self.run.write_tensors(
+            "search/architecture.safetensors",
+            {"concentration": distribution.concentration},
+            {"genotype": str(distribution.expected_genotype()), "epochs": state.epoch, "seed": config.seed},
+        )
+        self.run.remove("search/state.safetensors")
+        self.run.log("searched", genotype=str(distribution.expected_genotype()))
+        return distribution
+
+    def _loader(self, part: LabelledImages, batch: int) -> Loader:
+        data, task = self.task.dataset, self.task
+        return Loader(
+            part, task.normalisation, batch, data.padding, data.flip, self.engine.device, self.engine.dtype
+        )
+
+    def _stored_search(self) -> SearchState | None:
+        if not self.run.has("search/state.safetensors"):
+            return None
+        tensors, header = self.run.read_tensors("search/state.safetensors")
+        return SearchState(header["epoch"], tensors, header["history"])
+
+    def _store_search(self, state: SearchState) -> None:
+        header = {"epoch": state.epoch, "history": state.history}
+        self.run.write_tensors("search/state.safetensors", state.tensors, header)
+        self._write_history(state)
+
+    def _write_history(self, state: SearchState) -> None:
+        self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
+
+    # Stage 2
+
+    def train(self, distribution: ArchitectureDistribution | None) -> None:
+        """Run every chain that some method asks for, each once, then give the methods their members."""
+        plans = self._plans(distribution)
+        chains = {spec.name: self._stored_chain(spec) for specs in plans.values() for spec in specs}
+        total = len(chains) * self.config.train.epochs
+        finished = sum(
+            self.config.train.epochs if chain.failure else chain.epoch for chain in chains.values()
+        )
+        loader = self._loader(self.task.train, self.config.train.batch)
+        clock = _Clock()
+        self.progress("train", finished, total)
+
+        def collect(member: Member) -> None:
+            member.save(self.run.sample_path(member.origin.chain, member.origin.epoch), self.task.skeleton)
+
+        def checkpoint(states: list[ChainState]) -> None:
+            share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
+            self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
+            if states[0].epoch >= self.config.train.epochs or self.run.checkpoint_due():
+                for state in states:
+                    self._store_chain(state)
+            for state in states:
+                if state.failure and not chains[state.spec.name].failure:
+                    chains[state.spec.name] = state
+                    self._store_chain(state)
+                    self.run.log("chain frozen", chain=state.spec.name, why=state.failure)
+
+        def progress(chain_epochs: int) -> None:
+            nonlocal finished
+            finished += chain_epochs
+            self.progress("train", finished, total)
+
+        train(
+            list(chains.values()),
+            self.config.train,
+            self.task.skeleton,
+            loader,
+            self.engine,
+            self.config.seed,
+            collect,
+            checkpoint,
+            progress,
+        )
+        for name, specs in plans.items():
+            if not (self.run.members_folder(name) / "ensemble.json").exists():
+                self._choose_members(name, specs)
+
+    def _plans(self, distribution: ArchitectureDistribution | None) -> dict[str, list[ChainSpec]]:
+        plans = {}
+        for name in self.config.methods:
+            plans[name], redrawn = plan_chains(
+                method(name), self.config.train, distribution, self.config.seed
+            )
+            self.run.log("planned", method=name, chains=len(plans[name]), disconnected_draws=redrawn)
+        return plans
+
+    def _stored_chain(self, spec: ChainSpec) -> ChainState:
+        name = f"chains/{spec.name}/state.safetensors"
+        if not self.run.has(name):
+            return initial_chain(spec, self.task.skeleton, self.config.seed)
+        tensors, header = self.run.read_tensors(name)
+        if header["genotype"] != str(spec.genotype):
+            raise UraenasError(
+                f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
+            )
+        return ChainState(spec, header["epoch"], tensors, header["history"], header["failure"])
+
+    def _store_chain(self, state: ChainState) -> None:
+        over = state.epoch >= self.config.train.epochs or state.failure
+        header = {
+            "genotype": str(state.spec.genotype),
+            "epoch": state.epoch,
+            "history": state.history,
+            "failure": state.failure,
+        }
+        # A chain that is over needs no weights to go on with; its samples are kept elsewhere.
+        self.run.write_tensors(
+            f"chains/{state.spec.name}/state.safetensors", {} if over else state.tensors, header
+        )
+
+    def _choose_members(self, name: str, specs: Sequence[ChainSpec]) -> None:
+        """Take the method's members from what its chains collected, and fit their temperature on held-out images."""
+        row, settings, task = METHODS[name], self.config.train, self.task
+        wanted = 1 if row.single else settings.members
+        candidates: list[Member] = []
+        for spec in specs:
+            samples = self.run.samples(spec.name)
+            candidates += samples if row.per_chain == "all" else samples[:1]
+        if not candidates:
+            raise UraenasError(f"every chain of {name} diverged; see log.jsonl, and use a smaller step size")
+        wanted = min(wanted, len(candidates))  # a frozen chain may have left fewer
+        log_p = self._predict(candidates, task.held_out.images)
+        labels = torch.from_numpy(task.held_out.labels)
+        if settings.selection == "greedy":
+            chosen = selection.greedy(log_p, labels, wanted)
+        else:
+            chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
+        temperature = calibration.fit_temperature(metrics.mixture(log_p[chosen]), labels)
+        members = tuple(candidates[position] for position in chosen)
+        ensemble = Ensemble(members, task.skeleton, task.normalisation, task.dataset.classes, temperature)
+        self.run.adopt(name, ensemble)
+
+    # Stage 3
+
+    def evaluate(self) -> dict:
+        """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
+        settings, seed = self.config.evaluate, self.config.seed
+        ensembles = {name: self.run.ensemble(name) for name in self.config.methods}
+        evaluator = Evaluator(settings, seed)
+        total = cell_count(settings)
+        cells = []
+        clock = _Clock()
+        for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):
+            self.progress("evaluate", len(cells), total)
+            cells.append(self._cell(evaluator, where, ensembles))
+        self.progress("evaluate", total, total)
+        self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
+        temperatures = {name: ensemble.temperature for name, ensemble in ensembles.items()}
+        result = summarise(cells, settings, temperatures)
+        self.run.write_json("metrics.json", result)
+        return result
+
+    # Stage 4
+
+    def report(self) -> Path:
+        """Write report.html from what the run directory holds."""
+        if not self.run.has("metrics.json"):
+            raise UraenasError(f"{self.run.path} holds no metrics yet; run: uraenas evaluate {self.run.path}")
+        facts = [self.run.read_json(name) for name in ("metrics.json", "config.json", "environment.json")]
+        self.run.write_text("report.html", page(f"uraenas · {self.run.path.name}", *facts))
+        return self.run.path / "report.html"
+
+    def _cell(self, evaluator: Evaluator, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> Cell:
+        file = f"evaluation/{where.name}.safetensors"
+        if self.run.has(file):
+            replicates, header = self.run.read_tensors(file)
+            if header["methods"] == list(ensembles):
+                return Cell(where.shift, where.severity, header["rows"], replicates)
+        predictions = self._predictions(where, ensembles)
+        judged = {
+            name: Judged(
+                predictions[name],
+                [member.genotype for member in ensemble.members],
+                [member.origin.chain for member in ensemble.members],
+                ensemble.temperature,
+            )
+            for name, ensemble in ensembles.items()
+        }
+        cell = evaluator.cell(where, judged)
+        self.run.write_tensors(file, cell.replicates, {"methods": list(ensembles), "rows": cell.rows})
+        return cell
+
+    def _predictions(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Tensor]:
+        """Log-probabilities [M, N, K] per method; a member that two methods share is run once."""
+        distinct: dict[tuple[str, int], Member] = {}
+        for ensemble in ensembles.values():
+            for member in ensemble.members:
+                distinct.setdefault((member.origin.chain, member.origin.epoch), member)
+        log_p = self._predict(list(distinct.values()), where.part.images)
+        position = {name: index for index, name in enumerate(distinct)}
+        predictions = {
+            name: log_p[[position[m.origin.chain, m.origin.epoch] for m in ensemble.members]]
+            for name, ensemble in ensembles.items()
+        }
+        if self.config.evaluate.keep_predictions:
+            for name, prediction in predictions.items():
+                file = f"methods/{name}/predictions/{where.name}.safetensors"
+                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
+        return predictions
+
+    def _predict(self, members: Sequence[Member], images: np.ndarray) -> Tensor:
+        task, engine = self.task, self.engine
+        return predict_members(
+            members, task.skeleton, task.normalisation, images, engine.device, engine.dtype
+        )
+
+
+class _Clock:
+    """Seconds since it was last asked."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def lap(self) -> float:
+        now = time.monotonic()
+        elapsed, self.last = now - self.last, now
+        return elapsed
+
+
+def _refuse_other_settings(run: Run, config: Config) -> None:
+    changed = differences(from_json(run.read_json("config.json")), config)
+    if changed:
+        listed = ", ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in changed.items())
+        raise UraenasError(f"{run.path} was made with other settings: {listed}; choose another --out")
+
+
+def _describe_data(task: Task) -> dict:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (task.dataset.train, task.dataset.test):
+        digest.update(np.ascontiguousarray(part.images).tobytes())
+        digest.update(part.labels.tobytes())
+        digest.update(b"" if part.weights is None else part.weights.tobytes())
+    return {
+        "classes": list(task.dataset.classes),
+        "image": list(task.dataset.train.images.shape[1:]),
+        "training_images": len(task.train),
+        "held_out_images": len(task.held_out),
+        "test_images": len(task.dataset.test),
+        "blake2b": digest.hexdigest(),
+    }

@@ -1,0 +1,332 @@
+"""Stage 2: draw architectures, run weight chains, collect members. One loop serves all methods."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas import draws
+from uraenas.architecture import ArchitectureDistribution, uniform
+from uraenas.data.loader import Loader
+from uraenas.engine import Engine
+from uraenas.ensemble import Member, Origin
+from uraenas.errors import UraenasError, unknown
+from uraenas.inference import SAMPLERS, Cycle, WeightRule
+from uraenas.methods import Architectures, Method, Weights
+from uraenas.networks import Stack
+from uraenas.selection import SELECTIONS
+from uraenas.spaces import Genotype, Skeleton
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How members are trained. Defaults: the benchmark's recipe for point estimates, cyclical SGHMC for samples."""
+
+    members: int = 10
+    architectures: int = 10  # M_θ: architectures drawn for a method that samples them
+    epochs: int = 200
+    batch: int = 256
+    prior_deviation: float = 0.2  # weight decay 5e-4 at 50,000 images
+    step_size: float = 0.1  # of point estimates
+    momentum: float = 0.9
+    sampler: str = "sghmc"  # sgld has no momentum
+    sampler_step_size: float = 0.1
+    cycles: int = 4
+    weight_samples: int = 12  # M_w: samples of one chain, an equal number from each cycle
+    exploration: float = 0.8
+    temperature: float = 1e-4
+    selection: str = "in-turn"  # of members among candidates: in turn over chains, or greedy on held-out NLL
+
+    def __post_init__(self) -> None:
+        if self.selection not in SELECTIONS:
+            raise unknown("selection", self.selection, SELECTIONS)
+        if self.sampler not in SAMPLERS:
+            raise unknown("sampler", self.sampler, SAMPLERS)
+        for name, least in (("members", 1), ("architectures", 1), ("epochs", 1), ("batch", 2), ("cycles", 1)):
+            if getattr(self, name) < least:
+                raise UraenasError(f"train.{name} = {getattr(self, name)} is out of range; at least {least}")
+        for name in ("step_size", "sampler_step_size"):
+            if getattr(self, name) <= 0:
+                raise UraenasError(
+                    f"train.{name} = {getattr(self, name)} is out of range; it must be more than 0"
+                )
+        if self.weight_samples < self.cycles:
+            raise UraenasError(
+                f"train.weight_samples = {self.weight_samples} is out of range; each of the {self.cycles} cycles "
+                "must give at least one sample"
+            )
+        for weights in ("point", "sampled"):
+            self.rule(weights, steps_per_epoch=1, images=1)  # its checks are ours
+
+    @property
+    def samples_per_chain(self) -> int:
+        return self.weight_samples // self.cycles * self.cycles
+
+    def rule(self, weights: str, steps_per_epoch: int, images: int) -> WeightRule:
+        """How the weights of a chain of this kind move."""
+        if weights == "point":
+            cycle = Cycle(self.epochs, steps_per_epoch, self.step_size)
+            return WeightRule(cycle, images, self.prior_deviation, self.momentum, nesterov=True)
+        per_cycle = self.weight_samples // self.cycles
+        cycle = Cycle(
+            self.epochs, steps_per_epoch, self.sampler_step_size, self.cycles, self.exploration, per_cycle
+        )
+        momentum = 0.0 if self.sampler == "sgld" else self.momentum
+        temperature = 0.0 if weights == "snapshot" else self.temperature
+        return WeightRule(cycle, images, self.prior_deviation, momentum, temperature)
+
+    def chains_for(self, method: Method) -> int:
+        """How many chains give this method its members."""
+        if method.single:
+            return 1
+        if method.architecture == "sampled" and method.per_chain == "all":
+            return max(self.architectures, math.ceil(self.members / self.samples_per_chain))
+        return self.members if method.per_chain == "one" else math.ceil(self.members / self.samples_per_chain)
+
+
+@dataclass(frozen=True)
+class ChainSpec:
+    """One weight trajectory: which architecture, which kind of weights, which number.
+
+    Methods that ask for the same chain share it: `drnas` is the first chain of `deep-ensemble`.
+    """
+
+    architecture: Architectures
+    weights: Weights
+    number: int
+    genotype: Genotype
+
+    @property
+    def name(self) -> str:
+        return f"{self.architecture}-{self.weights}-{self.number:02d}"
+
+    def key(self, seed: int, purpose: str) -> int:
+        # The kind of weights is left out: a sampled chain and its snapshot control differ in the noise alone.
+        return draws.key(seed, "chain", self.architecture, self.number, purpose)
+
+
+def plan_chains(
+    method: Method, settings: TrainSettings, distribution: ArchitectureDistribution | None, seed: int
+) -> tuple[list[ChainSpec], int]:
+    """The chains of a method, and how many disconnected architectures were drawn and thrown away."""
+    count, redrawn = settings.chains_for(method), 0
+    if method.architecture == "uniform":
+        genotypes, redrawn = uniform().sample_genotypes(count, draws.key(seed, "uniform"))
+    elif distribution is None:
+        raise UraenasError("this method needs a search first")
+    elif method.architecture == "sampled":
+        genotypes, redrawn = distribution.sample_genotypes(count, draws.key(seed, "sampled"))
+    else:
+        genotypes = [distribution.expected_genotype()] * count
+        if not genotypes[0].connected:
+            raise UraenasError(
+                f"the search's expected genotype {genotypes[0]} cuts the input off from the output; "
+                "search longer or with another seed"
+            )
+    specs = [ChainSpec(method.architecture, method.weights, n, g) for n, g in enumerate(genotypes)]
+    return specs, redrawn
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """Everything one weight trajectory needs to go on after `epoch` epochs."""
+
+    spec: ChainSpec
+    epoch: int
+    tensors: dict[str, Tensor]  # weights, velocity, statistics
+    history: list[dict[str, Any]] = field(default_factory=list)
+    failure: str = ""  # why the chain was frozen, if it was
+
+
+def initial_chain(spec: ChainSpec, skeleton: Skeleton, seed: int) -> ChainState:
+    """A chain at its start."""
+    stack = Stack([spec.genotype], skeleton)
+    stack.initialise([spec.key(seed, "weights")])
+    weights, statistics = stack.take(0)
+    return ChainState(
+        spec, 0, {"weights": weights, "velocity": torch.zeros_like(weights), "statistics": statistics}
+    )
+
+
+class StackOfChains:
+    """Chains of one kind and age that move together, each as if it were alone."""
+
+    def __init__(
+        self,
+        chains: Sequence[ChainState],
+        rule: WeightRule,
+        skeleton: Skeleton,
+        loader: Loader,
+        engine: Engine,
+        seed: int,
+    ) -> None:
+        self.specs = [chain.spec for chain in chains]
+        self.histories = [list(chain.history) for chain in chains]
+        self.failures = [chain.failure for chain in chains]
+        self.epoch = chains[0].epoch
+        self.rule, self.loader, self.engine = rule, loader, engine
+        device, dtype = engine.device, engine.dtype
+        count = len(chains)
+
+        self.stack = Stack([spec.genotype for spec in self.specs], skeleton).to(device, dtype).train()
+        for m, chain in enumerate(chains):
+            self.stack.put(m, chain.tensors["weights"], chain.tensors["statistics"])
+        self.velocity = torch.cat([chain.tensors["velocity"] for chain in chains]).to(device, dtype)
+        sizes = torch.tensor(self.stack.weight_sizes, device=device)
+        self.owner = torch.repeat_interleave(torch.arange(count, device=device), sizes)  # weight → member
+
+        self.order_keys = [spec.key(seed, "order") for spec in self.specs]
+        self.noise_keys = [torch.tensor(spec.key(seed, "noise"), device=device) for spec in self.specs]
+        steps = range(rule.cycle.steps)
+        self.step_sizes = torch.tensor(
+            [rule.cycle.step_size_at(k) for k in steps], device=device, dtype=dtype
+        )
+        self.deviations = torch.tensor(
+            [rule.noise_deviation_at(k) for k in steps], device=device, dtype=dtype
+        )
+        self.step = torch.tensor(self.epoch * loader.steps, device=device)
+        self.losses = torch.zeros(count, device=device, dtype=torch.float64)  # summed over an epoch
+        self.failed_at = torch.full((count,), -1, device=device)  # step of the first loss that is not finite
+        for m, failure in enumerate(self.failures):
+            if failure:
+                self.failed_at[m] = 0
+        self.drawn = loader.draw(self.order_keys, self.epoch)
+        self._quiet = engine.capture(lambda: self._step(noisy=False))
+        self._noisy = engine.capture(lambda: self._step(noisy=True))
+
+    @property
+    def done(self) -> bool:
+        return self.epoch >= self.rule.cycle.epochs or all(self.failures)
+
+    def advance(self) -> list[Member]:
+        """Run one epoch; returns the weight samples that it ended with, if it is one that collects."""
+        self.drawn.refill(self.loader.draw(self.order_keys, self.epoch))
+        self.losses.zero_()
+        first = self.epoch * self.loader.steps
+        for step in range(first, first + self.loader.steps):
+            noisy = self.rule.noise_deviation_at(step) > 0
+            (self._noisy if noisy else self._quiet)()
+        self._note_epoch(first + self.loader.steps - 1)
+        collected = self._collect() if self.rule.cycle.collects_after(self.epoch) else []
+        self.epoch += 1
+        return collected
+
+    def states(self) -> list[ChainState]:
+        velocities = self.velocity.split(self.stack.weight_sizes)
+        states = []
+        for m, spec in enumerate(self.specs):
+            weights, statistics = self.stack.take(m)
+            tensors = {"weights": weights, "velocity": velocities[m].clone(), "statistics": statistics}
+            tensors = {name: tensor.cpu() for name, tensor in tensors.items()}
+            states.append(ChainState(spec, self.epoch, tensors, list(self.histories[m]), self.failures[m]))
+        return states
+
+    def _step(self, noisy: bool) -> None:
+        weights = self.stack.weights
+        images, labels, image_weights = self.loader.batch_at(self.drawn, self.step % self.loader.steps)
+        with self.engine.autocast():
+            logits_MNK = self.stack(images)
+        losses_MN = F.cross_entropy(logits_MNK.to(self.engine.dtype).movedim(2, 1), labels, reduction="none")
+        losses_M = (losses_MN if image_weights is None else losses_MN * image_weights).mean(dim=1)
+        (gradient,) = torch.autograd.grad(losses_M.sum(), weights)
+        losses_M = losses_M.detach()
+
+        # A member whose loss or gradient is not finite stops here, before it can spoil its own weights.
+        sums_M = torch.stack([part.sum() for part in gradient.split(self.stack.weight_sizes)])
+        bad = ~torch.isfinite(losses_M + sums_M) & (self.failed_at < 0)
+        self.failed_at.copy_(torch.where(bad, self.step, self.failed_at))
+        alive = (self.failed_at < 0)[self.owner]
+
+        noise = self._noise() if noisy else None
+        step_size = self.step_sizes[self.step]
+        moved, velocity = self.rule.update(weights.detach(), self.velocity, gradient, step_size, noise)
+        with torch.no_grad():
+            weights.copy_(torch.where(alive, moved, weights))
+            self.velocity.copy_(torch.where(alive, velocity, self.velocity))
+        self.losses += losses_M
+        self.step += 1
+
+    def _noise(self) -> Tensor:
+        parts = [
+            draws.normal(draws.at(key, self.step), size, self.engine.dtype)
+            for key, size in zip(self.noise_keys, self.stack.weight_sizes, strict=True)
+        ]
+        return torch.cat(parts) * self.deviations[self.step]
+
+    def _note_epoch(self, last_step: int) -> None:
+        step_size = self.rule.cycle.step_size_at(last_step)
+        losses, failed_at = (self.losses / self.loader.steps).tolist(), self.failed_at.tolist()
+        for m, failure in enumerate(self.failures):
+            if failure:
+                continue
+            if failed_at[m] >= 0:
+                at = self.rule.cycle.step_size_at(failed_at[m])
+                self.failures[m] = (
+                    f"loss not finite at step {failed_at[m]} (epoch {self.epoch}, step size {at:.4g})"
+                )
+                continue
+            self.histories[m].append(
+                {
+                    "epoch": self.epoch,
+                    "loss": losses[m],
+                    "step_size": step_size,
+                    "noise_deviation": self.rule.noise_deviation_at(last_step),
+                }
+            )
+
+    def _collect(self) -> list[Member]:
+        cycle = self.rule.cycle
+        members = []
+        for m, spec in enumerate(self.specs):
+            if self.failures[m]:
+                continue
+            weights, statistics = self.stack.take(m)
+            origin = Origin(
+                chain=spec.name,
+                epoch=self.epoch,
+                cycle=self.epoch // cycle.cycle_epochs,
+                step=(self.epoch + 1) * self.loader.steps,
+                temperature=self.rule.temperature,
+            )
+            members.append(Member(spec.genotype, weights.cpu(), statistics.cpu(), origin))
+        return members
+
+
+def stacks_of(chains: Sequence[ChainState], size: int) -> Iterator[list[ChainState]]:
+    """Chains grouped by kind and age, at most `size` together; finished and frozen ones are left out by the caller."""
+    groups: dict[tuple[str, int], list[ChainState]] = {}
+    for chain in chains:
+        groups.setdefault((chain.spec.weights, chain.epoch), []).append(chain)
+    for group in groups.values():
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
+
+
+def train(
+    chains: Sequence[ChainState],
+    settings: TrainSettings,
+    skeleton: Skeleton,
+    loader: Loader,
+    engine: Engine,
+    seed: int,
+    collect: Callable[[Member], None],
+    checkpoint: Callable[[list[ChainState]], None],
+    progress: Callable[[int], None],
+) -> None:
+    """Run chains to their end, stack by stack.
+
+    `collect` sees every weight sample, then `checkpoint` the chains that gave it; `progress` counts chain-epochs.
+    """
+    waiting = [chain for chain in chains if chain.epoch < settings.epochs and not chain.failure]
+    for group in stacks_of(waiting, engine.stack):
+        rule = settings.rule(group[0].spec.weights, loader.steps, loader.count)
+        stack = StackOfChains(group, rule, skeleton, loader, engine, seed)
+        while not stack.done:
+            for member in stack.advance():
+                collect(member)
+            checkpoint(stack.states())
+            progress(len(group))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -138,8 +139,9 @@ def fetch_dataset(
         save_npz(target, official.read(Path(source)))
         return target
     if target.exists():
-        _load_official(name, folder)
-        return target
+        with suppress(UraenasError):  # what is damaged is fetched again
+            _load_official(name, folder)
+            return target
     landing = folder / official.places[0]  # one archive, or a folder of files
     files = [
         download(remote, landing if landing.name == remote.name else landing / remote.name, progress)
@@ -148,13 +150,15 @@ def fetch_dataset(
     save_npz(target, official.read(landing))
     for file in files:
         file.unlink()
+    if landing.is_dir() and not any(landing.iterdir()):
+        landing.rmdir()
     return target
 
 
 def _load_official(name: str, root: Path) -> Dataset:
     official = OFFICIAL[name]
     if (root / f"{name}.npz").exists():
-        dataset = load_npz(root / f"{name}.npz")
+        dataset = load_npz(root / f"{name}.npz", mend=f"Fetch it again with: uraenas data {name}")
         return replace(dataset, flip=official.flip, padding=official.padding, notes=())
     for place in official.places:
         if (root / place).exists():

@@ -10,7 +10,7 @@ import numpy as np
 
 from uraenas.data.closed_pickle import read_pickle
 from uraenas.data.dataset import Dataset, LabelledImages
-from uraenas.data.files import Damaged, blaming, open_limited
+from uraenas.data.files import CHUNK, Damaged, blaming, open_limited
 from uraenas.errors import UraenasError
 
 PIXELS = 3 * 32 * 32
@@ -152,6 +152,8 @@ def _from_archive(path: Path, kind: Cifar) -> tuple[Layout, dict[str, bytes]]:
             file = archive.extractfile(member)
             assert file is not None  # it is for regular files
             found[wanted[name]][PurePosixPath(name).name] = file.read()
+        while stream.read(CHUNK):
+            pass  # tar ends before gzip's checksum, which is compared only when all is read
     layout = max(found, key=lambda candidate: len(found[candidate]))
     missing = [name for name in layout.files if name not in found[layout]]
     if missing:

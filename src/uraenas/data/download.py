@@ -2,6 +2,7 @@
 
 import hashlib
 import http.client
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -10,11 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from uraenas.data.files import flush_to_disk, rename_for_good
+from uraenas.data.files import flush_to_disk, rename_for_good, writing
 from uraenas.errors import UraenasError
 
 CHUNK = 1 << 18
-NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+NETWORK_ERRORS = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+    ssl.SSLError,
+)
 
 Progress = Callable[[int, int], None]  # bytes here, bytes in all
 
@@ -50,12 +57,28 @@ def download(
         raise UraenasError(f"{remote.url} is not a web address")
     if target.exists() and matches(target, remote.checksum):
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _bring(remote, part, progress or _no_progress, attempts, timeout, pause)
+    if not matches(part, remote.checksum):
+        part.unlink()
+        raise UraenasError(
+            f"{remote.url} arrived with a wrong checksum (not {remote.checksum}) and was deleted. "
+            "Run the same command again, or give a file you have with --from PATH"
+        )
+    rename_for_good(part, target)
+    return target
+
+
+def _bring(
+    remote: RemoteFile, part: Path, progress: Progress, attempts: int, timeout: float, pause: float
+) -> None:
+    """Connects until all bytes are here, or nothing new has come so many times in a row."""
     failures = 0
     while (have := _size(part)) < remote.size:
         try:
-            _continue(remote, part, progress or _no_progress, timeout)
+            _continue(remote, part, progress, timeout)
             if _size(part) < remote.size:
                 raise ConnectionError(f"the connection ended after {_size(part)} of {remote.size} bytes")
         except NETWORK_ERRORS as error:
@@ -66,14 +89,6 @@ def download(
                     "Run the same command again to go on, or give a file you have with --from PATH"
                 ) from error
             time.sleep(pause * failures)
-    if not matches(part, remote.checksum):
-        part.unlink()
-        raise UraenasError(
-            f"{remote.url} arrived with a wrong checksum (not {remote.checksum}) and was deleted. "
-            "Run the same command again, or give a file you have with --from PATH"
-        )
-    rename_for_good(part, target)
-    return target
 
 
 def matches(path: Path, checksum: str) -> bool:

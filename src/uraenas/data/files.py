@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 from uraenas.errors import UraenasError
 
 GZIP_MAGIC = b"\x1f\x8b"
+CHUNK = 1 << 20
 
 
 @contextmanager
@@ -47,9 +48,10 @@ class LimitedReader:
         self.left = most
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; an error once the limit is passed."""
-        wanted = self.left + 1 if size < 0 else min(size, self.left + 1)
-        data = self.stream.read(wanted)
+        """At most `size` bytes, or all that are left; an error once the limit is passed."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(CHUNK), b""))
+        data = self.stream.read(size)
         self.left -= len(data)
         if self.left < 0:
             raise Damaged("it unpacks to more bytes than any file of its kind holds")
@@ -70,16 +72,27 @@ def open_limited(path: Path, most: int) -> Iterator[LimitedReader]:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A full disk or a read-only folder is told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its name only when all of it is on the disk; nothing stays behind otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            flush_to_disk(file)
-        os.chmod(name, 0o644)  # mkstemp makes it private
-        rename_for_good(Path(name), path)
+        with writing(path):
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                flush_to_disk(file)
+            os.chmod(name, 0o644)  # mkstemp makes it private
+            rename_for_good(Path(name), path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 
 from uraenas.data.arrays import as_images
 from uraenas.data.dataset import Dataset, LabelledImages
-from uraenas.data.files import blaming, whole_file
+from uraenas.data.files import Damaged, blaming, whole_file
 from uraenas.data.splits import stratified_split
 from uraenas.errors import UraenasError
 
@@ -33,15 +33,16 @@ def load_npz(
     path: str | os.PathLike[str],
     value_range: tuple[float, float] | None = None,
     channels: str = "auto",
+    mend: str = MEND,
 ) -> Dataset:
     """The dataset in an .npz file with x_train, y_train, x_test, y_test, or images, labels and test_….
 
     Without a test part, a fifth of each class becomes one. Labels are integers or strings; a key `classes`,
-    if there is one, names the labels 0 … K-1.
+    if there is one, names the labels 0 … K-1. `mend` is what a message about a damaged file advises.
     """
     path = Path(path)
     known = {key for spelling in SPELLINGS for key in spelling} | {"classes"}
-    arrays, others = read_npz(path, known)
+    arrays, others = read_npz(path, known, mend)
     spelling = next((keys for keys in SPELLINGS if keys[0] in arrays and keys[1] in arrays), None)
     if spelling is None:
         found = ", ".join(sorted([*arrays, *others])[:8]) or "nothing"
@@ -78,13 +79,13 @@ def save_npz(path: Path, dataset: Dataset) -> None:
         )
 
 
-def read_npz(path: Path, keys: set[str]) -> tuple[dict[str, np.ndarray], list[str]]:
+def read_npz(path: Path, keys: set[str], mend: str = MEND) -> tuple[dict[str, np.ndarray], list[str]]:
     """The arrays under these keys, and the names of the others, which are not read."""
-    with blaming(path, MEND), zipfile.ZipFile(path) as archive:
+    with blaming(path, mend), zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         wanted = {key: info for key, info in members.items() if key in keys}
         _refuse_bombs(path, wanted)
-        arrays = {key: _read_npy(f"{path}: {key}", archive.read(info)) for key, info in wanted.items()}
+        arrays = {key: _read_npy(key, archive.read(info)) for key, info in wanted.items()}
         return arrays, sorted(set(members) - set(wanted))
 
 
@@ -104,16 +105,16 @@ def _read_npy(name: str, data: bytes) -> np.ndarray:
     version = npy.read_magic(stream)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
-        raise UraenasError(f"{name} is in npy version {version}; allowed: 1.0 and 2.0. {MEND}")
+        raise Damaged(f"{name} is in npy version {version}; allowed: 1.0 and 2.0")
     shape, _, dtype = readers[version](stream)
     if dtype.kind not in "buifUS":
-        raise UraenasError(f"{name} holds {dtype} values; allowed: numbers and, for labels, strings. {MEND}")
+        raise Damaged(f"{name} holds {dtype} values; allowed: numbers and, for labels, strings")
     if (
         dtype.itemsize == 0
         or min(shape, default=0) < 0
         or math.prod(shape) * dtype.itemsize != len(data) - stream.tell()
     ):
-        raise UraenasError(f"{name} is truncated: its header promises {shape} {dtype}. {MEND}")
+        raise Damaged(f"{name} is truncated: its header promises {shape} {dtype}")
     stream.seek(0)
     return npy.read_array(stream, allow_pickle=False)
 

@@ -17,7 +17,8 @@ from rich.table import Table
 from uraenas import report
 from uraenas.config import PRESETS, flatten, override, parse_assignments, preset
 from uraenas.errors import UraenasError, unknown
-from uraenas.stages import Pipeline, Progress as Report, silent
+from uraenas.stages import Pipeline, silent
+from uraenas.stages import Progress as Report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console = Console()

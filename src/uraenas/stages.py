@@ -138,12 +138,13 @@ class Pipeline:
             tensors, _ = self.run.read_tensors("search/architecture.safetensors")
             return ArchitectureDistribution(tensors["concentration"])
         config, task = self.config, self.task
-        loaders = [
-            self._loader(part, config.search.batch) for part in (task.search_train, task.search_validation)
-        ]
+        train_half = self._loader(task.search_train, config.search.batch)
+        validation_half = self._loader(task.search_validation, config.search.batch)
         state = self._stored_search()
-        searching = Search(config.search, task.skeleton, *loaders, self.engine, config.seed, state)
-        images = 2 * loaders[0].steps * loaders[0].batch
+        searching = Search(
+            config.search, task.skeleton, train_half, validation_half, self.engine, config.seed, state
+        )
+        images = 2 * train_half.steps * train_half.batch
         clock = _Clock()
 
         def checkpoint(state: SearchState) -> None:
@@ -296,7 +297,7 @@ class Pipeline:
         ensembles = {name: self.run.ensemble(name) for name in self.config.methods}
         evaluator = Evaluator(settings, seed)
         total = cell_count(settings)
-        cells = []
+        cells: list[Cell] = []
         clock = _Clock()
         for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):
             self.progress("evaluate", len(cells), total)

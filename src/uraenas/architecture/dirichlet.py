@@ -29,7 +29,7 @@ class _ReparameterisedSample(torch.autograd.Function):
         return mixing
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         mixing, concentration = ctx.saved_tensors
         total = concentration.sum(dim=-1, keepdim=True).expand_as(concentration)
         # The function behind torch.distributions.Dirichlet.rsample, which cannot take a keyed draw.
@@ -57,7 +57,7 @@ class ArchitectureDistribution:
 
     def rsample(self, key: Tensor) -> Tensor:
         """One mixing θ[E, O] in float64, with gradients to the concentration."""
-        return _ReparameterisedSample.apply(self.concentration.to(torch.float64), key)  # type: ignore[no-untyped-call]
+        return _ReparameterisedSample.apply(self.concentration.to(torch.float64), key)
 
     @property
     def expected_mixing(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Stem, residual blocks and head: the parts that members and supernet share, as functions of a dictionary of tensors."""
+"""Stem, residual blocks and head: what members and supernet share, as functions of named tensors."""
 
 import math
 

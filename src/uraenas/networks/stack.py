@@ -5,7 +5,7 @@ convolution with more outputs, `<cell>.from<node>.conv<kernel>`, its outputs ord
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from uraenas.networks.layout import Entry, Layout, convolution, norm, statistics
 from uraenas.spaces import CONVOLUTIONS, EDGES, NODES, Genotype, Skeleton
 
 
-@lru_cache(maxsize=None)
+@cache
 def convolutions_from(genotype: Genotype, node: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """The live convolutions that leave a node: (kernel size, target nodes in order), one for each kernel size."""
     groups = []
@@ -30,7 +30,7 @@ def convolutions_from(genotype: Genotype, node: int) -> tuple[tuple[int, tuple[i
     return tuple(groups)
 
 
-@lru_cache(maxsize=None)
+@cache
 def weight_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
     """Where the weights of one member lie."""
     entries: list[Entry] = parts.stem_entries(skeleton)
@@ -46,7 +46,7 @@ def weight_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
     return Layout((*entries, *parts.head_entries(skeleton)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def statistics_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
     """Where the batch-norm statistics of one member lie."""
     entries = parts.skeleton_statistics(skeleton)
@@ -138,7 +138,7 @@ def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict
         if source is None:  # fed by nothing: all edges that leave it are dead
             continue
         groups = convolutions_from(genotype, node)
-        rectified = F.relu(source) if groups else None
+        rectified = F.relu(source) if groups else source
         for kernel, targets in groups:
             prefix = f"{name}.from{node}.conv{kernel}"
             y = F.conv2d(rectified, weights[f"{prefix}.weight"], padding=kernel // 2)

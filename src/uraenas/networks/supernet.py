@@ -5,7 +5,7 @@ outputs. Batch norm in cells has no scale of its own; the mixing weight takes it
 one operation: θ · BN(y) is batch norm with scale θ.
 """
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from uraenas.spaces import CONVOLUTIONS, EDGES, NODES, OPERATIONS, Skeleton
 SKIP, POOL = OPERATIONS.index("skip_connect"), OPERATIONS.index("avg_pool_3x3")
 
 
-@lru_cache(maxsize=None)
+@cache
 def supernet_layout(skeleton: Skeleton) -> Layout:
     """Where the supernet's weights lie."""
     entries: list[Entry] = parts.stem_entries(skeleton)

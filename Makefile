@@ -1,0 +1,38 @@
+# `make demo` and `make test` set up everything they need in .venv.
+PYTHON ?= python3
+PIP = .venv/bin/python -m pip --disable-pip-version-check
+RUN ?= runs/digits
+
+.PHONY: demo test test-all check bench clean
+
+demo: .venv/installed
+	.venv/bin/uraenas run --preset digits --out $(RUN)
+
+test: .venv/installed-for-tests
+	.venv/bin/python -m pytest -n 2
+
+test-all: .venv/installed-for-tests
+	.venv/bin/python -m pytest -m "not gpu" -n 2
+
+check: .venv/installed-for-tests
+	.venv/bin/ruff check src tests examples benchmarks
+	.venv/bin/ruff format --check src tests examples benchmarks
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: .venv/installed
+	.venv/bin/uraenas bench
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) install -q -c constraints.txt -e .
+	touch $@
+
+# The frost textures of CIFAR-10-C are data files of a package whose own dependencies are not needed.
+.venv/installed-for-tests: .venv/installed
+	$(PIP) install -q -c constraints.txt -e ".[test,check]"
+	$(PIP) install -q --no-deps imagecorruptions==1.1.2
+	touch $@
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,186 @@
+"""`UraeNAS`, the scikit-learn face: fit on image arrays, predict, and ask for uncertainty by source."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from uraenas.config import Config, override, preset
+from uraenas.data import Dataset, LabelledImages, as_images
+from uraenas.ensemble import Ensemble
+from uraenas.errors import UraenasError
+from uraenas.files import read_json, write_json
+from uraenas.stages import Pipeline
+
+
+class UraeNAS(ClassifierMixin, BaseEstimator):
+    """An ensemble over architectures and weights, as a scikit-learn classifier of images.
+
+    Images are N×H×W, N×H×W×C or N×C×H×W arrays; uint8, or float within 0 … 1, or with a stated `value_range`.
+
+    Parameters
+    ----------
+    method : a row of the table of methods; the default is the joint ensemble.
+    preset : the settings to start from, as on the command line.
+    members, epochs, search_epochs, width, cells : the most wanted settings; None keeps the preset's.
+    settings : any other setting by its dotted key, such as {"train.temperature": 0.01}.
+    flip : whether a mirrored image keeps its label.
+    padding : how many pixels random crops may shift an image; None: an eighth of its size.
+    value_range, channels : what the arrays do not say of themselves; see `uraenas.data.as_images`.
+    run_directory : where the run is kept; a fit that was cut off goes on from there. None: nothing is kept.
+    device : "auto", "cpu" or "cuda".
+    random_state : an int makes the fit repeatable.
+    """
+
+    def __init__(
+        self,
+        method: str = "uraenas",
+        *,
+        preset: str = "digits",
+        members: int | None = None,
+        epochs: int | None = None,
+        search_epochs: int | None = None,
+        width: int | None = None,
+        cells: int | None = None,
+        settings: dict[str, Any] | None = None,
+        flip: bool = False,
+        padding: int | None = None,
+        value_range: tuple[float, float] | None = None,
+        channels: str = "auto",
+        run_directory: str | Path | None = None,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.method = method
+        self.preset = preset
+        self.members = members
+        self.epochs = epochs
+        self.search_epochs = search_epochs
+        self.width = width
+        self.cells = cells
+        self.settings = settings
+        self.flip = flip
+        self.padding = padding
+        self.value_range = value_range
+        self.channels = channels
+        self.run_directory = run_directory
+        self.device = device
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNAS":
+        """Learn the architecture distribution, draw and train the members."""
+        images = as_images(X, self.value_range, self.channels)
+        labels = np.asarray(y)
+        if labels.shape != (len(images),):
+            raise UraenasError(f"{len(images)} images need {len(images)} labels, not an array of {labels.shape}")
+        check_classification_targets(labels)
+        self.classes_, coded = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise UraenasError(f"a classifier needs at least 2 classes; all labels are {self.classes_[0]!r}")
+        part = LabelledImages(images, coded.astype(np.int64), _checked_weights(sample_weight, len(images)))
+        padding = images.shape[1] // 8 if self.padding is None else self.padding
+        # No stage that fit calls looks at the test images, so the training images may stand in for them.
+        dataset = Dataset("arrays", part, part, tuple(map(str, self.classes_)), self.flip, padding)
+        config = self._config()
+        if self.run_directory is not None:
+            self.ensemble_ = self._run(Path(self.run_directory), config, dataset)
+        else:
+            with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
+                self.ensemble_ = self._run(Path(folder), config, dataset)
+        self.scale_ = 255.0 if images.dtype == np.uint8 else 1.0  # what a white pixel was in training
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities [N, K], temperature-scaled on images that no member was trained on."""
+        return self._fitted().predict_proba(self._images(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each image."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
+        """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""
+        split = self._fitted().uncertainty(self._images(X))
+        return {source: getattr(split, source).numpy() for source in ("total", "data", "weights", "architecture")}
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to a folder of JSON and safetensors files."""
+        folder = Path(path)
+        self._fitted().save(folder)
+        parameters = {**self.get_params(deep=False), "run_directory": None, "random_state": None}
+        labels = {"type": self.classes_.dtype.str, "values": self.classes_.tolist()}
+        facts = {"parameters": parameters, "classes": labels, "scale": self.scale_}
+        write_json(folder / "estimator.json", facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "UraeNAS":
+        """Read what `save` wrote."""
+        folder = Path(path)
+        facts = read_json(folder / "estimator.json")
+        try:
+            parameters = dict(facts["parameters"])
+            if parameters.get("value_range") is not None:
+                parameters["value_range"] = tuple(parameters["value_range"])
+            estimator = cls(**parameters)
+            estimator.classes_ = np.array(facts["classes"]["values"], dtype=np.dtype(facts["classes"]["type"]))
+            estimator.scale_ = float(facts["scale"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UraenasError(f"{folder / 'estimator.json'} does not describe an estimator: {error}") from error
+        estimator.ensemble_ = Ensemble.load(folder)
+        return estimator
+
+    def _config(self) -> Config:
+        wanted = {
+            "methods": self.method,
+            "train.members": self.members,
+            "train.epochs": self.epochs,
+            "search.epochs": self.search_epochs,
+            "network.channels": self.width,
+            "network.cells": self.cells,
+            "engine.device": self.device,
+            "seed": self._seed(),
+        }
+        changes = {key: value for key, value in wanted.items() if value is not None}
+        return override(preset(self.preset), {**changes, **(self.settings or {})})
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _run(self, folder: Path, config: Config, dataset: Dataset) -> Ensemble:
+        pipeline = Pipeline.start(folder, config, dataset=dataset)
+        with pipeline.run.held():
+            pipeline.train(pipeline.search())
+        return pipeline.run.ensemble(self.method)
+
+    def _fitted(self) -> Ensemble:
+        check_is_fitted(self, "ensemble_")
+        return self.ensemble_
+
+    def _images(self, X: Any) -> np.ndarray:
+        """Images in the units of training."""
+        check_is_fitted(self, "ensemble_")
+        images = as_images(X, self.value_range, self.channels)
+        scale = 255.0 if images.dtype == np.uint8 else 1.0
+        return images if scale == self.scale_ else images.astype(np.float32) * np.float32(self.scale_ / scale)
+
+
+def _checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, dtype=np.float32)
+    if weights.shape != (count,) or not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() == 0:
+        raise UraenasError(f"sample_weight must be {count} finite numbers of 0 or more, not all 0")
+    return weights

@@ -1,0 +1,5 @@
+"""Corruptions by family, and the suites made of them."""
+
+from uraenas.shifts.table import SHIFTS, SUITES, Shift, corrupt
+
+__all__ = ["SHIFTS", "SUITES", "Shift", "corrupt"]

@@ -1,0 +1,138 @@
+"""What a suite's folder says about itself, and files that are whole or not there at all."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import PIL
+import PIL.features
+import scipy
+
+from uraenas.errors import UraenasError
+
+FORMAT = 1
+UNFINISHED = ".unfinished"
+
+
+@dataclass
+class Manifest:
+    """The seed and the images a suite is made of; each file's md5 and the libraries that made it."""
+
+    seed: int
+    images_sha256: str
+    files: dict[str, dict] = field(default_factory=dict)  # name → {"md5": …, "libraries": {…}}
+    format: int = FORMAT
+
+    @classmethod
+    def load(cls, folder: Path) -> "Manifest | None":
+        """The folder's manifest, or None where there is none, as with the official files."""
+        path = folder / "manifest.json"
+        if not path.exists():
+            return None
+        try:
+            manifest = cls(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise UraenasError(
+                f"{path} cannot be read ({error}); delete it and make the suite again"
+            ) from error
+        if manifest.format != FORMAT:
+            raise UraenasError(
+                f"{path} has format {manifest.format}; this version reads {FORMAT}: upgrade uraenas"
+            )
+        return manifest
+
+    def save(self, folder: Path) -> None:
+        """Write the manifest in one piece."""
+        with whole_file(folder / "manifest.json") as file:
+            file.write((json.dumps(asdict(self), indent=2, sort_keys=True) + "\n").encode())
+
+    def record(self, folder: Path, name: str, md5: str, libraries: dict[str, str | None]) -> None:
+        """Note a file and save."""
+        self.files[name] = {"md5": md5, "libraries": libraries}
+        self.save(folder)
+
+    def holds(self, folder: Path, name: str) -> bool:
+        """Whether this file is there, and is the one that was noted."""
+        return (
+            name in self.files
+            and (folder / name).is_file()
+            and md5_of(folder / name) == self.files[name]["md5"]
+        )
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name only when it is complete and on the disk; on any error it is gone."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a kill or a power cut left half-written."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
+
+
+def write_array(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]) -> str:
+    """Write blocks one after the other as one `.npy` array, as `np.save` would; returns the file's md5."""
+    header = BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, description)
+    digest = hashlib.md5(header.getvalue(), usedforsecurity=False)
+    file.write(header.getvalue())
+    for block in blocks:
+        data = np.ascontiguousarray(block).data
+        file.write(data)
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def md5_of(path: Path) -> str:
+    """The md5 of a file, which need not fit in memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def sha256_of(images: np.ndarray) -> str:
+    """The fingerprint of an array: its shape, its type and its bytes."""
+    digest = hashlib.sha256(f"{images.shape} {images.dtype.str}".encode())
+    for image in images:
+        digest.update(np.ascontiguousarray(image).data)
+    return digest.hexdigest()
+
+
+def library_versions() -> dict[str, str | None]:
+    """The libraries on whose arithmetic the bytes of a suite depend."""
+    try:
+        import cv2
+
+        opencv_version = cv2.__version__
+    except ImportError:
+        opencv_version = None
+    turbo = PIL.features.version("libjpeg_turbo")
+    return {
+        "uraenas": version("uraenas"),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "opencv": opencv_version,
+        "pillow": PIL.__version__,
+        "libjpeg": f"turbo {turbo}" if turbo else PIL.features.version("jpg"),
+    }

@@ -73,6 +73,18 @@ def test_folders_without_classes_or_images_are_refused(tmp_path: Path) -> None:
         load_folder(tmp_path)
 
 
+def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:
+    for number in range(3):
+        picture(tmp_path / "elsewhere" / f"{number}.png", number)
+        picture(tmp_path / "root" / "b" / f"{number}.png", number)
+    (tmp_path / "root" / "a").mkdir()
+    (tmp_path / "root" / "a" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "root" / "a" / "circle").symlink_to(tmp_path / "root" / "a")
+    (tmp_path / "root" / "c").symlink_to(tmp_path / "elsewhere")
+    dataset = load_folder(tmp_path / "root")
+    assert len(dataset.train) + len(dataset.test) == 9
+
+
 def test_sixteen_bits_keep_their_brightness(tmp_path: Path) -> None:
     levels = np.linspace(0, 65535, 8 * 8).astype(np.uint16).reshape(8, 8)
     for name in ("deep.png", "deep.tif"):

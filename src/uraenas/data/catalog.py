@@ -131,6 +131,8 @@ def fetch_dataset(
 
     What is there already and whole is kept. Downloaded files are removed once the .npz file is on the disk.
     """
+    if name == "digits":
+        raise UraenasError("digits comes with scikit-learn; there is nothing to fetch")
     if name not in OFFICIAL:
         raise unknown("dataset to fetch", name, OFFICIAL)
     official, folder = OFFICIAL[name], data_root(root)

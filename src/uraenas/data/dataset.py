@@ -63,6 +63,10 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what the reader did to the data and the user should know
 
     def __post_init__(self) -> None:
+        if len(self.classes) < 2:
+            raise UraenasError(
+                f"{self.name}: {len(self.classes)} class(es) leave nothing to tell apart; needed: 2"
+            )
         if self.train.images.shape[1:] != self.test.images.shape[1:]:
             raise UraenasError(
                 f"{self.name}: training images are {self.train.images.shape[1:]} and test images "

@@ -1,7 +1,6 @@
 """scikit-learn's handwritten digits: real data that needs no download."""
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
@@ -13,6 +12,10 @@ BRIGHTEST = 16  # the files count the dark pixels of 4×4 blocks
 
 def digits() -> Dataset:
     """1,797 digits of 8×8 grey pixels, 70 % for training and 30 % for testing."""
+    from sklearn.datasets import (
+        load_digits,
+    )  # here, because it takes a second that other datasets can do without
+
     bunch = load_digits()
     images = np.rint(bunch.images * (255 / BRIGHTEST)).astype(np.uint8)[..., None]
     labels = bunch.target.astype(np.int64)

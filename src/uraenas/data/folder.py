@@ -123,12 +123,7 @@ def _find_images(
             raise UraenasError(
                 f"{folder} is a class that the training part lacks; allowed: {', '.join(allowed)}"
             )
-        files = sorted(
-            Path(parent, name)
-            for parent, _, names in os.walk(folder)
-            for name in names
-            if not name.startswith(".")
-        )
+        files = sorted(_files_below(folder))
         images = [file for file in files if file.suffix.lower() in ENDINGS]
         if not images:
             example = f", such as {files[0].name}" if files else ""
@@ -139,6 +134,19 @@ def _find_images(
         ignored += len(files) - len(images)
         found += [(folder.name, image) for image in images]
     return found, [folder.name for folder in folders], ignored
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """All files but hidden ones. Links are followed, each folder once, so that a circle of links ends."""
+    seen = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(parent)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in names if not name.startswith("."))
 
 
 def _read_all(files: list[Path], size: int) -> list[_Picture]:

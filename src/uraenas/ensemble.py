@@ -107,10 +107,11 @@ def predict_members(
     stack = Stack([member.genotype for member in members], skeleton).to(device, dtype).eval()
     for m, member in enumerate(members):
         stack.put(m, member.weights, member.statistics)
+    normalise = normalisation.on(device, dtype)
     parts = []
     for start in range(0, len(images), PREDICTION_BATCH):
         raw = torch.from_numpy(np.ascontiguousarray(images[start : start + PREDICTION_BATCH])).to(device)
-        parts.append(torch.log_softmax(stack(normalisation(raw, dtype)).to(dtype), dim=-1).cpu())
+        parts.append(torch.log_softmax(stack(normalise(raw)).to(dtype), dim=-1).cpu())
     return torch.cat(parts, dim=1)
 
 

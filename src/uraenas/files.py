@@ -1,10 +1,7 @@
-"""Files that appear whole or not at all, and are checked when read."""
+"""JSON and tensors on the disk: written whole or not at all, checked when read."""
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,29 +11,15 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from uraenas.atomic import whole_file, writing
 from uraenas.errors import UraenasError
 
 CHECKSUM = "blake2b"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write to a temporary file beside the target, flush it to disk, and rename it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error
+    with whole_file(path) as file:
+        file.write(content)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -89,9 +72,7 @@ def _damaged(path: Path) -> UraenasError:
 
 def append_line(path: Path, value: Mapping[str, Any]) -> None:
     """Append one JSON line to a log."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             file.write(json.dumps(value) + "\n")
-    except OSError as error:
-        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error

@@ -265,8 +265,10 @@ class Search:
         noise = None
         if noisy:
             key = draws.at(self.keys["noise"], self.step)
-            noise = draws.normal(key, len(weights), self.engine.dtype) * self.deviations[self.step]
-        step_size = self.step_sizes[self.step]
+            noise = draws.normal(key, len(weights), self.engine.dtype) * self.deviations.index_select(
+                0, self.step.view(1)
+            )
+        step_size = self.step_sizes.index_select(0, self.step.view(1))
         moved, velocity = self.rule.update(weights.detach(), self.velocity, gradient, step_size, noise)
         with torch.no_grad():
             weights.copy_(moved)

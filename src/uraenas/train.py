@@ -242,7 +242,7 @@ class StackOfChains:
         alive = (self.failed_at < 0)[self.owner]
 
         noise = self._noise() if noisy else None
-        step_size = self.step_sizes[self.step]
+        step_size = self.step_sizes.index_select(0, self.step.view(1))
         moved, velocity = self.rule.update(weights.detach(), self.velocity, gradient, step_size, noise)
         with torch.no_grad():
             weights.copy_(torch.where(alive, moved, weights))
@@ -255,7 +255,7 @@ class StackOfChains:
             draws.normal(draws.at(key, self.step), size, self.engine.dtype)
             for key, size in zip(self.noise_keys, self.stack.weight_sizes, strict=True)
         ]
-        return torch.cat(parts) * self.deviations[self.step]
+        return torch.cat(parts) * self.deviations.index_select(0, self.step.view(1))
 
     def _note_epoch(self, last_step: int) -> None:
         step_size = self.rule.cycle.step_size_at(last_step)

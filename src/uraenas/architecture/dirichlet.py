@@ -97,9 +97,12 @@ class ArchitectureDistribution:
 
     def kl_to_uniform(self) -> Tensor:
         """KL(Dirichlet(β_e) ‖ Dirichlet(1)) per edge [E]."""
-        return kl_divergence(self._edges(), Dirichlet(torch.ones_like(self.concentration)))
+        return kl_divergence(
+            self._edges(), Dirichlet(torch.ones_like(self.concentration), validate_args=False)
+        )
 
     def _edges(self) -> Dirichlet:
+        # Validation would make the device wait for the host.
         return Dirichlet(self.concentration, validate_args=False)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from uraenas.data.files import flush_to_disk, rename_for_good, writing
+from uraenas.atomic import flush_to_disk, rename_for_good, writing
 from uraenas.errors import UraenasError
 
 CHUNK = 1 << 18

@@ -1,8 +1,7 @@
-"""Files that come from elsewhere are read within limits, and files of ours appear whole or not at all."""
+"""Files that come from elsewhere are read within limits."""
 
 import gzip
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,49 +68,3 @@ def open_limited(path: Path, most: int) -> Iterator[LimitedReader]:
             return
         with gzip.GzipFile(fileobj=plain) as unpacked:
             yield LimitedReader(cast(BinaryIO, unpacked), most)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """A full disk or a read-only folder is told in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name only when all of it is on the disk; nothing stays behind otherwise."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with writing(path):
-            with os.fdopen(handle, "wb") as file:
-                yield file
-                flush_to_disk(file)
-            os.chmod(name, 0o644)  # mkstemp makes it private
-            rename_for_good(Path(name), path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def flush_to_disk(file: BinaryIO) -> None:
-    """What was written survives a power cut."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def rename_for_good(source: Path, target: Path) -> None:
-    """The new name survives a power cut, where the system can flush folders."""
-    os.replace(source, target)
-    try:
-        folder = os.open(target.parent, os.O_RDONLY)
-    except OSError:
-        return  # Windows does not open folders
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

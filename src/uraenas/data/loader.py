@@ -34,11 +34,22 @@ class Normalisation:
         deviation = np.where(variance > 0, np.sqrt(variance), 1.0)
         return cls(tuple(mean.tolist()), tuple(deviation.tolist()))
 
-    def __call__(self, images: Tensor, dtype: torch.dtype) -> Tensor:
-        """Raw images [..., H, W, C] → normalised [..., C, H, W]."""
-        mean = torch.tensor(self.mean, dtype=dtype, device=images.device)
-        deviation = torch.tensor(self.deviation, dtype=dtype, device=images.device)
-        return ((images.to(dtype) - mean) / deviation).movedim(-1, -3).contiguous()
+    def on(self, device: torch.device, dtype: torch.dtype) -> "Normaliser":
+        return Normaliser(self, device, dtype)
+
+
+class Normaliser:
+    """Raw images [..., H, W, C] → normalised [..., C, H, W], on one device."""
+
+    def __init__(self, normalisation: Normalisation, device: torch.device, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.mean = torch.tensor(normalisation.mean, dtype=dtype, device=device)
+        self.deviation = torch.tensor(normalisation.deviation, dtype=dtype, device=device)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        normalised = ((images.to(self.dtype) - self.mean) / self.deviation).movedim(-1, -3)
+        # A GPU convolves fastest with the channels innermost, as they lie already; a CPU does not.
+        return normalised.contiguous() if images.device.type == "cpu" else normalised
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ class Loader:
             self.count // self.batch
         )  # what is left over comes first or later in the next epoch's order
         self.padding, self.flip = padding, flip
-        self.normalisation, self.dtype = normalisation, dtype
+        self.normalise = normalisation.on(device, dtype)
         images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
         self.height, self.width = images.shape[1:3]
         self.images = F.pad(images, (0, 0, padding, padding, padding, padding))  # black, before normalisation
@@ -112,4 +123,4 @@ class Loader:
         columns = corner[..., 1, None] + torch.where(flip[..., None], across.flip(0), across)
         raw = self.images[index[..., None, None], rows[..., :, None], columns[..., None, :]]
         weights = None if self.weights is None else self.weights[index]
-        return self.normalisation(raw, self.dtype), self.labels[index], weights
+        return self.normalise(raw), self.labels[index], weights

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from uraenas.atomic import whole_file
 from uraenas.data.arrays import as_images
 from uraenas.data.dataset import Dataset, LabelledImages
-from uraenas.data.files import Damaged, blaming, whole_file
+from uraenas.data.files import Damaged, blaming
 from uraenas.data.splits import stratified_split
 from uraenas.errors import UraenasError
 

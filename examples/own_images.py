@@ -1,0 +1,59 @@
+"""Train on a folder of images with one sub-folder per class, then predict and find the doubtful ones.
+
+    python examples/own_images.py [FOLDER]
+
+Without a folder, one is made from scikit-learn's digits, so that the example runs as it stands.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from uraenas.config import override, preset
+from uraenas.stages import Pipeline
+
+
+def digits_as_folder(root: Path) -> Path:
+    """600 small PNG files in ten sub-folders."""
+    digits = load_digits()
+    for number, (image, label) in enumerate(zip(digits.images[:600], digits.target[:600], strict=True)):
+        folder = root / f"digit {label}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.uint8(image * 255 / 16)).save(folder / f"{number:04d}.png")
+    return root
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else digits_as_folder(Path(scratch) / "images")
+    config = override(
+        preset("digits"),
+        {
+            "data.name": str(folder),
+            "data.image_size": 8,
+            "methods": "uraenas",
+            "train.members": 4,
+            "train.architectures": 2,
+            "train.epochs": 6,
+            "search.epochs": 4,
+            "evaluate.suite": "none",
+        },
+    )
+    pipeline = Pipeline.start(Path(scratch) / "run", config)
+    with pipeline.run.held():
+        pipeline.train(pipeline.search())
+        metrics = pipeline.evaluate()
+
+    ensemble, test = pipeline.run.ensemble("uraenas"), pipeline.task.dataset.test
+    accuracy = next(
+        row["value"] for row in metrics["rows"] if row["metric"] == "accuracy" and row["members"] == len(ensemble)
+    )
+    print(f"{ensemble}: test accuracy {accuracy:.3f} on {len(test)} images")
+    uncertainty = ensemble.uncertainty(test.images)
+    print("least certain images (number, total, data, weights, architecture):")
+    for number in uncertainty.total.argsort(descending=True)[:5].tolist():
+        parts = (uncertainty.total, uncertainty.data, uncertainty.weights, uncertainty.architecture)
+        print(f"  {number:4d}  " + "  ".join(f"{float(part[number]):.3f}" for part in parts))

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import picture_book
+from picture_book import picture_book
 
 from uraenas.errors import UraenasError
 from uraenas.shifts import SHIFTS, corrupt, writing

@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import picture_book
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picture_book import picture_book
 
 from uraenas.errors import UraenasError
 from uraenas.shifts import SHIFTS, SUITES, corrupt, requires, weather

@@ -57,7 +57,7 @@ class Config:
 
 
 # Keys that may differ when a run goes on: where it computes, and which methods are wanted of it.
-FREE_KEYS = {"methods", "engine.device", "engine.stack"}
+FREE_KEYS = {"methods", "engine.device", "engine.stack", "engine.checkpoint_seconds"}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "digits": {

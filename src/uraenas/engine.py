@@ -19,6 +19,7 @@ class EngineSettings:
     device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
     precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
     stack: int = 10  # how many members are trained side by side
+    checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
@@ -26,7 +27,11 @@ class EngineSettings:
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         if self.stack < 1:
-            raise UraenasError(f"stack = {self.stack} is out of range; it must be at least 1")
+            raise UraenasError(f"engine.stack = {self.stack} is out of range; it must be at least 1")
+        if self.checkpoint_seconds < 0:
+            raise UraenasError(
+                f"engine.checkpoint_seconds = {self.checkpoint_seconds} is out of range; 0 or more"
+            )
 
 
 class Engine:

@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 25  # more than these are not listed
+
 
 class UraenasError(Exception):
     """One clear line for the user: what was given, what is allowed, how to mend it."""
@@ -13,4 +15,7 @@ def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
     names = sorted(allowed)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
+    if len(names) > MOST_NAMES:
+        close = difflib.get_close_matches(given, names, n=5, cutoff=0.0)
+        return UraenasError(f"unknown {kind} {given!r}.{hint} Nearest of {len(names)}: {', '.join(close)}.")
     return UraenasError(f"unknown {kind} {given!r}.{hint} Allowed: {', '.join(names)}.")

@@ -83,7 +83,9 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         images = as_images(X, self.value_range, self.channels)
         labels = np.asarray(y)
         if labels.shape != (len(images),):
-            raise UraenasError(f"{len(images)} images need {len(images)} labels, not an array of {labels.shape}")
+            raise UraenasError(
+                f"{len(images)} images need {len(images)} labels, not an array of {labels.shape}"
+            )
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -112,7 +114,9 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""
         split = self._fitted().uncertainty(self._images(X))
-        return {source: getattr(split, source).numpy() for source in ("total", "data", "weights", "architecture")}
+        return {
+            source: getattr(split, source).numpy() for source in ("total", "data", "weights", "architecture")
+        }
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to a folder of JSON and safetensors files."""
@@ -133,10 +137,14 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             if parameters.get("value_range") is not None:
                 parameters["value_range"] = tuple(parameters["value_range"])
             estimator = cls(**parameters)
-            estimator.classes_ = np.array(facts["classes"]["values"], dtype=np.dtype(facts["classes"]["type"]))
+            estimator.classes_ = np.array(
+                facts["classes"]["values"], dtype=np.dtype(facts["classes"]["type"])
+            )
             estimator.scale_ = float(facts["scale"])
         except (KeyError, TypeError, ValueError) as error:
-            raise UraenasError(f"{folder / 'estimator.json'} does not describe an estimator: {error}") from error
+            raise UraenasError(
+                f"{folder / 'estimator.json'} does not describe an estimator: {error}"
+            ) from error
         estimator.ensemble_ = Ensemble.load(folder)
         return estimator
 
@@ -181,6 +189,11 @@ def _checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     weights = np.asarray(sample_weight, dtype=np.float32)
-    if weights.shape != (count,) or not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() == 0:
+    if (
+        weights.shape != (count,)
+        or not np.isfinite(weights).all()
+        or (weights < 0).any()
+        or weights.sum() == 0
+    ):
         raise UraenasError(f"sample_weight must be {count} finite numbers of 0 or more, not all 0")
     return weights

@@ -19,8 +19,6 @@ from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
 
-CHECKPOINT_SECONDS = 5.0
-
 
 class Run:
     """A directory that holds everything a run has earned so far. docs/run-directory.md describes its files."""
@@ -85,9 +83,9 @@ class Run:
     def log(self, event: str, **facts: Any) -> None:
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
 
-    def checkpoint_due(self) -> bool:
-        """Whether enough time has gone by since the last checkpoint; asking counts as making one."""
-        if time.monotonic() - self._last_checkpoint < CHECKPOINT_SECONDS:
+    def checkpoint_due(self, seconds: float) -> bool:
+        """Whether so much time has gone by since the last checkpoint; a yes counts as making one."""
+        if time.monotonic() - self._last_checkpoint < seconds:
             return False
         self._last_checkpoint = time.monotonic()
         return True
@@ -134,9 +132,15 @@ class Run:
                 shutil.copyfile(source, target)
         ensemble.describe(folder)
 
+    def chain_states(self) -> list[Path]:
+        return sorted(self.path.glob("chains/*/state.safetensors"))
+
+    def is_trained(self, method: str) -> bool:
+        return (self.members_folder(method) / "ensemble.json").exists()
+
     def ensemble(self, method: str) -> Ensemble:
         folder = self.members_folder(method)
-        if not (folder / "ensemble.json").exists():
+        if not self.is_trained(method):
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
         return Ensemble.load(folder)
 

@@ -196,8 +196,7 @@ class Search:
         self.losses.zero_()
         first = self.epoch * self.train.steps
         for step in range(first, first + self.train.steps):
-            noisy = self.rule.noise_deviation_at(step) > 0
-            (self._noisy if noisy else self._quiet)()
+            self.one_step(step)
         last = first + self.train.steps - 1
         row = self._row(last)
         if not (math.isfinite(row["validation_loss"]) and math.isfinite(row["train_loss"])):
@@ -208,6 +207,10 @@ class Search:
         self.epoch += 1
         self.history.append(row)
         return row
+
+    def one_step(self, step: int = 0) -> None:
+        """Run one step; `step` says which, so that the host knows whether it adds noise."""
+        (self._noisy if self.rule.noise_deviation_at(step) > 0 else self._quiet)()
 
     def _row(self, step: int) -> dict[str, Any]:
         distribution = ArchitectureDistribution(concentration_of(self.raw.detach()).cpu())

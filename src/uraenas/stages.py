@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -149,7 +150,7 @@ class Pipeline:
 
         def checkpoint(state: SearchState) -> None:
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
-            if self.run.checkpoint_due():
+            if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
                 self._store_search(state)
 
         self.progress("search", searching.epoch, config.search.epochs)
@@ -205,7 +206,9 @@ class Pipeline:
         def checkpoint(states: list[ChainState]) -> None:
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
             self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
-            if states[0].epoch >= self.config.train.epochs or self.run.checkpoint_due():
+            if states[0].epoch >= self.config.train.epochs or self.run.checkpoint_due(
+                self.config.engine.checkpoint_seconds
+            ):
                 for state in states:
                     self._store_chain(state)
             for state in states:
@@ -231,7 +234,7 @@ class Pipeline:
             progress,
         )
         for name, specs in plans.items():
-            if not (self.run.members_folder(name) / "ensemble.json").exists():
+            if not self.run.is_trained(name):
                 self._choose_members(name, specs)
 
     def _plans(self, distribution: ArchitectureDistribution | None) -> dict[str, list[ChainSpec]]:
@@ -362,6 +365,30 @@ class Pipeline:
         return predict_members(
             members, task.skeleton, task.normalisation, images, engine.device, engine.dtype
         )
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """What a run is and how far it has come, from its files alone."""
+    if not run.exists:
+        raise UraenasError(f"{run.path} is not a run directory; start one with: uraenas run --out {run.path}")
+    config = from_json(run.read_json("config.json"))
+    chains = [run.read_tensors(str(file.relative_to(run.path)))[1] for file in run.chain_states()]
+    trained = [name for name in config.methods if run.is_trained(name)]
+    frozen = sum(bool(chain["failure"]) for chain in chains)
+    stages = {
+        "search": "done" if run.has("search/architecture.safetensors") else "not done",
+        "train": f"{len(trained)} of {len(config.methods)} methods; {len(chains)} chains begun, {frozen} frozen",
+        "evaluate": "done" if run.has("metrics.json") else "not done",
+        "report": "done" if run.has("report.html") else "not done",
+    }
+    members = {
+        name: [
+            {"genotype": str(m.genotype), "chain": m.origin.chain, "epoch": m.origin.epoch}
+            for m in run.ensemble(name).members
+        ]
+        for name in trained
+    }
+    return {"dataset": config.data.name, "seed": config.seed, "stages": stages, "members": members}
 
 
 class _Clock:

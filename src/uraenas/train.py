@@ -208,12 +208,15 @@ class StackOfChains:
         self.losses.zero_()
         first = self.epoch * self.loader.steps
         for step in range(first, first + self.loader.steps):
-            noisy = self.rule.noise_deviation_at(step) > 0
-            (self._noisy if noisy else self._quiet)()
+            self.one_step(step)
         self._note_epoch(first + self.loader.steps - 1)
         collected = self._collect() if self.rule.cycle.collects_after(self.epoch) else []
         self.epoch += 1
         return collected
+
+    def one_step(self, step: int = 0) -> None:
+        """Run one step; `step` says which, so that the host knows whether it adds noise."""
+        (self._noisy if self.rule.noise_deviation_at(step) > 0 else self._quiet)()
 
     def states(self) -> list[ChainState]:
         velocities = self.velocity.split(self.stack.weight_sizes)

@@ -1,30 +1,25 @@
-"""The command line: parses, calls, prints."""
+"""Commands about runs: make one, go on with one, look at one."""
 
 import json
-import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from uraenas import report
-from uraenas.config import PRESETS, flatten, override, parse_assignments, preset
-from uraenas.errors import UraenasError, unknown
-from uraenas.stages import Pipeline, silent
-from uraenas.stages import Progress as Report
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-console = Console()
+from uraenas.bench import measure, standard_size
+from uraenas.cli.printing import AsJson, bars, console, methods_table, say
+from uraenas.config import PRESETS, Config, flatten, override, parse_assignments, preset
+from uraenas.data import DATASETS
+from uraenas.engine import Engine, EngineSettings
+from uraenas.methods import METHODS
+from uraenas.run import Run
+from uraenas.shifts import SHIFTS
+from uraenas.stages import Pipeline, summary
 
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 PresetOption = Annotated[str, typer.Option("--preset", help=f"Settings to start from: {', '.join(PRESETS)}.")]
 MethodsOption = Annotated[
     str, typer.Option("--methods", help="Comma-separated; default: those of the preset.")
@@ -34,7 +29,6 @@ SetOption = Annotated[
 ]
 
 
-@app.command()
 def run(
     preset_name: PresetOption = "digits",
     methods: MethodsOption = "",
@@ -47,7 +41,7 @@ def run(
     if methods:
         changes["methods"] = methods
     config = override(preset(preset_name), changes)
-    with _bars(quiet=as_json) as progress:
+    with bars(quiet=as_json) as progress:
         pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress)
         with pipeline.run.held():
             pipeline.train(pipeline.search())
@@ -56,32 +50,29 @@ def run(
     _print_result(pipeline, metrics, as_json)
 
 
-@app.command()
 def search(path: RunPath, as_json: AsJson = False) -> None:
     """Learn the architecture distribution of a run."""
     with _opened(path, as_json) as pipeline:
         distribution = pipeline.search()
     if distribution is None:
-        _say("no method of this run needs a search", as_json, {})
+        say("no method of this run needs a search", as_json, {})
         return
     genotype = str(distribution.expected_genotype())
-    _say(
+    say(
         f"expected genotype {genotype}",
         as_json,
         {"genotype": genotype, "concentration": distribution.concentration.tolist()},
     )
 
 
-@app.command()
 def train(path: RunPath, as_json: AsJson = False) -> None:
     """Train the members of a run (searching first, if that is not done)."""
     with _opened(path, as_json) as pipeline:
         pipeline.train(pipeline.search())
         sizes = {name: len(pipeline.run.ensemble(name)) for name in pipeline.config.methods}
-    _say("\n".join(f"{name}: {size} members" for name, size in sizes.items()), as_json, {"members": sizes})
+    say("\n".join(f"{name}: {size} members" for name, size in sizes.items()), as_json, {"members": sizes})
 
 
-@app.command()
 def evaluate(path: RunPath, as_json: AsJson = False) -> None:
     """Measure the trained members of a run."""
     with _opened(path, as_json) as pipeline:
@@ -89,22 +80,56 @@ def evaluate(path: RunPath, as_json: AsJson = False) -> None:
     _print_result(pipeline, metrics, as_json)
 
 
-@app.command("report")
 def make_report(path: RunPath, as_json: AsJson = False) -> None:
     """Write report.html from a run's metrics."""
     with _opened(path, as_json) as pipeline:
         written = pipeline.report()
-    _say(f"wrote {written}", as_json, {"report": str(written)})
+    say(f"wrote {written}", as_json, {"report": str(written)})
 
 
-@app.command("list")
+def show(path: RunPath, as_json: AsJson = False) -> None:
+    """Say what a run is, how far it has come, and which members it has."""
+    facts = summary(Run(path))
+    if as_json:
+        print(json.dumps(facts))
+        return
+    console.print(f"[bold]{path}[/]: {facts['dataset']}, seed {facts['seed']}", highlight=False)
+    for stage, state in facts["stages"].items():
+        console.print(f"  {stage:9} {state}", highlight=False)
+    members = Table("Method", "Member", "Genotype", "Chain", "Epoch", box=None)
+    for method, rows in facts["members"].items():
+        for number, row in enumerate(rows):
+            members.add_row(
+                method if number == 0 else "", str(number), row["genotype"], row["chain"], str(row["epoch"])
+            )
+    if facts["members"]:
+        console.print(members)
+
+
+def bench(
+    rounds: Annotated[int, typer.Option("--rounds", min=2, help="Alternating rounds of each case.")] = 5,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Time the engine against the plain way, side by side."""
+    engine = Engine(EngineSettings(device=device))
+    rows = []
+    table = Table(
+        "Task", "Plain", "Engine", "Unit", "Ratio", "Spread", title=f"uraenas bench on {engine.device}"
+    )
+    for row in measure(engine, standard_size(engine), rounds):
+        rows.append(row)
+        spread = f"±{50 * row['spread']['plain']:.0f} % / ±{50 * row['spread']['engine']:.0f} %"
+        speeds = (f"{row[way]:,.1f}" for way in ("plain", "engine"))
+        table.add_row(row["task"], *speeds, row["unit"], f"{row['ratio']:.2f}×", spread)
+    if as_json:
+        print(json.dumps({"rows": rows}))
+    else:
+        console.print(table)
+
+
 def list_names(as_json: AsJson = False) -> None:
     """Name the presets, methods, datasets, shifts and settings."""
-    from uraenas.config import Config
-    from uraenas.data import DATASETS
-    from uraenas.methods import METHODS
-    from uraenas.shifts import SHIFTS
-
     names = {
         "presets": list(PRESETS),
         "methods": list(METHODS),
@@ -125,32 +150,10 @@ def list_names(as_json: AsJson = False) -> None:
 
 @contextmanager
 def _opened(path: Path, as_json: bool) -> Iterator[Pipeline]:
-    with _bars(quiet=as_json) as progress:
+    with bars(quiet=as_json) as progress:
         pipeline = Pipeline.resume(path, progress)
         with pipeline.run.held():
             yield pipeline
-
-
-@contextmanager
-def _bars(quiet: bool) -> Iterator[Report]:
-    """Progress bars on standard error, so that standard output holds the result alone."""
-    if quiet:
-        yield silent
-        return
-    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def progress(stage: str, done: float, total: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield progress
-
-
-def _say(text: str, as_json: bool, facts: dict[str, Any]) -> None:
-    print(json.dumps(facts) if as_json else text)
 
 
 def _print_result(pipeline: Pipeline, metrics: dict[str, Any], as_json: bool) -> None:
@@ -161,47 +164,7 @@ def _print_result(pipeline: Pipeline, metrics: dict[str, Any], as_json: bool) ->
         ("raw", "as predicted"),
         ("temperature", "temperature-scaled on held-out images"),
     ):
-        console.print(_rich_table(metrics, calibration, f"{pipeline.task.dataset.name}, {words}"))
+        console.print(methods_table(metrics, calibration, f"{pipeline.task.dataset.name}, {words}"))
     console.print(f"metrics: {pipeline.run.path / 'metrics.json'}", highlight=False)
     if pipeline.run.has("report.html"):
         console.print(f"report:  {pipeline.run.path / 'report.html'}", highlight=False)
-
-
-def _rich_table(metrics: dict[str, Any], calibration: str, title: str) -> Table:
-    lines = report.table(metrics["rows"], calibration)
-    best = report.best(lines)
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("Method")
-    for title in ("Members", *(column.title for column in report.COLUMNS), report.DISAGREEMENT.title):
-        shown.add_column(title, justify="right")
-    for line in lines:
-        cells = [
-            f"[bold]{column.show(value)}[/]" if value is not None and value == top else column.show(value)
-            for column, value, top in zip(report.COLUMNS, line.values, best, strict=True)
-        ]
-        shown.add_row(line.method, str(line.members), *cells, report.DISAGREEMENT.show(line.disagreement))
-    return shown
-
-
-def main() -> None:
-    """Entry point: our own errors are one line on standard error and exit code 2."""
-    warnings.simplefilter("default")
-    try:
-        code = app(standalone_mode=False)
-    except UraenasError as error:
-        print(f"uraenas: {error}", file=sys.stderr)
-        sys.exit(2)
-    except click.exceptions.NoSuchOption as error:
-        print(f"uraenas: {unknown('option', error.option_name, error.possibilities or [])}", file=sys.stderr)
-        sys.exit(2)
-    except click.ClickException as error:
-        print(f"uraenas: {error.format_message()}", file=sys.stderr)
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        print("uraenas: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-if __name__ == "__main__":
-    main()

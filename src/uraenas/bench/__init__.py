@@ -1,0 +1,61 @@
+"""What `uraenas bench` runs: the plain way and the engine, side by side in one run."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from uraenas.bench.cases import Bench, Case, Size
+from uraenas.engine import Engine
+from uraenas.spaces import Skeleton
+
+__all__ = ["Size", "measure", "standard_size"]
+
+
+def standard_size(engine: Engine) -> Size:
+    """The paper's networks on a GPU; small ones on a CPU, where a step should take less than a second."""
+    if engine.device.type == "cuda":
+        return Size(Skeleton(), batch=256, search_batch=64, members=10, images=50_000)
+    return Size(Skeleton(channels=16, cells=1, height=16, width=16), 64, 64, members=4, images=1_000)
+
+
+def measure(engine: Engine, size: Size, rounds: int) -> Iterator[dict[str, Any]]:
+    """One row per case: medians over rounds in which the two ways alternate, with their spread."""
+    for build in Bench(size, engine).builders():
+        yield _row(build(), rounds, engine)
+
+
+def _row(case: Case, rounds: int, engine: Engine) -> dict[str, Any]:
+    cuda = engine.device.type == "cuda"
+    for _ in range(5 if cuda else 1):  # a captured step is captured at its fourth call
+        case.engine()
+    case.plain()
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    times: dict[str, list[float]] = {"plain": [], "engine": []}
+    for _ in range(rounds):
+        times["plain"].append(_seconds(case.plain))
+        times["engine"].append(_seconds(case.engine))
+    median = {way: statistics.median(seconds) for way, seconds in times.items()}
+    row: dict[str, Any] = {
+        "task": case.task,
+        "plain": case.amount / median["plain"],
+        "engine": case.amount / median["engine"],
+        "unit": case.unit,
+        "ratio": median["plain"] / median["engine"],
+        "rounds": rounds,
+        "spread": {way: (max(s) - min(s)) / median[way] for way, s in times.items()},
+    }
+    if case.multiply_adds:
+        row["engine_gflops"] = 2e-9 * case.passes * case.multiply_adds / median["engine"]
+    if cuda:
+        row["peak_memory_gb"] = torch.cuda.max_memory_allocated() / 1e9
+    return row
+
+
+def _seconds(call: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

@@ -1,0 +1,173 @@
+"""What is timed: each case runs one unit of work the plain way and through the engine."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas import shifts
+from uraenas.architecture import concentration_of, uniform
+from uraenas.bench.plain import PlainNetwork, endless_batches
+from uraenas.data.dataset import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine
+from uraenas.ensemble import Member, Origin, predict_members
+from uraenas.search import Search, SearchSettings
+from uraenas.spaces import Skeleton, cost
+from uraenas.train import ChainSpec, StackOfChains, TrainSettings, initial_chain
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the cases are."""
+
+    skeleton: Skeleton
+    batch: int
+    search_batch: int
+    members: int
+    images: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison. Each side does `amount` units of work per call, and leaves nothing running on the device."""
+
+    task: str
+    unit: str
+    amount: float
+    plain: Callable[[], None]
+    engine: Callable[[], None]
+    multiply_adds: float = 0.0  # of one call, forward only; 0 where that says nothing
+    passes: int = 3  # forward, and twice that backward
+
+
+class Bench:
+    """Random images and ten sampled genotypes, shared by all cases."""
+
+    def __init__(self, size: Size, engine: Engine) -> None:
+        self.size, self.engine = size, engine
+        skeleton = size.skeleton
+        random = np.random.default_rng(0)
+        shape = (size.images, skeleton.height, skeleton.width, skeleton.image_channels)
+        images = random.integers(0, 256, shape, dtype=np.uint8)
+        labels = random.integers(0, skeleton.classes, size.images)
+        self.part = LabelledImages(images, labels.astype(np.int64))
+        self.normalisation = Normalisation.of(images)
+        self.genotypes, _ = uniform().sample_genotypes(size.members, seed=0)
+
+    def builders(self) -> list[Callable[[], Case]]:
+        """The cases, each built when its turn comes, so that only one takes up memory."""
+        return [self.search, self.training, self.prediction, self.corruption]
+
+    def _loader(self, batch: int) -> Loader:
+        return Loader(self.part, self.normalisation, batch, 4, True, self.engine.device, self.engine.dtype)
+
+    def _plain_batches(self, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        images = torch.from_numpy(self.part.images).movedim(-1, 1).contiguous()
+        return endless_batches(images, torch.from_numpy(self.part.labels), batch, 4, self.engine.device)
+
+    def _finish(self) -> None:
+        if self.engine.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def search(self) -> Case:
+        """One search step: architecture, then weights."""
+        size, device = self.size, self.engine.device
+        loader = self._loader(size.search_batch)
+        settings = SearchSettings(epochs=1000, cycles=1)
+        searching = Search(settings, size.skeleton, loader, loader, self.engine, seed=0)
+        network = PlainNetwork(None, size.skeleton).to(device)
+        raw = torch.zeros(6, 5, device=device, requires_grad=True)
+        weights = torch.optim.SGD(network.parameters(), 0.025, momentum=0.9, weight_decay=3e-4)
+        architecture = torch.optim.Adam([raw], 3e-4, betas=(0.5, 0.999), weight_decay=1e-3)
+        batches = self._plain_batches(size.search_batch)
+
+        def plain() -> None:
+            for optimiser in (architecture, weights):
+                x, y = next(batches)
+                mixing = torch.distributions.Dirichlet(concentration_of(raw)).rsample()
+                optimiser.zero_grad()
+                F.cross_entropy(network(x, mixing), y).backward()
+                optimiser.step()
+            self._finish()
+
+        def engine() -> None:
+            searching.one_step()
+            self._finish()
+
+        return Case("search step", "steps/s", 1, plain, engine)
+
+    def training(self) -> Case:
+        """One step of every member."""
+        size, device = self.size, self.engine.device
+        loader = self._loader(size.batch)
+        rule = TrainSettings(epochs=1000).rule("point", loader.steps, loader.count)
+        specs = [ChainSpec("sampled", "point", n, genotype) for n, genotype in enumerate(self.genotypes)]
+        chains = [initial_chain(spec, size.skeleton, 0) for spec in specs]
+        stack = StackOfChains(chains, rule, size.skeleton, loader, self.engine, seed=0)
+        networks = [PlainNetwork(genotype, size.skeleton).to(device) for genotype in self.genotypes]
+        optimisers = [
+            torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+            for network in networks
+        ]
+        batches = self._plain_batches(size.batch)
+
+        def plain() -> None:
+            for network, optimiser in zip(networks, optimisers, strict=True):
+                x, y = next(batches)
+                optimiser.zero_grad()
+                F.cross_entropy(network(x), y).backward()
+                optimiser.step()
+            self._finish()
+
+        def engine() -> None:
+            stack.one_step()
+            self._finish()
+
+        work = sum(cost(genotype, size.skeleton).multiply_adds for genotype in self.genotypes) * loader.batch
+        amount = loader.batch * size.members
+        return Case("member training", "member-images/s", amount, plain, engine, work)
+
+    def prediction(self) -> Case:
+        """Every member on the same images."""
+        size, device = self.size, self.engine.device
+        members = []
+        for n, genotype in enumerate(self.genotypes):
+            state = initial_chain(ChainSpec("sampled", "point", n, genotype), size.skeleton, 0)
+            origin = Origin("bench", 0, 0, 0, 0.0)
+            members.append(Member(genotype, state.tensors["weights"], state.tensors["statistics"], origin))
+        networks = [PlainNetwork(genotype, size.skeleton).to(device).eval() for genotype in self.genotypes]
+        count = min(1000, size.images)
+        images = self.part.images[:count]
+
+        @torch.no_grad()
+        def plain() -> None:
+            x = torch.from_numpy(images).to(device).movedim(-1, 1).float().div(255) - 0.5
+            for network in networks:
+                for start in range(0, count, 256):
+                    torch.log_softmax(network(x[start : start + 256]), dim=1).cpu()
+
+        def engine() -> None:
+            predict_members(members, size.skeleton, self.normalisation, images, device, self.engine.dtype)
+
+        work = sum(cost(genotype, size.skeleton).multiply_adds for genotype in self.genotypes) * count
+        return Case("prediction", "member-images/s", count * size.members, plain, engine, work, passes=1)
+
+    def corruption(self) -> Case:
+        """Images under four corruptions: one at a time, and in batches."""
+        images = self.part.images[: min(200, self.size.images)]
+        names = shifts.SUITES["basic"]
+
+        def plain() -> None:
+            for name in names:
+                for index in range(len(images)):
+                    shifts.corrupt(images[index : index + 1], name, 3, 0, first_index=index)
+
+        def engine() -> None:
+            for name in names:
+                shifts.corrupt(images, name, 3, 0)
+
+        return Case("corruption", "images/s", len(images) * len(names), plain, engine)

@@ -1,0 +1,42 @@
+"""The command line: parses, calls, prints."""
+
+import sys
+import warnings
+
+import typer
+
+from uraenas.cli import data, runs
+from uraenas.errors import UraenasError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for command in (runs.run, runs.search, runs.train, runs.evaluate):
+    app.command()(command)
+app.command("report")(runs.make_report)
+app.command()(runs.show)
+app.command("data")(data.fetch)
+app.command()(data.corrupt)
+app.command()(runs.bench)
+app.command("list")(runs.list_names)
+
+
+# typer has its own copy of click from some version on, so the base class is found through a public name.
+ClickException = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def main() -> None:
+    """Our own errors are one line on standard error and exit code 2."""
+    warnings.simplefilter("default")
+    try:
+        code = app(standalone_mode=False)
+    except UraenasError as error:
+        _stop(str(error), 2)
+    except ClickException as error:  # type: ignore[misc]
+        _stop(" ".join(error.format_message().split()), 2)
+    except (typer.Abort, KeyboardInterrupt):
+        _stop("stopped; the same command goes on from the last checkpoint", 130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(line: str, code: int) -> None:
+    print(f"uraenas: {line}", file=sys.stderr)
+    sys.exit(code)

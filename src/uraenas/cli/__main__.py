@@ -1,0 +1,3 @@
+from uraenas.cli import main
+
+main()

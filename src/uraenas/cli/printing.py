@@ -1,0 +1,59 @@
+"""What the commands print: tables on standard output, progress bars on standard error."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from uraenas import report
+from uraenas.stages import Progress as Report
+from uraenas.stages import silent
+
+console = Console()
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def say(text: str, as_json: bool, facts: dict[str, Any]) -> None:
+    """One result, for people or for machines."""
+    print(json.dumps(facts) if as_json else text)
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Report]:
+    """Progress bars on standard error, so that standard output holds the result alone."""
+    if quiet:
+        yield silent
+        return
+    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(stage: str, done: float, total: float) -> None:
+            if stage not in tasks:
+                tasks[stage] = shown.add_task(stage, total=total)
+            shown.update(tasks[stage], completed=done, total=total)
+
+        yield progress
+
+
+def methods_table(metrics: dict[str, Any], calibration: str, title: str) -> Table:
+    """The table of methods in the form of the paper's Table 1, best values in bold."""
+    lines = report.table(metrics["rows"], calibration)
+    best = report.best(lines)
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("Method", no_wrap=True)
+    for heading in ("E", *(column.title for column in report.COLUMNS), report.DISAGREEMENT.title):
+        shown.add_column(heading, justify="right")
+    for line in lines:
+        cells = [
+            f"[bold]{column.show(value)}[/]" if value is not None and value == top else column.show(value)
+            for column, value, top in zip(report.COLUMNS, line.values, best, strict=True)
+        ]
+        shown.add_row(line.method, str(line.members), *cells, report.DISAGREEMENT.show(line.disagreement))
+    return shown

@@ -1,0 +1,128 @@
+"""The scikit-learn face: conventions, labels of any type, arrays of any usual form."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from uraenas import UraenasError, UraeNAS
+
+DIGITS = load_digits()
+IMAGES, LABELS = np.uint8(DIGITS.images[:400] * 15), DIGITS.target[:400]
+
+
+def small(**parameters) -> UraeNAS:
+    return UraeNAS(preset="tiny", members=2, **parameters)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> UraeNAS:
+    return small().fit(IMAGES, LABELS)
+
+
+def test_parameters_go_through_get_params_and_clone():
+    estimator = small(method="deep-ensemble", width=6, random_state=3)
+    copy = clone(estimator)
+    assert copy.get_params() == estimator.get_params()
+    assert copy is not estimator
+
+
+def test_it_predicts_probabilities_over_classes(fitted):
+    probabilities = fitted.predict_proba(IMAGES[:20])
+    assert probabilities.shape == (20, 10)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert (fitted.classes_ == np.arange(10)).all()
+    assert (fitted.predict(IMAGES[:20]) == probabilities.argmax(axis=1)).all()
+    assert 0 <= fitted.score(IMAGES, LABELS) <= 1
+
+
+def test_the_same_random_state_gives_the_same_model(fitted):
+    again = small().fit(IMAGES, LABELS)
+    np.testing.assert_array_equal(again.predict_proba(IMAGES[:9]), fitted.predict_proba(IMAGES[:9]))
+    other = small(random_state=1).fit(IMAGES, LABELS)
+    assert not np.array_equal(other.predict_proba(IMAGES[:9]), fitted.predict_proba(IMAGES[:9]))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [lambda a: a, lambda a: a[..., None], lambda a: a[:, None], lambda a: a / np.float32(255)],
+    ids=["N×H×W", "N×H×W×C", "N×C×H×W", "float"],
+)
+def test_image_arrays_of_any_form_give_one_prediction(fitted, form):
+    np.testing.assert_allclose(
+        fitted.predict_proba(form(IMAGES[:9])), fitted.predict_proba(IMAGES[:9]), atol=1e-5
+    )
+
+
+def test_uncertainty_parts_add_up(fitted):
+    parts = fitted.uncertainty(IMAGES[:30])
+    np.testing.assert_allclose(
+        parts["total"], parts["data"] + parts["weights"] + parts["architecture"], atol=1e-10
+    )
+    assert all((values >= -1e-12).all() for values in parts.values())
+
+
+@pytest.mark.parametrize(
+    "names", [[f"class {n}" for n in range(10)], [True, False] * 5], ids=["text", "bool"]
+)
+def test_labels_of_any_type_survive_saving(tmp_path, names):
+    labels = np.array(names)[LABELS]
+    estimator = small().fit(IMAGES, labels)
+    assert set(estimator.predict(IMAGES[:20])) <= set(names)
+    estimator.save(tmp_path / "saved")
+    loaded = UraeNAS.load(tmp_path / "saved")
+    assert loaded.classes_.dtype == estimator.classes_.dtype
+    np.testing.assert_array_equal(loaded.predict_proba(IMAGES[:20]), estimator.predict_proba(IMAGES[:20]))
+
+
+def test_it_works_in_cross_validation_and_in_a_pipeline():
+    scores = cross_val_score(small(method="drnas"), IMAGES, LABELS, cv=2)
+    assert scores.shape == (2,)
+    steps = [("invert", FunctionTransformer(np.invert, validate=False)), ("classify", small(method="drnas"))]
+    pipeline = Pipeline(steps).fit(IMAGES, LABELS)
+    assert pipeline.predict(IMAGES[:5]).shape == (5,)
+
+
+def test_sample_weights_count(fitted):
+    weights = np.where(LABELS < 5, 1.0, 0.0)
+    weighted = small().fit(IMAGES, LABELS, sample_weight=weights)
+    assert weighted.predict_proba(IMAGES)[:, 5:].mean() < fitted.predict_proba(IMAGES)[:, 5:].mean()
+    even = small().fit(IMAGES, LABELS, sample_weight=np.full(len(LABELS), 3.0))
+    np.testing.assert_allclose(even.predict_proba(IMAGES[:9]), fitted.predict_proba(IMAGES[:9]), atol=1e-5)
+
+
+def test_a_fit_that_was_kept_goes_on_where_it_stopped(tmp_path, fitted):
+    kept = small(run_directory=tmp_path / "run").fit(IMAGES, LABELS)
+    again = small(run_directory=tmp_path / "run").fit(IMAGES, LABELS)
+    np.testing.assert_array_equal(kept.predict_proba(IMAGES[:9]), again.predict_proba(IMAGES[:9]))
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "words"),
+    [
+        (IMAGES, LABELS[:-1], "400 labels"),
+        (IMAGES, np.zeros(400), "2 classes"),
+        (IMAGES[:0], LABELS[:0], "no images"),
+        (np.where(IMAGES == 0, np.nan, 0.5), LABELS, "NaN"),
+        (IMAGES.astype(float), LABELS, "value_range"),
+        (IMAGES.reshape(400, 64), LABELS, r"N×H×W"),
+        (np.zeros((400, 3, 8, 3), np.uint8), LABELS, "channels"),
+    ],
+)
+def test_bad_arrays_are_refused_with_one_line(images, labels, words):
+    with pytest.raises(UraenasError, match=words):
+        small().fit(images, labels)
+
+
+def test_nothing_is_predicted_before_fit():
+    with pytest.raises(NotFittedError):
+        small().predict(IMAGES[:2])
+
+
+def test_images_of_another_size_are_refused(fitted):
+    with pytest.raises(UraenasError, match="takes images of"):
+        fitted.predict(np.zeros((2, 9, 9), np.uint8))

@@ -1,0 +1,208 @@
+"""Whole runs through the command line: the result, resuming after a kill, and bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uraenas.config import Config, override, preset
+from uraenas.ensemble import Ensemble
+from uraenas.errors import UraenasError
+from uraenas.methods import METHODS
+from uraenas.stages import Pipeline
+
+COMMAND = [sys.executable, "-m", "uraenas.cli"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def uraenas(*arguments: str | Path) -> subprocess.CompletedProcess:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=600)
+
+
+def run_tiny(out: Path, *more: str) -> subprocess.CompletedProcess:
+    return uraenas("run", "--preset", "tiny", "--set", "engine.checkpoint_seconds=0", *more, "--out", out)
+
+
+def metrics_of(folder: Path) -> dict:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """One undisturbed run, for all tests that only look."""
+    out = tmp_path_factory.mktemp("runs") / "undisturbed"
+    done = run_tiny(out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_a_run_leaves_everything_that_the_design_promises(finished):
+    for name in ("config.json", "environment.json", "log.jsonl", "metrics.json", "cost.json", "report.html"):
+        assert (finished / name).exists(), name
+    assert (finished / "search" / "architecture.safetensors").exists()
+    history = (finished / "search" / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in history] == [0, 1]
+    for method, members in (("drnas", 1), ("uraenas", 2), ("deep-ensemble", 2)):
+        assert len(Ensemble.load(finished / "methods" / method / "members")) == members
+        assert (finished / "methods" / method / "predictions" / "digits.safetensors").exists()
+    rows = metrics_of(finished)["rows"]
+    keys = {"method", "dataset", "shift", "severity", "metric", "value", "members", "calibration", "seed"}
+    assert all(keys <= set(row) for row in rows)
+    assert {row["shift"] for row in rows} >= {"none", "mean4", "gaussian_noise"}
+    assert not list(finished.rglob("*.tmp"))
+
+
+def test_the_same_command_again_changes_nothing(finished):
+    before = (finished / "metrics.json").read_bytes()
+    chains = {path: path.stat().st_mtime_ns for path in finished.glob("chains/*/samples/*")}
+    again = run_tiny(finished)
+    assert again.returncode == 0, again.stderr
+    assert (finished / "metrics.json").read_bytes() == before
+    assert {path: path.stat().st_mtime_ns for path in finished.glob("chains/*/samples/*")} == chains
+
+
+def test_one_chain_serves_drnas_and_the_deep_ensemble(finished):
+    drnas = Ensemble.load(finished / "methods/drnas/members")
+    deep = Ensemble.load(finished / "methods/deep-ensemble/members")
+    assert drnas.members[0].origin == deep.members[0].origin
+    assert (drnas.members[0].weights == deep.members[0].weights).all()
+    assert sorted(path.name for path in (finished / "chains").iterdir()) == [
+        "expected-point-00",
+        "expected-point-01",
+        "sampled-sampled-00",
+        "sampled-sampled-01",
+    ]
+
+
+@pytest.mark.parametrize("moment", ["search/state.safetensors", "chains/*/state.safetensors", "evaluation/*"])
+def test_a_killed_run_ends_with_the_undisturbed_metrics(finished, tmp_path, moment):
+    """kill -9 as soon as the first file of a stage is there, then the same command again."""
+    out = tmp_path / "killed"
+    arguments = ["run", "--preset", "tiny", "--set", "engine.checkpoint_seconds=0", "--out", str(out)]
+    process = subprocess.Popen([*COMMAND, *arguments], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not list(out.glob(moment)) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "metrics.json").exists(), "the kill came too late to test anything"
+    again = run_tiny(out)
+    assert again.returncode == 0, again.stderr
+    assert metrics_of(out) == metrics_of(finished)
+
+
+def test_stages_one_by_one_give_the_same_result(finished, tmp_path):
+    out = tmp_path / "stages"
+    config = override(preset("tiny"), {})
+    Pipeline.start(out, config)
+    for stage in ("search", "train", "evaluate", "report"):
+        done = uraenas(stage, out, "--json")
+        assert done.returncode == 0, done.stderr
+        json.loads(done.stdout)
+    assert metrics_of(out) == metrics_of(finished)
+    shown = json.loads(uraenas("show", out, "--json").stdout)
+    assert shown["stages"]["evaluate"] == "done"
+    assert len(shown["members"]["uraenas"]) == 2
+
+
+def test_the_table_of_the_paper_is_printed(finished):
+    printed = run_tiny(finished).stdout
+    for word in ("Acc", "ECE", "NLL", "cAcc", "cECE", "cNLL", "Dis", "drnas", "uraenas", "deep-ensemble"):
+        assert word in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "trian.epochs=3"], ["trian.epochs", "train.epochs"]),
+        (["--set", "train.epochs=three"], ["train.epochs", "three", "whole number"]),
+        (["--set", "train.epochs=-1"], ["train.epochs", "-1"]),
+        (["--set", "train.epochs"], ["key=value"]),
+        (["--methods", "uranas"], ["uranas", "uraenas"]),
+        (["--preset", "digit"], ["digit", "digits"]),
+        (["--presett", "tiny"], ["--presett", "--preset"]),
+        (["--set", "data.name=nowhere.npz"], ["nowhere.npz"]),
+        (["--set", "train.weight_samples=1", "--set", "train.cycles=2"], ["weight_samples", "2 cycles"]),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_writes_nothing(tmp_path, arguments, words):
+    out = tmp_path / "bad"
+    done = uraenas("run", *arguments, "--out", out)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert not out.exists()
+
+
+def test_other_settings_are_refused_with_the_difference_shown(finished):
+    before = (finished / "config.json").read_bytes()
+    done = run_tiny(finished, "--set", "train.epochs=4")
+    assert done.returncode == 2
+    assert "train.epochs was 2 and is now 4" in done.stderr
+    assert (finished / "config.json").read_bytes() == before
+
+
+def test_a_damaged_file_is_named(finished, tmp_path):
+    out = tmp_path / "damaged"
+    Pipeline.start(out, override(preset("tiny"), {}))
+    search = out / "search" / "architecture.safetensors"
+    search.parent.mkdir()
+    content = bytearray((finished / "search" / "architecture.safetensors").read_bytes())
+    content[-3] ^= 1
+    search.write_bytes(content)
+    done = uraenas("train", out)
+    assert done.returncode == 2
+    assert "architecture.safetensors is damaged" in done.stderr
+
+
+def test_a_folder_with_other_things_in_it_is_not_written_to(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    done = run_tiny(tmp_path)
+    assert done.returncode == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_run_in_use_is_left_alone(tmp_path):
+    pipeline = Pipeline.start(tmp_path / "run", override(preset("tiny"), {}))
+    with pipeline.run.held():
+        done = uraenas("search", tmp_path / "run")
+    assert done.returncode == 2
+    assert f"process {os.getpid()}" in done.stderr
+
+
+def test_labels_of_too_few_examples_are_named(tmp_path):
+    images = np.zeros((21, 8, 8, 1), np.uint8)
+    labels = np.array([0] * 10 + [1] * 10 + [2])
+    np.savez(tmp_path / "few.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    done = uraenas(
+        "run", "--preset", "tiny", "--set", f"data.name={tmp_path / 'few.npz'}", "--out", tmp_path / "run"
+    )
+    assert done.returncode == 2
+    assert "'2'" in done.stderr
+
+
+def test_every_method_can_be_the_only_one():
+    for name in METHODS:
+        assert override(Config(), {"methods": name}).methods == (name,)
+
+
+def test_data_that_changed_under_a_run_are_refused(tmp_path):
+    def store(value: int) -> None:
+        images = np.full((40, 8, 8, 1), value, np.uint8)
+        labels = np.tile(np.arange(2), 20)
+        np.savez(tmp_path / "data.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+
+    config = override(preset("tiny"), {"data.name": str(tmp_path / "data.npz")})
+    store(1)
+    Pipeline.start(tmp_path / "run", config)
+    store(2)
+    with pytest.raises(UraenasError, match="other images"):
+        Pipeline.resume(tmp_path / "run")

@@ -74,6 +74,21 @@ def test_goes_on_where_it_was_stopped(small, tmp_path):
     assert again == write(small, tmp_path / "fresh")
 
 
+def test_a_kill_before_the_parts_are_removed_is_mended(small, tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.SuiteWriter, "_remove_parts", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write(small, tmp_path)
+    (tmp_path / ".fog.npy.1234.tmp").write_bytes(b"half")
+    assert {"contrast.npy", "parts/contrast-5.npy"} <= files_of(tmp_path)
+    assert write(small, tmp_path) == write(small, tmp_path / "fresh")
+    assert files_of(tmp_path / "fresh") == {path for path in files_of(tmp_path) if "/" not in path}
+    assert not (tmp_path / "parts").exists()
+
+
 def test_a_failure_while_writing_leaves_no_file(small, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -1,10 +1,8 @@
-"""What a suite's folder says about itself, and files that are whole or not there at all."""
+"""What a suite's folder says about itself, and the checksums it is held to."""
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from io import BytesIO
@@ -16,10 +14,10 @@ import PIL
 import PIL.features
 import scipy
 
+from uraenas.atomic import whole_file
 from uraenas.errors import UraenasError
 
 FORMAT = 1
-UNFINISHED = ".unfinished"
 
 
 @dataclass
@@ -68,26 +66,9 @@ class Manifest:
         )
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name only when it is complete and on the disk; on any error it is gone."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def remove_unfinished(folder: Path) -> None:
     """Remove what a kill or a power cut left half-written."""
-    for path in folder.glob(f".*{UNFINISHED}"):
+    for path in folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)
 
 

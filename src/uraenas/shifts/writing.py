@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from uraenas.atomic import whole_file
 from uraenas.errors import UraenasError
 from uraenas.shifts.layout import map_array, part_name, remedy
 from uraenas.shifts.manifest import (
@@ -19,7 +20,6 @@ from uraenas.shifts.manifest import (
     library_versions,
     remove_unfinished,
     sha256_of,
-    whole_file,
     write_array,
 )
 from uraenas.shifts.table import SEVERITIES, SHIFTS, corrupt
@@ -110,7 +110,8 @@ class SuiteWriter:
         for name in names:  # a kill may have come between the last part and its joining or removal
             self._join(name, ready) if name in unfinished else self._remove_parts(name)
         try:
-            np.save(shared, self.images)
+            with whole_file(shared) as file:
+                np.save(file, self.images)
             for done, made in enumerate(_make_parts(shared, todo, self.manifest.seed, workers), start=1):
                 ready.add(part := part_name(made.name, made.severity))
                 self.manifest.record(self.folder, part, made.md5, self.libraries)

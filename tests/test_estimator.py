@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from uraenas import UraenasError, UraeNAS
+from uraenas import UraeNAS, UraenasError
 
 DIGITS = load_digits()
 IMAGES, LABELS = np.uint8(DIGITS.images[:400] * 15), DIGITS.target[:400]

@@ -136,7 +136,8 @@ def test_bad_input_is_one_clear_line_and_writes_nothing(tmp_path, arguments, wor
     out = tmp_path / "bad"
     done = uraenas("run", *arguments, "--out", out)
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
     assert not out.exists()

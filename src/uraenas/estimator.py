@@ -109,7 +109,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each image."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""

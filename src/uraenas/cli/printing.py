@@ -31,15 +31,21 @@ def bars(quiet: bool) -> Iterator[Report]:
         yield silent
         return
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        tasks: dict[str, TaskID] = {}
+    shown = Progress(*columns, console=Console(stderr=True))
+    tasks: dict[str, TaskID] = {}
 
-        def progress(stage: str, done: float, total: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = shown.add_task(stage, total=total)
-            shown.update(tasks[stage], completed=done, total=total)
+    def progress(stage: str, done: float, total: float) -> None:
+        if not tasks:
+            shown.start()  # not before: an error that comes first should be the only line
+        if stage not in tasks:
+            tasks[stage] = shown.add_task(stage, total=total)
+        shown.update(tasks[stage], completed=done, total=total)
 
+    try:
         yield progress
+    finally:
+        if tasks:
+            shown.stop()
 
 
 def methods_table(metrics: dict[str, Any], calibration: str, title: str) -> Table:

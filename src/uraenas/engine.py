@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
 
 from uraenas.errors import UraenasError, unknown
 
@@ -18,6 +19,7 @@ class EngineSettings:
 
     device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
     precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
+    compile: bool = True  # fuse operations with torch.compile, on a GPU only
     stack: int = 10  # how many members are trained side by side
     checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
 
@@ -50,10 +52,15 @@ class Engine:
         # Parameters, statistics and sampler stay in float32 or better, whatever the network computes in.
         self.dtype = torch.float64 if precision == "float64" else torch.float32
         self.stack = settings.stack
+        self.compiles = settings.compile and cuda
 
     def autocast(self) -> AbstractContextManager:
         """The context in which a network runs forward."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.lowered else nullcontext()
+
+    def compile(self, network: nn.Module) -> Callable[..., Tensor]:
+        """The network as something fast to call; on a CPU, the network itself."""
+        return torch.compile(network, dynamic=False) if self.compiles else network
 
     def capture(self, step: Callable[[], None]) -> Callable[[], None]:
         """The step as something fast to repeat: a captured graph on a GPU, the step itself on a CPU.

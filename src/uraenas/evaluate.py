@@ -6,6 +6,7 @@ suite of any size streams through, and suite means, intervals and paired differe
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from uraenas import calibration, draws, metrics, shifts
 from uraenas.data.dataset import LabelledImages
 from uraenas.errors import UraenasError, unknown
 from uraenas.methods import method
+from uraenas.shifts.suite import open_suite
 
 BOOTSTRAPPED = ("accuracy", "nll", "ece", "brier")
 SIZED = ("accuracy", "nll", "ece", "brier")  # given for every ensemble size
@@ -28,16 +30,17 @@ Row = dict[str, Any]
 class EvaluateSettings:
     """What is measured."""
 
-    suite: str = "basic"  # a suite of shifts by name, or none
+    suite: str = "basic"  # a suite of shifts by name, a folder in the layout of CIFAR-10-C, or none
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
     baseline: str = "deep-ensemble"  # paired differences are taken to this method
     bootstrap: int = 1000  # resamples of the test images; 0: no intervals
     subsets: int = 20  # random member subsets for each ensemble size below the full one
+    outside: str = ""  # another dataset, by name or path, whose images should be told from the test images
     keep_predictions: bool = True
 
     def __post_init__(self) -> None:
-        if self.suite != "none" and self.suite not in shifts.SUITES:
-            raise unknown("suite", self.suite, ("none", *shifts.SUITES))
+        if self.suite != "none" and self.suite not in shifts.SUITES and not Path(self.suite).is_dir():
+            raise unknown("suite or folder", self.suite, ("none", *shifts.SUITES))
         method(self.baseline)
         if not self.severities or not set(self.severities) <= {1, 2, 3, 4, 5}:
             raise UraenasError(f"evaluate.severities = {self.severities} is out of range; choose from 1 … 5")
@@ -65,19 +68,34 @@ class EvaluationSet:
 def evaluation_sets(
     dataset: str, test: LabelledImages, settings: EvaluateSettings, seed: int
 ) -> Iterator[EvaluationSet]:
-    """The clean test set, then every shift at every severity, made when it is asked for."""
+    """The clean test set, then every shift at every severity, made or mapped from disk when it is asked for."""
     yield EvaluationSet(dataset, "none", 0, test)
-    for shift in shift_names(settings):
+    if _is_folder(settings):
+        suite = open_suite(settings.suite)
+        if not np.array_equal(suite.labels, test.labels):
+            raise UraenasError(f"{settings.suite} holds other images than {dataset}: its labels differ")
+        for shift, severity, images in suite:
+            if severity in settings.severities:
+                yield EvaluationSet(dataset, shift, severity, LabelledImages(images, test.labels))
+        return
+    for shift in _shift_names(settings):
         for severity in settings.severities:
             yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity, seed))
 
 
-def shift_names(settings: EvaluateSettings) -> tuple[str, ...]:
-    return () if settings.suite == "none" else tuple(shifts.SUITES[settings.suite])
-
-
 def cell_count(settings: EvaluateSettings) -> int:
-    return 1 + len(shift_names(settings)) * len(settings.severities)
+    """How many evaluation sets there are."""
+    if _is_folder(settings):
+        return 1 + sum(part.severity in settings.severities for part in open_suite(settings.suite).parts)
+    return 1 + len(_shift_names(settings)) * len(settings.severities)
+
+
+def _is_folder(settings: EvaluateSettings) -> bool:
+    return settings.suite != "none" and settings.suite not in shifts.SUITES
+
+
+def _shift_names(settings: EvaluateSettings) -> tuple[str, ...]:
+    return () if settings.suite == "none" else tuple(shifts.SUITES[settings.suite])
 
 
 def _shifted(test: LabelledImages, shift: str, severity: int, seed: int) -> LabelledImages:
@@ -146,6 +164,20 @@ class Evaluator:
             for size in range(1, len(log_p)):
                 rows += self._rows(place, self._of_subsets(log_p, labels, size), size, "raw")
         return Cell(where.shift, where.severity, rows, replicates)
+
+    def outside(
+        self, dataset: str, other: str, inside: Mapping[str, Judged], outside: Mapping[str, Judged]
+    ) -> list[Row]:
+        """How well each method's uncertainty tells another dataset's images from the test images."""
+        rows: list[Row] = []
+        for name in inside:
+            place = {"method": name, "dataset": dataset, "shift": f"outside-{other}", "severity": 0}
+            scores = [_uncertainty_scores(judged[name]) for judged in (inside, outside)]
+            for score in scores[0]:
+                values = metrics.separation(scores[0][score], scores[1][score])
+                named = {f"{measure}_{score}": value for measure, value in values.items()}
+                rows += self._rows(place, named, len(inside[name].log_probabilities_MNK), "raw")
+        return rows
 
     def _rows(self, place: Row, values: Mapping[str, float], members: int, kind: str) -> list[Row]:
         return [
@@ -225,6 +257,14 @@ class Evaluator:
             ]
             self._resamples = torch.stack(counts).float()
         return self._resamples
+
+
+def _uncertainty_scores(judged: Judged) -> dict[str, Tensor]:
+    """Scores that should be larger for images from elsewhere."""
+    split = metrics.uncertainty_by_source(judged.log_probabilities_MNK, judged.genotypes)
+    confidence = metrics.mixture(judged.log_probabilities_MNK).max(dim=1).values.exp()
+    scores = {"confidence": 1 - confidence, "total_uncertainty": split.total}
+    return {**scores, "model_uncertainty": split.model} if len(judged.log_probabilities_MNK) > 1 else scores
 
 
 def summarise(

@@ -7,7 +7,9 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 BINS = 15
@@ -145,6 +147,22 @@ def uncertainty_by_source(
         start=torch.zeros_like(total),
     )
     return UncertaintyBySource(total, data, weights=within - data, architecture=total - within)
+
+
+def separation(inside_N: Tensor, outside_N: Tensor) -> dict[str, float]:
+    """How well a score that should be larger outside tells two sets apart.
+
+    `auroc` and `aupr` take outside as the positive class. `fpr95` is the share of outside images still accepted at
+    the threshold that accepts 95 % of those inside.
+    """
+    scores = torch.cat([inside_N, outside_N]).double().numpy()
+    outside = np.repeat([False, True], [len(inside_N), len(outside_N)])
+    threshold = torch.quantile(inside_N.double(), 0.95)
+    return {
+        "auroc": float(roc_auc_score(outside, scores)),
+        "aupr": float(average_precision_score(outside, scores)),
+        "fpr95": float((outside_N.double() <= threshold).double().mean()),
+    }
 
 
 # The metrics of an ensemble's mean prediction, by the name they carry in metrics.json.

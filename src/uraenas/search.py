@@ -146,6 +146,7 @@ class Search:
         device, dtype = engine.device, engine.dtype
 
         self.supernet = Supernet(skeleton).to(device, dtype)
+        self.network = engine.compile(self.supernet)
         self.raw = state.tensors["raw"].to(device, torch.float64).requires_grad_()
         self.first_moment = state.tensors["first_moment"].to(device, torch.float64).clone()
         self.second_moment = state.tensors["second_moment"].to(device, torch.float64).clone()
@@ -236,7 +237,7 @@ class Search:
         settings = self.settings
         distribution = ArchitectureDistribution(concentration_of(self.raw))
         mixing = distribution.rsample(draws.at(self.keys["architecture θ"], self.step))
-        loss = self._loss(self.validation, self.drawn_validation, mixing)
+        loss = self._loss(self.validation, self.drawn_validation, mixing, frozen=True)
         objective = loss.double()
         if settings.regulariser == "kl":
             objective = objective + settings.regulariser_weight * distribution.kl_to_uniform().sum()
@@ -278,10 +279,10 @@ class Search:
             self.velocity.copy_(velocity)
         self.losses[1] += loss.detach()
 
-    def _loss(self, loader: Loader, drawn: EpochDraws, mixing: Tensor) -> Tensor:
+    def _loss(self, loader: Loader, drawn: EpochDraws, mixing: Tensor, frozen: bool = False) -> Tensor:
         images, labels, weights = loader.batch_at(drawn, self.step % loader.steps)
         with self.engine.autocast():
-            logits = self.supernet(images[0], mixing)
+            logits = self.network(images[0], mixing, frozen)
         losses = F.cross_entropy(logits.to(self.engine.dtype), labels[0], reduction="none")
         return (losses if weights is None else losses * weights[0]).mean()
 

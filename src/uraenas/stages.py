@@ -15,7 +15,14 @@ from torch import Tensor
 from uraenas import calibration, draws, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.config import Config, differences, flatten, from_json
-from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
+from uraenas.data import (
+    Dataset,
+    LabelledImages,
+    fit_images,
+    load_dataset,
+    load_from_settings,
+    stratified_split,
+)
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, Member, predict_members
@@ -309,6 +316,8 @@ class Pipeline:
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
         temperatures = {name: ensemble.temperature for name, ensemble in ensembles.items()}
         result = summarise(cells, settings, temperatures)
+        if settings.outside:
+            result["rows"] += self._outside_rows(evaluator, ensembles)
         self.run.write_json("metrics.json", result)
         return result
 
@@ -328,8 +337,13 @@ class Pipeline:
             replicates, header = self.run.read_tensors(file)
             if header["methods"] == list(ensembles):
                 return Cell(where.shift, where.severity, header["rows"], replicates)
+        cell = evaluator.cell(where, self._judge(where, ensembles))
+        self.run.write_tensors(file, cell.replicates, {"methods": list(ensembles), "rows": cell.rows})
+        return cell
+
+    def _judge(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Judged]:
         predictions = self._predictions(where, ensembles)
-        judged = {
+        return {
             name: Judged(
                 predictions[name],
                 [member.genotype for member in ensemble.members],
@@ -338,9 +352,20 @@ class Pipeline:
             )
             for name, ensemble in ensembles.items()
         }
-        cell = evaluator.cell(where, judged)
-        self.run.write_tensors(file, cell.replicates, {"methods": list(ensembles), "rows": cell.rows})
-        return cell
+
+    def _outside_rows(self, evaluator: Evaluator, ensembles: dict[str, Ensemble]) -> list[dict]:
+        """Rows on images of another dataset, brought to the size and channels of this one."""
+        dataset, settings = self.task.dataset, self.config.evaluate
+        other = load_dataset(settings.outside, self.config.data.root, self.config.data.image_size)
+        images = fit_images(other.test.images, *dataset.test.images.shape[1:])
+        if images.dtype != dataset.test.images.dtype:
+            raise UraenasError(
+                f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one"
+            )
+        part = LabelledImages(images, np.zeros(len(images), np.int64))
+        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), ensembles)
+        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other.name}", 0, part), ensembles)
+        return evaluator.outside(dataset.name, other.name, inside, outside)
 
     def _predictions(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Tensor]:
         """Log-probabilities [M, N, K] per method; a member that two methods share is run once."""

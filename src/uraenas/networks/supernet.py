@@ -47,10 +47,13 @@ class Supernet(nn.Module):
         with torch.no_grad():
             self.weights.copy_(self.layout.initial(key))
 
-    def forward(self, images: Tensor, mixing: Tensor) -> Tensor:
-        """Logits [N, K]. Batch norm always uses the batch's statistics: the supernet is never used for prediction."""
-        weights = self.layout.views(self.weights)
-        mixing = mixing.to(images.dtype)
+    def forward(self, images: Tensor, mixing: Tensor, frozen: bool = False) -> Tensor:
+        """Logits [N, K]; with `frozen` weights no gradient is computed for them.
+
+        Batch norm always uses the batch's statistics: the supernet is never used for prediction.
+        """
+        weights = self.layout.views(self.weights.detach() if frozen else self.weights)
+        mixing = mixing.to(self.weights.dtype)
         x = parts.stem(images, weights, None, True)
         for block in self.skeleton.blocks():
             if block.reduces:

@@ -1,0 +1,55 @@
+"""Temperature scaling recovers a known temperature and keeps the ranking of classes."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from uraenas import draws
+from uraenas.calibration import fit_temperature, scale
+from uraenas.metrics import nll
+
+
+def honest(count: int = 20_000, classes: int = 5, key: int = 0) -> tuple[Tensor, Tensor]:
+    """Log-probabilities with labels drawn from exactly these probabilities."""
+    logits = 1.5 * draws.normal(draws.at(key, 0), count * classes, torch.float64).view(count, classes)
+    uniform = draws.uniform(draws.at(key, 1), count * classes, torch.float64).view(count, classes)
+    return torch.log_softmax(logits, dim=1), (logits - torch.log(-torch.log(uniform))).argmax(dim=1)
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
+def test_a_known_temperature_is_recovered(temperature: float) -> None:
+    log_p, labels = honest()
+    distorted = torch.log_softmax(log_p * temperature, dim=1)
+    assert fit_temperature(distorted, labels) == pytest.approx(temperature, rel=0.03)
+
+
+def test_the_fit_is_where_nll_is_least() -> None:
+    log_p, labels = honest(count=300)
+    best = fit_temperature(log_p, labels)
+    least = nll(scale(log_p, best), labels)
+    assert all(nll(scale(log_p, best * factor), labels) > least for factor in (0.9, 0.99, 1.01, 1.1))
+
+
+def test_scaling_gives_normalised_log_probabilities_in_the_same_order() -> None:
+    log_p, _ = honest(count=50)
+    for temperature in (0.1, 1.0, 7.0):
+        scaled = scale(log_p.float(), temperature)
+        assert scaled.dtype == torch.float64
+        torch.testing.assert_close(scaled.exp().sum(dim=1), torch.ones(50, dtype=torch.float64))
+        assert torch.equal(scaled.argsort(dim=1), log_p.float().argsort(dim=1))
+    torch.testing.assert_close(scale(log_p, 1.0), log_p)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_the_fit_stays_in_bounds_where_no_temperature_is_best(right: bool) -> None:
+    """All right: the sharper the better. All wrong: the flatter the better."""
+    log_p = torch.log_softmax(torch.tensor([[3.0, 0.0]] * 10), dim=1)
+    found = fit_temperature(log_p, torch.full((10,), 0 if right else 1))
+    assert 0.05 <= found <= 0.1 if right else found == pytest.approx(20, rel=0.01)
+
+
+def test_a_probability_of_zero_for_the_true_class_does_not_break_the_fit() -> None:
+    log_p = torch.log(torch.tensor([[1.0, 0.0], [0.7, 0.3], [0.2, 0.8]], dtype=torch.float64))
+    assert math.isfinite(fit_temperature(log_p, torch.tensor([1, 0, 1])))

@@ -230,3 +230,25 @@ def test_the_split_does_not_depend_on_the_order_of_members() -> None:
     torch.testing.assert_close(split.weights, shuffled.weights, atol=1e-12, rtol=0)
     assert split.architecture.min() > 1e-3
     assert split.weights.min() > 1e-3
+
+
+# Telling images from elsewhere
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    inside=st.lists(st.integers(0, 6), min_size=1, max_size=12),
+    outside=st.lists(st.integers(0, 6), min_size=1, max_size=12),
+)
+def test_separation_agrees_with_counting_pairs(inside: list[int], outside: list[int]) -> None:
+    found = metrics.separation(torch.tensor(inside).float(), torch.tensor(outside).float())
+    pairs = [(o > i) + 0.5 * (o == i) for i in inside for o in outside]
+    assert found["auroc"] == pytest.approx(sum(pairs) / len(pairs))
+    threshold = np.quantile(inside, 0.95)
+    assert found["fpr95"] == pytest.approx(np.mean(np.array(outside) <= threshold))
+    assert 0 <= found["aupr"] <= 1
+
+
+def test_separation_of_sets_that_lie_apart_is_perfect() -> None:
+    inside, outside = torch.linspace(0, 1, 40), torch.linspace(2, 3, 30)
+    assert metrics.separation(inside, outside) == {"auroc": 1.0, "aupr": 1.0, "fpr95": 0.0}

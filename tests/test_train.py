@@ -1,0 +1,374 @@
+"""Training: a member of a stack is the member trained alone, chains resume bit for bit, and fail alone."""
+
+import contextlib
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from uraenas import draws
+from uraenas.architecture import ArchitectureDistribution, uniform
+from uraenas.data import LabelledImages, digits, stratified_split
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble import Member
+from uraenas.errors import UraenasError
+from uraenas.methods import METHODS
+from uraenas.networks import Stack
+from uraenas.spaces import EDGES, OPERATIONS, Genotype, Skeleton
+from uraenas.train import (
+    ChainSpec,
+    ChainState,
+    StackOfChains,
+    TrainSettings,
+    initial_chain,
+    plan_chains,
+    stacks_of,
+    train,
+)
+
+SKELETON = Skeleton(channels=4, cells=1, height=8, width=8, image_channels=1, classes=10)
+SEED = 9
+SETTINGS = TrainSettings(
+    members=3,
+    architectures=2,
+    epochs=4,
+    batch=50,
+    cycles=2,
+    weight_samples=2,
+    exploration=0.5,
+    temperature=0.5,
+    prior_deviation=1.0,
+    step_size=0.05,
+    sampler_step_size=0.05,
+)
+GENOTYPES = uniform().sample_genotypes(3, seed=3)[0]
+
+
+@pytest.fixture(scope="module")
+def part() -> LabelledImages:
+    whole = digits().train
+    return whole.take(stratified_split(whole.labels, [160], key=2)[0])
+
+
+def engine(stack: int = 10, dtype: str = "float32") -> Engine:
+    return Engine(EngineSettings(device="cpu", precision=dtype, stack=stack))
+
+
+def loader_for(part: LabelledImages, dtype: torch.dtype = torch.float32) -> Loader:
+    return Loader(part, Normalisation.of(part.images), SETTINGS.batch, 1, False, torch.device("cpu"), dtype)
+
+
+def chains(weights: str = "sampled", count: int = 3) -> list[ChainState]:
+    specs = [ChainSpec("sampled", weights, n, GENOTYPES[n]) for n in range(count)]  # type: ignore[arg-type]
+    return [initial_chain(spec, SKELETON, SEED) for spec in specs]
+
+
+def run(
+    part: LabelledImages, states: list[ChainState], stack: int = 10, settings: TrainSettings = SETTINGS,
+    stop_after: int = 10**9,
+) -> tuple[dict[str, ChainState], list[Member]]:  # fmt: skip
+    """Train to the end, or until so many checkpoints were made; the last state of each chain, and all samples."""
+    last: dict[str, ChainState] = {state.spec.name: state for state in states}
+    collected: list[Member] = []
+    seen = 0
+
+    class Cut(Exception):
+        pass
+
+    def checkpoint(now: list[ChainState]) -> None:
+        nonlocal seen
+        last.update({state.spec.name: state for state in now})
+        seen += 1
+        if seen == stop_after:
+            raise Cut
+
+    with contextlib.suppress(Cut):
+        train(
+            states, settings, SKELETON, loader_for(part), engine(stack), SEED, collected.append, checkpoint,
+            lambda done: None,
+        )  # fmt: skip
+    return last, collected
+
+
+def assert_same(first: ChainState, second: ChainState) -> None:
+    assert (first.spec, first.epoch, first.failure) == (second.spec, second.epoch, second.failure)
+    assert first.history == second.history
+    for name, tensor in first.tensors.items():
+        assert torch.equal(tensor, second.tensors[name]), name
+
+
+def assert_same_members(first: list[Member], second: list[Member]) -> None:
+    def by_origin(members: list[Member]) -> list[Member]:
+        return sorted(members, key=lambda member: (member.origin.chain, member.origin.epoch))
+
+    assert len(first) == len(second)
+    for one, other in zip(by_origin(first), by_origin(second), strict=True):
+        assert (one.genotype, one.origin) == (other.genotype, other.origin)
+        assert torch.equal(one.weights, other.weights)
+        assert torch.equal(one.statistics, other.statistics)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(part: LabelledImages) -> dict[str, tuple[dict[str, ChainState], list[Member]]]:
+    return {weights: run(part, chains(weights)) for weights in ("sampled", "point")}
+
+
+@pytest.mark.parametrize("weights", ["sampled", "point"])
+def test_members_of_a_stack_equal_members_trained_alone_bit_for_bit(
+    part: LabelledImages, undisturbed: dict, weights: str
+) -> None:
+    together, samples = undisturbed[weights]
+    alone, alone_samples = run(part, chains(weights), stack=1)
+    for name, state in together.items():
+        assert_same(state, alone[name])
+    assert_same_members(samples, alone_samples)
+    assert len({tuple(state.tensors["weights"][:5].tolist()) for state in together.values()}) == 3
+
+
+@pytest.mark.parametrize("weights", ["sampled", "point"])
+def test_chains_cut_off_and_gone_on_with_equal_undisturbed_ones(
+    part: LabelledImages, undisturbed: dict, weights: str
+) -> None:
+    whole, samples = undisturbed[weights]
+    cut, before = run(part, chains(weights), stop_after=3)
+    assert {state.epoch for state in cut.values()} == {3}
+    resumed, after = run(part, list(cut.values()))
+    for name, state in whole.items():
+        assert_same(state, resumed[name])
+    assert_same_members(before + after, samples)
+
+
+def test_samples_are_kept_after_the_last_epochs_of_each_cycle(undisturbed: dict) -> None:
+    for weights, expected in (("sampled", [(1, 0, 6), (3, 1, 12)]), ("point", [(3, 0, 12)])):
+        states, members = undisturbed[weights]
+        for name, state in states.items():
+            own = [member.origin for member in members if member.origin.chain == name]
+            assert [(origin.epoch, origin.cycle, origin.step) for origin in own] == expected
+            assert {origin.temperature for origin in own} == {0.5 if weights == "sampled" else 0.0}
+            last = next(m for m in members if m.origin.chain == name and m.origin.epoch == 3)
+            assert torch.equal(last.weights, state.tensors["weights"])
+            assert torch.equal(last.statistics, state.tensors["statistics"])
+
+
+def test_a_cycle_can_give_several_samples(part: LabelledImages) -> None:
+    _, members = run(part, chains(count=1), settings=replace(SETTINGS, weight_samples=4))
+    assert [member.origin.epoch for member in members] == [0, 1, 2, 3]
+
+
+def test_the_history_tells_step_size_and_noise(undisturbed: dict) -> None:
+    state = next(iter(undisturbed["sampled"][0].values()))
+    assert [row["epoch"] for row in state.history] == [0, 1, 2, 3]
+    alpha = 0.05 / 2 * (math.cos(math.pi * 5 / 6) + 1)  # the last of six steps of a cycle
+    assert state.history[-1]["step_size"] == pytest.approx(alpha)
+    assert state.history[-1]["noise_deviation"] == pytest.approx(math.sqrt(2 * 0.1 * alpha * 0.5 / 160))
+    assert state.history[0]["noise_deviation"] == 0
+    assert all(row["noise_deviation"] == 0 for s in undisturbed["point"][0].values() for row in s.history)
+
+
+def test_training_lowers_the_loss(part: LabelledImages) -> None:
+    states, _ = run(part, chains("point"), settings=replace(SETTINGS, epochs=10, step_size=0.1))
+    for state in states.values():
+        assert state.history[-1]["loss"] < 0.9 * state.history[0]["loss"]
+
+
+def test_training_equals_a_plain_loop(part: LabelledImages) -> None:
+    """SGD with Nesterov momentum by torch's own optimiser on a stack of one, in double precision."""
+    (start,) = chains("point", count=1)
+    rule = SETTINGS.rule("point", steps_per_epoch=3, images=160)
+    loader = loader_for(part, torch.float64)
+    ours = StackOfChains([start], rule, SKELETON, loader, engine(dtype="float64"), SEED)
+    network = Stack([start.spec.genotype], SKELETON).double().train()
+    network.put(0, start.tensors["weights"], start.tensors["statistics"])
+    optimiser = torch.optim.SGD([network.weights], 0.05, 0.9, weight_decay=1 / 160, nesterov=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda k: (math.cos(math.pi * k / 12) + 1) / 2)
+    for epoch in range(2):
+        ours.advance()
+        drawn = loader.draw([draws.key(SEED, "chain", "sampled", 0, "order")], epoch)
+        for step in range(3):
+            images, labels, _ = loader.batch_at(drawn, step)
+            optimiser.zero_grad()
+            F.cross_entropy(network(images)[0], labels[0]).backward()
+            optimiser.step()
+            schedule.step()
+    (state,) = ours.states()
+    for ours_now, theirs in zip(
+        (state.tensors["weights"], state.tensors["statistics"]), network.take(0), strict=True
+    ):
+        torch.testing.assert_close(ours_now, theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_a_snapshot_chain_equals_a_sampled_chain_at_temperature_zero(
+    part: LabelledImages, undisturbed: dict
+) -> None:
+    snapshot, snapshots = run(part, chains("snapshot", count=1))
+    cold, samples = run(part, chains("sampled", count=1), settings=replace(SETTINGS, temperature=0.0))
+    for one, other in zip(snapshots, samples, strict=True):
+        assert torch.equal(one.weights, other.weights)
+        assert torch.equal(one.statistics, other.statistics)
+    (one,), (other,) = snapshot.values(), cold.values()
+    assert one.history == other.history
+    warm = undisturbed["sampled"][0][other.spec.name]
+    assert warm.history[0] == one.history[0]  # before the first noise
+    assert not torch.equal(warm.tensors["weights"], one.tensors["weights"])
+
+
+# Chains that fail
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30])
+@pytest.mark.parametrize("weights", ["sampled", "point"])
+def test_a_chain_that_fails_is_frozen_alone(
+    part: LabelledImages, undisturbed: dict, weights: str, bad: float
+) -> None:
+    whole, samples = undisturbed[weights]
+    cut, before = run(part, chains(weights), stop_after=1)
+    names = list(cut)
+    spoilt = {**cut[names[1]].tensors, "weights": cut[names[1]].tensors["weights"].clone()}
+    spoilt["weights"][:] = bad
+    cut[names[1]] = replace(cut[names[1]], tensors=spoilt)
+    states, after = run(part, list(cut.values()))
+    failed = states[names[1]]
+    assert "not finite at step 3 (epoch 1, step size 0.0" in failed.failure
+    assert [row["epoch"] for row in failed.history] == [0]
+    torch.testing.assert_close(failed.tensors["weights"], spoilt["weights"], rtol=0, atol=0, equal_nan=True)
+    for name in (names[0], names[2]):
+        assert_same(states[name], whole[name])
+    assert_same_members(before + after, [member for member in samples if member.origin.chain != names[1]])
+
+
+def test_a_frozen_chain_keeps_its_last_finite_weights_and_is_not_run_again(part: LabelledImages) -> None:
+    rule = SETTINGS.rule("sampled", steps_per_epoch=3, images=160)
+    stack = StackOfChains(chains(), rule, SKELETON, loader_for(part), engine(), SEED)
+    stack.advance()
+    with torch.no_grad():
+        stack.stack.weights.split(stack.stack.weight_sizes)[0].mul_(1e25)
+    spoilt = stack.stack.take(0)[0]
+    stack.advance()
+    stack.advance()
+    states = stack.states()
+    assert [bool(state.failure) for state in states] == [True, False, False]
+    assert torch.equal(states[0].tensors["weights"], spoilt)
+    touched = []
+    train(
+        states, SETTINGS, SKELETON, loader_for(part), engine(), SEED, lambda member: None,
+        lambda now: touched.extend(state.spec.number for state in now), lambda done: None,
+    )  # fmt: skip
+    assert set(touched) == {1, 2}
+
+
+def test_a_stack_in_which_all_have_failed_is_over(part: LabelledImages) -> None:
+    states = chains(count=2)
+    for state in states:
+        state.tensors["weights"].fill_(math.nan)
+    last, members = run(part, states)
+    assert members == []
+    assert all(state.failure and state.epoch == 1 for state in last.values())
+
+
+# Plans
+
+
+def distribution() -> ArchitectureDistribution:
+    concentration = torch.ones(len(EDGES), len(OPERATIONS), dtype=torch.float64)
+    concentration[:, OPERATIONS.index("nor_conv_3x3")] = 2.0
+    return ArchitectureDistribution(concentration)
+
+
+def plan(method: str, settings: TrainSettings = SETTINGS) -> list[ChainSpec]:
+    return plan_chains(METHODS[method], settings, distribution(), SEED)[0]
+
+
+def test_drnas_is_the_first_chain_of_the_deep_ensemble() -> None:
+    assert plan("drnas") == plan("deep-ensemble")[:1]
+    assert plan("drnas")[0].name == "expected-point-00"
+
+
+@pytest.mark.parametrize(
+    ("method", "chains_planned", "distinct"),
+    [
+        ("drnas", 1, False),
+        ("uraenas-w", 2, False),
+        ("uraenas-a", 3, True),
+        ("uraenas", 2, True),
+        ("deep-ensemble", 3, False),
+        ("random-ensemble", 3, True),
+        ("snapshot", 2, False),
+    ],
+)
+def test_every_method_has_the_chains_that_its_members_need(
+    method: str, chains_planned: int, distinct: bool
+) -> None:
+    specs = plan(method)
+    assert len(specs) == chains_planned
+    assert [spec.number for spec in specs] == list(range(chains_planned))
+    assert len({spec.name for spec in specs}) == chains_planned
+    row = METHODS[method]
+    assert {(spec.architecture, spec.weights) for spec in specs} == {(row.architecture, row.weights)}
+    expected = Genotype(("nor_conv_3x3",) * 6)
+    if row.architecture == "expected":
+        assert {spec.genotype for spec in specs} == {expected}
+    assert (len({spec.genotype for spec in specs}) > 1) == distinct
+    assert all(spec.genotype.connected for spec in specs)
+
+
+def test_sampled_methods_share_their_architectures() -> None:
+    assert [s.genotype for s in plan("uraenas")] == [s.genotype for s in plan("uraenas-a")][:2]
+
+
+def test_more_members_than_the_chains_can_give_make_more_chains() -> None:
+    settings = replace(SETTINGS, members=9)
+    assert len(plan("uraenas", settings)) == 5  # two samples each
+    assert len(plan("snapshot", settings)) == 5
+    assert len(plan("deep-ensemble", settings)) == 9
+
+
+def test_a_method_that_needs_a_search_says_so() -> None:
+    with pytest.raises(UraenasError, match="needs a search"):
+        plan_chains(METHODS["uraenas"], SETTINGS, None, SEED)
+    assert len(plan_chains(METHODS["random-ensemble"], SETTINGS, None, SEED)[0]) == 3
+
+
+def test_an_expected_genotype_without_a_path_is_refused() -> None:
+    concentration = torch.ones(len(EDGES), len(OPERATIONS), dtype=torch.float64)
+    concentration[:, 0] = 5.0
+    with pytest.raises(UraenasError, match="cuts the input off"):
+        plan_chains(METHODS["drnas"], SETTINGS, ArchitectureDistribution(concentration), SEED)
+
+
+def test_chains_start_from_their_own_keys() -> None:
+    first, second, third = chains()
+    assert not torch.equal(first.tensors["weights"][:20], second.tensors["weights"][:20])
+    sampled, snapshot = chains("sampled", 1)[0], chains("snapshot", 1)[0]
+    assert torch.equal(sampled.tensors["weights"], snapshot.tensors["weights"])
+    assert (third.tensors["velocity"] == 0).all()
+
+
+def test_stacks_hold_chains_of_one_kind_and_age() -> None:
+    states = [*chains("sampled"), *chains("point")]
+    states[1] = replace(states[1], epoch=2)
+    groups = [[(s.spec.weights, s.epoch) for s in group] for group in stacks_of(states, 2)]
+    assert groups == [
+        [("sampled", 0)] * 2,
+        [("sampled", 2)],
+        [("point", 0)] * 2,
+        [("point", 0)],
+    ]
+
+
+def test_the_losses_of_short_chains_are_pinned(part: LabelledImages) -> None:
+    """In double precision, so that the pin holds on other machines."""
+    found = []
+    for weights in ("sampled", "point"):
+        rule = SETTINGS.rule(weights, steps_per_epoch=3, images=160)
+        loader = loader_for(part, torch.float64)
+        stack = StackOfChains(chains(weights, 2), rule, SKELETON, loader, engine(dtype="float64"), SEED)
+        for _ in range(2):
+            stack.advance()
+        found += [round(row["loss"], 7) for state in stack.states() for row in state.history]
+    assert found == pytest.approx(GOLDEN, abs=1e-5), found
+
+
+GOLDEN = [2.3254298, 2.2887607, 2.3264337, 2.2765112, 2.3225441, 2.2787598, 2.3201242, 2.2634076]

@@ -31,7 +31,7 @@ def _mix(word: Tensor) -> Tensor:
 def at(key: int | Tensor, step: int | Tensor, device: torch.device | None = None) -> Tensor:
     """The key of one step: a function of tensors, so that a captured graph can count steps by itself."""
     if not isinstance(key, Tensor):
-        key = torch.tensor(key, dtype=torch.int64, device=device)
+        key = torch.tensor(key).to(device or torch.device("cpu"))
     if not isinstance(step, Tensor):
         step = torch.full_like(key, step)  # filled on the device: nothing is copied from the host
     return _mix(key + _mix(step * _GOLDEN))

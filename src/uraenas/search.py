@@ -155,18 +155,18 @@ class Search:
             self.supernet.weights.copy_(state.tensors["weights"])
 
         self.keys = {
-            purpose: torch.tensor(draws.key(seed, "search", purpose), device=device)
+            purpose: torch.tensor(draws.key(seed, "search", purpose)).to(device)
             for purpose in ("architecture θ", "weights θ", "noise")
         }
         self.order_keys = {part: draws.key(seed, "search", part) for part in ("train", "validation")}
         steps = range(self.rule.cycle.steps)
-        self.step_sizes = torch.tensor(
-            [self.rule.cycle.step_size_at(k) for k in steps], device=device, dtype=dtype
+        self.step_sizes = torch.tensor([self.rule.cycle.step_size_at(k) for k in steps], dtype=dtype).to(
+            device
         )
-        self.deviations = torch.tensor(
-            [self.rule.noise_deviation_at(k) for k in steps], device=device, dtype=dtype
+        self.deviations = torch.tensor([self.rule.noise_deviation_at(k) for k in steps], dtype=dtype).to(
+            device
         )
-        self.step = torch.tensor(self.epoch * train.steps, device=device)
+        self.step = torch.tensor(self.epoch * train.steps).to(device)
         self.losses = torch.zeros(
             2, device=device, dtype=torch.float64
         )  # validation, train; summed over an epoch

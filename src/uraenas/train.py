@@ -176,19 +176,15 @@ class StackOfChains:
         for m, chain in enumerate(chains):
             self.stack.put(m, chain.tensors["weights"], chain.tensors["statistics"])
         self.velocity = torch.cat([chain.tensors["velocity"] for chain in chains]).to(device, dtype)
-        sizes = torch.tensor(self.stack.weight_sizes, device=device)
-        self.owner = torch.repeat_interleave(torch.arange(count, device=device), sizes)  # weight → member
+        owner = torch.repeat_interleave(torch.arange(count), torch.tensor(self.stack.weight_sizes))
+        self.owner = owner.to(device)  # weight → member
 
         self.order_keys = [spec.key(seed, "order") for spec in self.specs]
-        self.noise_keys = [torch.tensor(spec.key(seed, "noise"), device=device) for spec in self.specs]
+        self.noise_keys = [torch.tensor(spec.key(seed, "noise")).to(device) for spec in self.specs]
         steps = range(rule.cycle.steps)
-        self.step_sizes = torch.tensor(
-            [rule.cycle.step_size_at(k) for k in steps], device=device, dtype=dtype
-        )
-        self.deviations = torch.tensor(
-            [rule.noise_deviation_at(k) for k in steps], device=device, dtype=dtype
-        )
-        self.step = torch.tensor(self.epoch * loader.steps, device=device)
+        self.step_sizes = torch.tensor([rule.cycle.step_size_at(k) for k in steps], dtype=dtype).to(device)
+        self.deviations = torch.tensor([rule.noise_deviation_at(k) for k in steps], dtype=dtype).to(device)
+        self.step = torch.tensor(self.epoch * loader.steps).to(device)
         self.losses = torch.zeros(count, device=device, dtype=torch.float64)  # summed over an epoch
         self.failed_at = torch.full((count,), -1, device=device)  # step of the first loss that is not finite
         for m, failure in enumerate(self.failures):

@@ -43,8 +43,8 @@ class Normaliser:
 
     def __init__(self, normalisation: Normalisation, device: torch.device, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        self.mean = torch.tensor(normalisation.mean, dtype=dtype, device=device)
-        self.deviation = torch.tensor(normalisation.deviation, dtype=dtype, device=device)
+        self.mean = torch.tensor(normalisation.mean, dtype=dtype).to(device)
+        self.deviation = torch.tensor(normalisation.deviation, dtype=dtype).to(device)
 
     def __call__(self, images: Tensor) -> Tensor:
         normalised = ((images.to(self.dtype) - self.mean) / self.deviation).movedim(-1, -3)

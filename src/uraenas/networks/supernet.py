@@ -74,7 +74,9 @@ def _mixed_cell(x: Tensor, name: str, weights: dict[str, Tensor], mixing: Tensor
         mixed = []
         for operation, kernel in CONVOLUTIONS.items():
             y = F.conv2d(rectified, weights[f"{name}.from{node}.conv{kernel}.weight"], padding=kernel // 2)
-            scale = mixing[edges, OPERATIONS.index(operation)].repeat_interleave(channels)
+            column = mixing[:, OPERATIONS.index(operation)]
+            # Edge by edge, because a list as an index would be copied from the host.
+            scale = torch.cat([column[edge].expand(channels) for edge in edges])
             mixed.append(F.batch_norm(y, None, None, scale, None, True, 0.0, parts.EPSILON))
         for edge, term in zip(edges, (mixed[0] + mixed[1]).chunk(len(edges), dim=1), strict=True):
             linear = torch.addcmul(mixing[edge, SKIP] * source, mixing[edge, POOL], pooled)

@@ -1,29 +1,121 @@
-"""report.html from a run's rows: one page that needs nothing else."""
+"""report.html: one page that needs nothing else, for one run or for several side by side."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
-from uraenas.report.table import COLUMNS, DISAGREEMENT, best, mean_name, table
+from uraenas.data.dataset import LabelledImages
+from uraenas.errors import UraenasError
+from uraenas.report.blocks import Section
+from uraenas.report.compare import comparison
+from uraenas.report.reading import RunFacts, read
+from uraenas.report.sections import (
+    architecture,
+    cost,
+    headline,
+    images,
+    members,
+    methods,
+    provenance,
+    reliability,
+    shift,
+    size,
+)
+from uraenas.report.style import colour, count
+from uraenas.run import Run
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A run's share of the page."""
+
+    name: str
+    facts: RunFacts
+    prefix: str  # of its anchors
+    summary: str
+    colour: str  # of the method the tiles are about
+    tiles: list[headline.Tile]
+    sections: list[Section]
+
+
+def build(sources: Sequence[tuple[Run, LabelledImages | None]]) -> str:
+    """The page of these runs, each with its labelled test set; without one, what needs labels is left out."""
+    if not sources:
+        raise UraenasError("a report needs at least one run")
+    return render([read(run, test) for run, test in sources])
 
 
 def page(title: str, metrics: dict[str, Any], config: dict[str, Any], environment: dict[str, Any]) -> str:
-    """The report as HTML."""
-    source = resources.files("uraenas.report").joinpath("page.html").read_text(encoding="utf-8")
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(source)
-    tables = {
-        calibration: {"lines": lines, "best": best(lines)}
-        for calibration in ("raw", "temperature")
-        if (lines := table(metrics["rows"], calibration))
-    }
-    return template.render(
+    """The page of a run of which only these facts are at hand."""
+    name = title.removeprefix("uraenas · ")
+    facts = RunFacts(name, metrics, config, environment, {}, {}, [], None, {}, {}, None)
+    return render([facts])
+
+
+def render(runs: Sequence[RunFacts]) -> str:
+    """The HTML of the page."""
+    parts = [_part(facts, f"run{k + 1}-" if len(runs) > 1 else "") for k, facts in enumerate(runs)]
+    title = "uraenas · " + ", ".join(facts.name for facts in runs)
+    html = _template().render(
         title=title,
-        tables=tables,
-        columns=COLUMNS,
-        disagreement=DISAGREEMENT,
-        shifted=mean_name(metrics["rows"]),
-        differences=[row for row in metrics["differences"] if row["calibration"] == "raw"],
-        config=config,
-        environment=environment,
+        style=Markup(_file("page.css")),
+        script=Markup(_file("page.js")),
+        parts=parts,
+        compared=comparison(runs) if len(runs) > 1 else None,
     )
+    return html.lstrip()  # the doctype comes first
+
+
+def _part(facts: RunFacts, prefix: str) -> RunPart:
+    tiles = headline.tiles(facts)
+    return RunPart(
+        facts.name, facts, prefix, _summary(facts), colour(facts.primary), tiles, sections_of(facts)
+    )
+
+
+def sections_of(facts: RunFacts) -> list[Section]:
+    return [
+        methods.section(facts),
+        size.section(facts),
+        shift.section(facts),
+        reliability.section(facts),
+        architecture.section(facts),
+        members.disagreement(facts),
+        members.uncertainty(facts),
+        images.section(facts),
+        cost.section(facts),
+        provenance.section(facts),
+    ]
+
+
+def _summary(facts: RunFacts) -> str:
+    dataset = facts.rows[0]["dataset"]
+    words = [f"Images: {dataset}"]
+    if facts.data:
+        height, width, channels = facts.data["image"]
+        words.append(f"{height} × {width} × {channels}, {count(len(facts.classes), 'class')}")
+        words.append(
+            f"{facts.data['training_images']:,} for training, {facts.data['held_out_images']:,} held out, "
+            f"{facts.data['test_images']:,} for testing"
+        )
+    words.append(count(len(facts.methods), "method"))
+    words.append(f"seed {facts.rows[0]['seed']}")
+    return " · ".join(words)
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files("uraenas.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_file("page.html"))

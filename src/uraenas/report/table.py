@@ -41,6 +41,7 @@ class TableLine:
     members: int
     values: tuple[float | None, ...]
     disagreement: float | None
+    intervals: tuple[tuple[float, float] | None, ...] = ()  # 95 %, one for each of COLUMNS
 
 
 def mean_name(rows: Sequence[Row]) -> str | None:
@@ -56,18 +57,25 @@ def table(rows: Sequence[Row], calibration: str = "raw") -> list[TableLine]:
         full[row["method"]] = max(full.get(row["method"], 0), row["members"])
     shifted = mean_name(rows)
     found = {
-        (row["method"], row["shift"], row["metric"]): row["value"]
+        (row["method"], row["shift"], row["metric"]): row
         for row in rows
-        if row["members"] == full[row["method"]]
+        if row["severity"] == 0
+        and row["members"] == full[row["method"]]
         and row["calibration"] == (calibration if row["metric"] != "disagreement" else "raw")
     }
     lines = []
     for name, members in full.items():
-        values = tuple(
+        cells = [
             found.get((name, shifted if column.shifted else "none", column.metric)) for column in COLUMNS
+        ]
+        values = tuple(None if cell is None else cell["value"] for cell in cells)
+        intervals = tuple(
+            (cell["low"], cell["high"]) if cell is not None and "low" in cell else None for cell in cells
         )
-        disagreement = found.get((name, "none", "disagreement")) if members > 1 else None
-        lines.append(TableLine(name, members, values, disagreement))
+        several = found.get((name, "none", "disagreement")) if members > 1 else None
+        lines.append(
+            TableLine(name, members, values, None if several is None else several["value"], intervals)
+        )
     return lines
 
 

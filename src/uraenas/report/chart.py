@@ -1,0 +1,194 @@
+"""Charts: a frame with axes, lines with markers, heat maps. Each carries its title, its n and its legend."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from markupsafe import Markup
+
+from uraenas.report.blocks import Figure, Key
+from uraenas.report.style import colour, marker
+from uraenas.report.svg import Scale, decimals, element, join, line, mark, path, rect, text
+
+WIDTH = 360
+HEAD = 44  # pixels that title and n take
+Legend = Sequence[tuple[str, str, Markup]]
+
+
+def draw(
+    id: str, title: str, n: str, height: float, content: str, legend: Legend = (), summary: str = ""
+) -> Figure:
+    """A figure: title and n above the content. The legend lies below the visible part and is shown when saved."""
+    head = text(0, 15, title, "title") + text(0, 32, n, "n")
+    drawn_legend, legend_height = _legend(legend, height)
+    svg = element(
+        "svg",
+        head + content + drawn_legend,
+        viewBox=f"0 0 {WIDTH} {height:.0f}",
+        role="img",
+        tabindex="0",
+        aria_label=f"{title}. {n}. {summary}".strip(),
+        data_name=id,
+        data_legend=legend_height,
+    )
+    return Figure(id, title, svg)
+
+
+def _legend(legend: Legend, top: float) -> tuple[Markup, int]:
+    parts, x, y = [], 0.0, top + 14
+    for name, class_, sample in legend:
+        width = 30 + 6.6 * len(name)
+        if x + width > WIDTH:
+            x, y = 0.0, y + 18
+        drawn = element("g", sample, class_=class_, transform=f"translate({x + 10:.0f} {y - 4:.0f})")
+        parts.append(drawn + text(x + 22, y, name))
+        x += width
+    return join(parts), (int(y - top) + 8 if legend else 0)
+
+
+def method_legend(methods: Sequence[str]) -> Legend:
+    return [(name, colour(name), line(-9, 0, 9, 0, "line") + mark(marker(name), 0, 0)) for name in methods]
+
+
+def method_key(methods: Sequence[str]) -> Key:
+    return Key(method_legend(methods))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis shows; `ticks` are chosen if none are given."""
+
+    title: str
+    low: float
+    high: float
+    show: Callable[[float], str] | None = None
+    ticks: Sequence[float] = ()
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rectangle that values are drawn in."""
+
+    x: Axis
+    y: Axis
+    top: float = HEAD + 8
+    height: float = 170
+    right: float = WIDTH - 16
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    @cached_property
+    def left(self) -> float:
+        """Beside the longest label of the y axis."""
+        return 12 + 6.4 * max(3, *(len(label) for _, label in _labels(self.y, self.up)))
+
+    @cached_property
+    def across(self) -> Scale:
+        return Scale(self.x.low, self.x.high, self.left, self.right, self.x.log)
+
+    @cached_property
+    def up(self) -> Scale:
+        return Scale(self.y.low, self.y.high, self.bottom, self.top, self.y.log)
+
+    @property
+    def figure_height(self) -> float:
+        return self.bottom + 40
+
+    def axes(self) -> Markup:
+        """Grid lines, tick labels and axis titles."""
+        parts = []
+        across, up = self.across, self.up
+        for value, label in _labels(self.y, up):
+            parts.append(line(self.left, up(value), self.right, up(value), "rule"))
+            parts.append(text(self.left - 6, up(value) + 4, label, "tick", "end"))
+        for value, label in _labels(self.x, across):
+            parts.append(line(across(value), self.bottom, across(value), self.bottom + 4, "axis"))
+            parts.append(text(across(value), self.bottom + 17, label, "tick", "middle"))
+        parts.append(line(self.left, self.bottom, self.right, self.bottom, "axis"))
+        middle = (self.left + self.right) / 2
+        parts.append(text(middle, self.bottom + 34, self.x.title, "label", "middle"))
+        return join(parts)
+
+    def bands(self, positions: Sequence[float], tips: Sequence[str]) -> Markup:
+        """Invisible columns, one around each position, that tell its values when pointed at."""
+        pixels = [self.across(position) for position in positions]
+        edges = [self.left, *((a + b) / 2 for a, b in itertools.pairwise(pixels)), self.right]
+        parts = []
+        for k, (pixel, tip) in enumerate(zip(pixels, tips, strict=True)):
+            inside = rect(edges[k], self.top, max(edges[k + 1] - edges[k], 1), self.height, "hit")
+            guide = line(pixel, self.top, pixel, self.bottom, "guide")
+            parts.append(element("g", inside + guide, class_="band", data_tip=tip))
+        return join(parts)
+
+
+def _labels(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
+    ticks = list(axis.ticks) or scale.ticks()
+    places = decimals(ticks)
+    show = axis.show or (lambda value: f"{value:g}" if axis.log else f"{value:.{places}f}")
+    return [(tick, show(tick).replace("-", "−")) for tick in ticks]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A method's values: points (x, y) from left to right."""
+
+    method: str
+    points: Sequence[tuple[float, float]]
+
+
+def line_chart(
+    id: str,
+    title: str,
+    n: str,
+    series: Sequence[Series],
+    frame: Frame,
+    heading: Callable[[float], str],
+    show: Callable[[float], str],
+    marks: bool = True,
+) -> Figure:
+    """One line per method; pointing at an x gives all methods' values there."""
+    drawn = []
+    for one in series:
+        places = [(frame.across(x), frame.up(y)) for x, y in one.points]
+        points = [mark(marker(one.method), x, y, 3.4) for x, y in places] if marks else []
+        level = (
+            line(places[0][0], places[0][1], frame.right, places[0][1], "level") if len(places) == 1 else ""
+        )
+        drawn.append(
+            element(
+                "g", path(places, "line"), level, *points, class_=colour(one.method), data_method=one.method
+            )
+        )
+    positions = sorted({x for one in series for x, _ in one.points})
+    tips = [heading(x) + "".join(_values_at(x, series, show)) for x in positions]
+    content = frame.axes() + frame.bands(positions, tips) + join(drawn)
+    summary = "Last values: " + ", ".join(f"{s.method} {show(s.points[-1][1])}" for s in series if s.points)
+    legend = method_legend([one.method for one in series])
+    return draw(id, title, n, frame.figure_height, content, legend, summary)
+
+
+def _values_at(x: float, series: Sequence[Series], show: Callable[[float], str]) -> list[str]:
+    found = [(one.method, y) for one in series for place, y in one.points if place == x]
+    return [f"\n{{{colour(name)}}}{name}\t{show(y)}" for name, y in found if math.isfinite(y)]
+
+
+def heat(share: float) -> tuple[float, str]:
+    """How opaque a cell is drawn for a share 0 … 1 of the range, and the class of the text on it."""
+    opacity = 0.05 + 0.95 * min(max(share, 0.0), 1.0)
+    return opacity, "on" if opacity > 0.62 else "cell"
+
+
+def heat_cell(x: float, y: float, width: float, height: float, share: float, label: str, tip: str) -> Markup:
+    opacity, class_ = heat(share)
+    cell = rect(x + 0.5, y + 0.5, width - 1, height - 1, "heat", fill_opacity=opacity)
+    words = text(x + width / 2, y + height / 2 + 4, label, class_, "middle") if label else ""
+    return element("g", cell + words, class_="spot", data_tip=tip)
+
+
+def share_of(value: float, low: float, high: float) -> float:
+    return (value - low) / (high - low) if high > low else 0.0

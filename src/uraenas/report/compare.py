@@ -1,0 +1,151 @@
+"""Several runs side by side: one table, one set of figures, and what their settings differ in."""
+
+import statistics
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
+from uraenas.report.chart import HEAD, WIDTH, draw
+from uraenas.report.reading import RunFacts
+from uraenas.report.sections.provenance import shown
+from uraenas.report.style import METRIC_NAMES, colour, count, direction, show
+from uraenas.report.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
+from uraenas.report.table import COLUMNS, Column, Row, best, table
+
+LABELS = 112
+ROW = 15
+
+
+def comparison(runs: Sequence[RunFacts]) -> Section:
+    """What the runs have in common and what not; their own sections follow."""
+    found = Section(
+        "compared",
+        "Runs side by side",
+        "The same methods in different runs, as predicted. Each run's own sections follow below.",
+    )
+    if len({_images(facts) for facts in runs}) > 1:
+        found.blocks.append(
+            Note(
+                "These runs were not tested on the same images: compare across runs with care; no best is marked."
+            )
+        )
+    found.blocks.append(_table(runs))
+    differing = _settings(runs)
+    if _seeds_alone(differing):
+        found.blocks.append(_across(runs))
+    found.blocks.append(
+        Key([(f"{_name(runs, k)}", f"s{k % 8}", mark(MARKS[k % 7], 0, 0)) for k in range(len(runs))], False)
+    )
+    found.blocks.append(Grid([figure for column in COLUMNS if (figure := _dots(runs, column))]))
+    if differing.lines:
+        found.blocks.append(differing)
+    else:
+        found.blocks.append(Note("The runs have the same settings."))
+    return found
+
+
+def _images(facts: RunFacts) -> tuple:
+    return (facts.rows[0]["dataset"], facts.data.get("blake2b"), facts.shifted, tuple(facts.cells))
+
+
+def _name(runs: Sequence[RunFacts], position: int) -> str:
+    """The run's name, with its place where two runs share a name."""
+    name = runs[position].name
+    return name if [facts.name for facts in runs].count(name) == 1 else f"{name} ({position + 1})"
+
+
+def _table(runs: Sequence[RunFacts]) -> Table:
+    alike = len({_images(facts) for facts in runs}) == 1
+    every = [(k, one) for k, facts in enumerate(runs) for one in table(facts.rows)]
+    tops = best([one for _, one in every])
+    lines = []
+    for k, one in every:
+        cells = [Cell(_name(runs, k)), Cell(str(one.members))]
+        for column, value, top in zip(COLUMNS, one.values, tops, strict=True):
+            cells.append(
+                Cell(column.show(value), mark="best" if alike and value is not None and value == top else "")
+            )
+        lines.append(Line(one.method, cells, colour(one.method)))
+    lines.sort(key=lambda one: _place(runs, one.name))
+    header = ["Method", "Run", "Members", *(column.title for column in COLUMNS)]
+    tests = ", ".join(f"{_name(runs, k)}: {facts.n}" for k, facts in enumerate(runs))
+    return Table(f"Methods of all runs, as predicted. Test images: {tests}.", header, lines)
+
+
+def _place(runs: Sequence[RunFacts], method: str) -> int:
+    return list(dict.fromkeys(name for facts in runs for name in facts.methods)).index(method)
+
+
+def _settings(runs: Sequence[RunFacts]) -> Table:
+    keys = dict.fromkeys(key for facts in runs for key in facts.config)
+    lines = []
+    for key in keys:
+        values = [shown(facts.config[key]) if key in facts.config else "–" for facts in runs]
+        if len(set(values)) > 1:
+            lines.append(Line(key, [Cell(value) for value in values]))
+    names = [_name(runs, k) for k in range(len(runs))]
+    return Table("Settings that differ.", ["Setting", *names], lines)
+
+
+def _seeds_alone(differing: Table) -> bool:
+    return [line.name for line in differing.lines] == ["seed"]
+
+
+def _across(runs: Sequence[RunFacts]) -> Table:
+    """Mean and standard deviation over runs that differ in nothing but their seed."""
+    lines = []
+    for method in dict.fromkeys(name for facts in runs for name in facts.methods):
+        found = [one for facts in runs for one in table(facts.rows) if one.method == method]
+        cells = [Cell(str(len(found)))]
+        for k, column in enumerate(COLUMNS):
+            values = [v for one in found if (v := one.values[k]) is not None]
+            spread = f"± {column.show(statistics.stdev(values))}" if len(values) > 1 else ""
+            cells.append(Cell(column.show(statistics.fmean(values)) if values else "–", spread))
+        lines.append(Line(method, cells, colour(method)))
+    caption = f"Mean ± standard deviation over n = {count(len(runs), 'run')} that differ in their seed alone."
+    return Table(caption, ["Method", "Runs", *(column.title for column in COLUMNS)], lines)
+
+
+def _dots(runs: Sequence[RunFacts], column: Column) -> Figure | None:
+    methods = list(dict.fromkeys(name for facts in runs for name in facts.methods))
+    rows: dict[tuple[str, int], Row] = {}
+    for k, facts in enumerate(runs):
+        shift = facts.shifted if column.shifted else "none"
+        for name in facts.methods:
+            if shift and (row := facts.row(name, column.metric, shift)) is not None:
+                rows[name, k] = row
+    if not rows:
+        return None
+    low, high = padded([row[key] for row in rows.values() for key in ("low", "value", "high") if key in row])
+    scale = Scale(low, high, LABELS, WIDTH - 16)
+    step = ROW * len(runs) + 8
+    bottom = HEAD + step * len(methods)
+    factor = 100 if column.metric == "accuracy" else 1
+    parts = []
+    for tick in round_ticks(low * factor, high * factor, 4):
+        x = scale(tick / factor)
+        parts += [line(x, HEAD, x, bottom, "rule"), text(x, bottom + 16, f"{tick:g}", "tick", "middle")]
+    for m, name in enumerate(methods):
+        parts.append(text(LABELS - 8, HEAD + step * (m + 0.5) + 4, name, "tick", "end"))
+        for k in range(len(runs)):
+            if (name, k) in rows:
+                y = HEAD + step * m + ROW * (k + 0.5) + 4
+                parts.append(_dot(rows[name, k], k, _name(runs, k), scale, y))
+    words = "shifted" if column.shifted else "clean"
+    percent = " in %" if column.metric == "accuracy" else ""
+    intervals = "95 % intervals · " if any("low" in row for row in rows.values()) else ""
+    n = f"{direction(column.metric)} · {intervals}n = {count(len(runs), 'run')}"
+    title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
+    return draw(f"runs-{column.title}", title, n, bottom + 24, join(parts))
+
+
+def _dot(row: Row, k: int, name: str, scale: Scale, y: float) -> Markup:
+    value = show(row["metric"], row["value"])
+    tip = f"{row['method']}\n{{s{k % 8}}}{name}\t{value}"
+    parts = [rect(LABELS, y - ROW / 2, WIDTH - LABELS, ROW, "hit")]
+    if "low" in row:
+        parts.append(line(scale(row["low"]), y, scale(row["high"]), y, "interval"))
+        tip += f"\ninterval\t{show(row['metric'], row['low'])} – {show(row['metric'], row['high'])}"
+    parts.append(mark(MARKS[k % 7], scale(row["value"]), y))
+    return element("g", *parts, class_=f"s{k % 8} spot", data_tip=tip)

@@ -1,0 +1,194 @@
+"""What the report needs of a run, read from its directory once."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import safetensors
+import torch
+from torch import Tensor
+
+from uraenas import calibration, metrics
+from uraenas.data.dataset import LabelledImages
+from uraenas.errors import UraenasError
+from uraenas.report.table import Row, mean_name
+from uraenas.run import Run
+from uraenas.spaces import Genotype
+
+
+@dataclass(frozen=True)
+class MemberFacts:
+    """What a member's file says of it, apart from its weights."""
+
+    genotype: Genotype
+    chain: str
+    epoch: int
+
+
+@dataclass(frozen=True, eq=False)
+class RunFacts:
+    """One run as the report sees it. What the directory does not hold is empty."""
+
+    name: str
+    metrics: dict[str, Any]
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    data: dict[str, Any]
+    costs: dict[str, dict[str, float]]
+    history: list[dict[str, Any]]
+    concentration: Tensor | None
+    members: dict[str, list[MemberFacts]]
+    predictions: dict[str, Tensor]  # log-probabilities [M, N, K] on the clean test set
+    test: LabelledImages | None
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.metrics["rows"]
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The methods of the run, each with its number of members."""
+        sizes: dict[str, int] = {}
+        for row in self.rows:
+            sizes[row["method"]] = max(sizes.get(row["method"], 0), row["members"])
+        return sizes
+
+    @property
+    def methods(self) -> list[str]:
+        return list(self.sizes)
+
+    @cached_property
+    def _index(self) -> dict[tuple, Row]:
+        keys = ("method", "metric", "shift", "severity", "calibration", "members")
+        return {tuple(row[key] for key in keys): row for row in self.rows}
+
+    def row(
+        self,
+        method: str,
+        metric: str,
+        shift: str = "none",
+        severity: int = 0,
+        calibration: str = "raw",
+        members: int | None = None,
+    ) -> Row | None:
+        """The row of metrics.json with this value, at full size unless told otherwise."""
+        size = self.sizes[method] if members is None else members
+        return self._index.get((method, metric, shift, severity, calibration, size))
+
+    def value(self, method: str, metric: str, shift: str = "none", **more: Any) -> float | None:
+        row = self.row(method, metric, shift, **more)
+        return None if row is None else row["value"]
+
+    @cached_property
+    def shifted(self) -> str | None:
+        """The name of the widest suite mean."""
+        return mean_name(self.rows)
+
+    @cached_property
+    def cells(self) -> list[tuple[str, int]]:
+        """All (shift, severity) that were evaluated."""
+        found = dict.fromkeys((row["shift"], row["severity"]) for row in self.rows if row["severity"] > 0)
+        return list(found)
+
+    @property
+    def shifts(self) -> list[str]:
+        return list(dict.fromkeys(shift for shift, _ in self.cells))
+
+    @property
+    def severities(self) -> list[int]:
+        return sorted({severity for _, severity in self.cells})
+
+    @property
+    def n(self) -> str:
+        """How many test images each value rests on."""
+        return f"n = {self.data['test_images']:,}" if "test_images" in self.data else "n is not recorded;"
+
+    @property
+    def classes(self) -> list[str]:
+        return self.data["classes"]
+
+    @cached_property
+    def primary(self) -> str:
+        """The method that single-method sections show: the joint ensemble, or else the lowest clean NLL."""
+        if "uraenas" in self.methods:
+            return "uraenas"
+        losses = {name: loss for name in self.methods if (loss := self.value(name, "nll")) is not None}
+        return min(losses, key=losses.__getitem__)
+
+    @property
+    def baseline(self) -> str | None:
+        """The method differences are taken to, if this run has it."""
+        return next((row["baseline"] for row in self.metrics.get("differences", [])), None)
+
+    @cached_property
+    def _means(self) -> dict[str, Tensor]:
+        return {name: metrics.mixture(log_p) for name, log_p in self.predictions.items()}
+
+    def mean(self, method: str, kind: str = "raw") -> Tensor:
+        """The ensemble's log-probabilities [N, K]."""
+        mean = self._means[method]
+        return mean if kind == "raw" else calibration.scale(mean, self.metrics["temperatures"][method])
+
+    @property
+    def labels(self) -> Tensor:
+        assert self.test is not None  # predictions are read only where there are labels
+        return torch.from_numpy(self.test.labels)
+
+
+def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
+    """Read all that the page shows; the labelled test set is needed for what is drawn from predictions."""
+    if not run.has("metrics.json"):
+        raise UraenasError(f"{run.path} holds no metrics yet; run: uraenas evaluate {run.path}")
+    stored = run.read_json("metrics.json")
+    methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
+    dataset = stored["rows"][0]["dataset"]
+    return RunFacts(
+        name=run.path.resolve().name,
+        metrics=stored,
+        config=run.read_json("config.json"),
+        environment=run.read_json("environment.json") if run.has("environment.json") else {},
+        data=run.read_json("data.json"),
+        costs=run.costs(),
+        history=_history(run),
+        concentration=_concentration(run),
+        members={name: _members(run, name) for name in methods},
+        predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
+        test=test,
+    )
+
+
+def _history(run: Run) -> list[dict[str, Any]]:
+    if not run.has("search/history.jsonl"):
+        return []
+    lines = (run.path / "search" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def _concentration(run: Run) -> Tensor | None:
+    if not run.has("search/architecture.safetensors"):
+        return None
+    return run.read_tensors("search/architecture.safetensors")[0]["concentration"]
+
+
+def _members(run: Run, method: str) -> list[MemberFacts]:
+    """The headers of the members' files; their weights stay on the disk."""
+    members = []
+    for path in sorted(run.members_folder(method).glob("*.safetensors")):
+        with safetensors.safe_open(str(path), framework="pt") as file:
+            header = file.metadata() or {}
+        genotype = Genotype.from_string(header["genotype"])
+        members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
+    return members
+
+
+def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) -> dict[str, Tensor]:
+    found = {}
+    for name in methods:
+        file = f"methods/{name}/predictions/{dataset}.safetensors"
+        if run.has(file):
+            log_p = run.read_tensors(file)[0]["log_probabilities"]
+            if log_p.shape[1] == images:
+                found[name] = log_p
+    return found

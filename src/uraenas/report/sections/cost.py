@@ -1,0 +1,137 @@
+"""What it cost, against what it brought."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from uraenas.methods import METHODS
+from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
+from uraenas.report.chart import Axis, Frame, draw, method_key, method_legend
+from uraenas.report.reading import RunFacts
+from uraenas.report.style import METRIC_NAMES, colour, direction, marker, show
+from uraenas.report.svg import element, join, line, mark, padded, rect
+from uraenas.report.table import Row
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a method would have cost alone."""
+
+    search: float  # seconds
+    chains: int
+    training: float  # seconds
+    images: float  # seen in search and training
+
+    @property
+    def seconds(self) -> float:
+        return self.search + self.training
+
+
+UNITS: dict[str, Callable[[Cost], float]] = {
+    "seconds": lambda cost: cost.seconds,
+    "images seen": lambda cost: cost.images,
+}
+
+
+def section(facts: RunFacts) -> Section:
+    found = Section(
+        "cost",
+        "Cost and quality",
+        "Search and training against quality: the lower left (the upper left for accuracy) is where you "
+        "want to be. Work that methods share is charged in full to each, as if it had been run alone.",
+    )
+    spent = {name: one for name in facts.methods if (one := cost_of(facts, name)) is not None}
+    if not spent:
+        found.blocks.append(Note("The run directory does not say what its training cost (cost.json)."))
+        return found
+    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
+    options = {
+        unit.capitalize(): [
+            _scatter(facts, spent, unit, metric, shift, words)
+            for shift, words in places
+            if shift
+            for metric in ("accuracy", "ece", "nll")
+        ]
+        for unit in UNITS
+    }
+    found.blocks += [method_key(list(spent)), Choice("Cost in", options), _table(facts, spent)]
+    return found
+
+
+def cost_of(facts: RunFacts, method: str) -> Cost | None:
+    """The search, where the method needs one, and all chains that were run for it."""
+    row = METHODS.get(method)
+    used = {f"chains/{member.chain}" for member in facts.members.get(method, [])}
+    if row is not None and not row.single:  # chains of which no member was chosen cost as much
+        used |= {name for name in facts.costs if name.startswith(f"chains/{row.architecture}-{row.weights}-")}
+    chains = [facts.costs[name] for name in sorted(used) if name in facts.costs]
+    if not chains:
+        return None
+    searched = facts.costs.get("search", {}) if row is None or row.architecture != "uniform" else {}
+    images = sum(chain.get("images", 0) for chain in (*chains, searched))
+    training = sum(chain.get("seconds", 0.0) for chain in chains)
+    return Cost(searched.get("seconds", 0.0), len(chains), training, images)
+
+
+def _scatter(
+    facts: RunFacts, spent: dict[str, Cost], unit: str, metric: str, shift: str, words: str
+) -> Figure:
+    rows: dict[str, Row] = {
+        name: row for name in spent if (row := facts.row(name, metric, shift)) is not None
+    }
+    ends = [row[key] for row in rows.values() for key in ("low", "high", "value") if key in row]
+    low, high = padded(ends)
+    costs = [max(UNITS[unit](spent[name]), 1e-3) for name in rows]
+    wide = max(costs) > 8 * min(costs)
+    left, right = (min(costs) / 1.5, max(costs) * 1.5) if wide else (0.0, max(costs) * 1.1)
+    percent = metric == "accuracy"
+    frame = Frame(
+        Axis(f"{unit} in search and training", left, right, _amount, log=wide),
+        Axis("", low, high, (lambda v: f"{100 * v:.4g}") if percent else None),
+    )
+    parts = [frame.axes()]
+    for (name, row), amount in zip(rows.items(), costs, strict=True):
+        tip = f"{{{colour(name)}}}{name}\n{METRIC_NAMES[metric]}\t{show(metric, row['value'])}"
+        tip += f"\n{unit}\t{amount:,.0f}\nmembers\t{facts.sizes[name]}"
+        parts.append(_point(frame, row, amount, tip))
+    title = f"{METRIC_NAMES[metric]}{' in %' if percent else ''}, {words}, against cost"
+    intervals = "95 % intervals · " if any("low" in row for row in rows.values()) else ""
+    n = f"{direction(metric)} · {intervals}{facts.n} images"
+    legend = method_legend(list(rows))
+    return draw(
+        f"cost-{unit.split()[0]}-{metric}-{words}", title, n, frame.figure_height, join(parts), legend
+    )
+
+
+def _point(frame: Frame, row: Row, amount: float, tip: str) -> Markup:
+    name, x, y = row["method"], frame.across(amount), frame.up(row["value"])
+    interval = line(x, frame.up(row["low"]), x, frame.up(row["high"]), "interval") if "low" in row else ""
+    drawn = [interval, mark(marker(name), x, y, 4.6), rect(x - 9, y - 9, 18, 18, "hit")]
+    return element("g", *drawn, class_=f"{colour(name)} spot", data_method=name, data_tip=tip)
+
+
+def _table(facts: RunFacts, spent: dict[str, Cost]) -> Table:
+    lines = []
+    for name, cost in spent.items():
+        cells = [
+            str(facts.sizes[name]),
+            str(cost.chains),
+            f"{cost.search:,.1f}",
+            f"{cost.training:,.1f}",
+            f"{cost.images:,.0f}",
+        ]
+        lines.append(Line(name, [Cell(cell) for cell in cells], colour(name)))
+    device = facts.environment.get("device", "an unknown device")
+    header = ["Method", "Members", "Weight chains", "Search, s", "Training, s", "Images seen"]
+    total = sum(amounts.get("seconds", 0.0) for amounts in facts.costs.values())
+    caption = f"Seconds on {device}; n = 1 run. The whole run, shared work counted once, took {total:,.0f} s."
+    return Table(caption, header, lines)
+
+
+def _amount(value: float) -> str:
+    """1,200,000 as 1.2 M."""
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+        if value >= size:
+            return f"{value / (1e3 if letter == ' k' else size):g}{letter}"
+    return f"{value:g}"

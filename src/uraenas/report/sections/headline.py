@@ -1,0 +1,41 @@
+"""The few numbers at the top of the page."""
+
+from dataclasses import dataclass
+
+from uraenas.report.reading import RunFacts
+from uraenas.report.sections.methods import shown, verdict
+from uraenas.report.style import METRIC_NAMES, show
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number of the primary method, and how it compares."""
+
+    title: str
+    value: str
+    beneath: str
+
+
+def tiles(facts: RunFacts) -> list[Tile]:
+    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
+    wanted = [(metric, shift, words) for shift, words in places for metric in ("accuracy", "ece", "nll")]
+    found = []
+    for metric, shift, words in wanted:
+        value = facts.value(facts.primary, metric, shift or "")
+        if value is not None:
+            beneath = _beneath(facts, metric, shift or "")
+            found.append(Tile(f"{METRIC_NAMES[metric]}, {words}", show(metric, value), beneath))
+    return found
+
+
+def _beneath(facts: RunFacts, metric: str, shift: str) -> str:
+    for row in facts.metrics.get("differences", []):
+        key = (row["method"], row["metric"], row["shift"], row["calibration"])
+        if key == (facts.primary, metric, shift, "raw"):
+            words = {"better": "better than", "worse": "worse than", "": "no clear difference to"}[
+                verdict(row)
+            ]
+            unit = " points" if metric == "accuracy" else ""
+            return f"{shown(metric, row['value'])}{unit}: {words} {row['baseline']}"
+    row = facts.row(facts.primary, metric, shift)
+    return f"95 %: {show(metric, row['low'])} – {show(metric, row['high'])}" if row and "low" in row else ""

@@ -1,0 +1,168 @@
+"""How far the members disagree, and where uncertainty comes from."""
+
+from uraenas import metrics
+from uraenas.report.blocks import Figure, Grid, Key, Note, Section
+from uraenas.report.chart import HEAD, WIDTH, draw, heat_cell, share_of
+from uraenas.report.reading import RunFacts
+from uraenas.report.sections.reliability import missing
+from uraenas.report.style import colour, count, show
+from uraenas.report.svg import Scale, element, join, line, mark, rect, round_ticks, text
+
+MOST_MEMBERS = 40  # drawn in a matrix
+SOURCES = {
+    "data_uncertainty": ("data", "source-data"),
+    "weight_uncertainty": ("weights", "source-weights"),
+    "architecture_uncertainty": ("architecture", "source-architecture"),
+}
+LABELS = 112
+ROW = 24
+
+
+def disagreement(facts: RunFacts) -> Section:
+    found = Section(
+        "disagreement",
+        "Disagreement of members",
+        "The share of test images on which two members name different classes. An ensemble gains from members that "
+        "are each good and err differently; matrices without colour mean that members are copies of one another.",
+    )
+    several = [name for name, log_p in facts.predictions.items() if len(log_p) > 1]
+    if max(facts.sizes.values()) == 1:
+        found.blocks.append(Note("Every method of this run has one member, so none can disagree."))
+    elif not several:
+        found.blocks.append(missing("disagreement matrices"))
+    else:
+        matrices = {
+            name: metrics.disagreement_matrix(facts.predictions[name][:MOST_MEMBERS]) for name in several
+        }
+        high = max(float(matrix.max()) for matrix in matrices.values())
+        found.blocks.append(Grid([_matrix(facts, name, m.tolist(), high) for name, m in matrices.items()]))
+    return found
+
+
+def _matrix(facts: RunFacts, method: str, matrix: list[list[float]], high: float) -> Figure:
+    members, left, top = len(matrix), 24.0, HEAD + 18.0
+    size = min(33.0, (WIDTH - left) / members)
+    genotypes = [member.genotype for member in facts.members.get(method, [])]
+    parts = []
+    every = 1 if members <= 20 else 5
+    for k in range(members):
+        if k % every == 0:
+            place = size * (k + 0.5)
+            parts.append(text(left + place, top - 6, str(k + 1), "tick", "middle"))
+            parts.append(text(left - 6, top + place + 4, str(k + 1), "tick", "end"))
+    for r, row in enumerate(matrix):
+        for c, value in enumerate(row):
+            label = f"{100 * value:.0f}" if size >= 24 and r != c else ""
+            tip = f"members {r + 1} and {c + 1}\ndiffer on\t{show('accuracy', value)}"
+            if len(genotypes) >= members and r != c:
+                tip += f"\ngenotypes\t{'the same' if genotypes[r] == genotypes[c] else 'different'}"
+            share = share_of(value, 0.0, high)
+            parts.append(heat_cell(left + size * c, top + size * r, size, size, share, label, tip))
+    mean = facts.value(method, "disagreement")
+    whole = facts.sizes[method]
+    n = f"in % · mean {show('accuracy', mean)} · " if mean is not None else "in % · "
+    n += f"{facts.n} images, {count(whole, 'member')}"
+    n += f", the first {members}" if members < whole else ""
+    return draw(f"disagreement-{method}", method, n, top + size * members + 6, join(parts))
+
+
+def uncertainty(facts: RunFacts) -> Section:
+    found = Section(
+        "uncertainty",
+        "Where uncertainty comes from",
+        "Data: what every member finds ambiguous. Weights: members of one architecture differ. Architecture: "
+        "architectures differ. Under shift the last two should grow, for they say that it does not know.",
+    )
+    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
+    methods = [name for name in facts.methods if facts.value(name, "total_uncertainty") is not None]
+    if not methods:
+        found.blocks.append(Note("The metrics of this run do not split uncertainty by source."))
+        return found
+    legend = [(w, c, rect(-7, -5, 14, 10, "fill")) for w, c in SOURCES.values()]
+    parts = [(facts, shift, words, methods) for shift, words in places if shift]
+    found.blocks += [Key(legend, methods=False), Grid(_by_source(parts, legend))]
+    found.blocks.append(
+        Note(
+            "Is it the architecture, or just another start? Filled: the architecture part. Hollow, the control: the "
+            "same split by weight chain, which different initialisations alone bring about. The dashed line is the "
+            "control of the deep ensemble, whose members all share one architecture."
+        )
+    )
+    most = max(_model_part(*part) for part in parts)
+    found.blocks.append(Grid([_control(*part, most) for part in parts]))
+    return found
+
+
+Part = tuple[RunFacts, str, str, list[str]]
+
+
+def _by_source(parts: list[Part], legend: list) -> list[Figure]:
+    most = max(f.value(m, "total_uncertainty", s) or 0.0 for f, s, _, methods in parts for m in methods)
+    return [_sources(*part, most or 1.0, legend) for part in parts]
+
+
+def _sources(
+    facts: RunFacts, shift: str, words: str, methods: list[str], most: float, legend: list
+) -> Figure:
+    scale = Scale(0, most * 1.02, LABELS, WIDTH - 16)
+    parts = [_ruler(scale, len(methods), "nats, mean over images")]
+    for k, name in enumerate(methods):
+        y, start = HEAD + ROW * k + 4, 0.0
+        values = {source: facts.value(name, source, shift) or 0.0 for source in SOURCES}
+        total = facts.value(name, "total_uncertainty", shift) or 0.0
+        tip = name + "".join(f"\n{{{c}}}{w}\t{values[s]:.4f}" for s, (w, c) in SOURCES.items())
+        bars = []
+        for source, (_, class_) in SOURCES.items():
+            width = scale(start + values[source]) - scale(start)
+            bars.append(element("g", rect(scale(start), y, width, ROW - 8, "fill"), class_=class_))
+            start += values[source]
+        label = text(LABELS - 8, y + 12, name, "tick", "end")
+        hit = rect(0, y - 4, WIDTH, ROW, "hit")
+        parts.append(element("g", hit, label, *bars, class_="spot", data_tip=f"{tip}\ntotal\t{total:.4f}"))
+    n = _n(facts, shift)
+    height = HEAD + ROW * len(methods) + 44
+    return draw(f"sources-{words}", f"Uncertainty by source, {words}", n, height, join(parts), legend)
+
+
+def _n(facts: RunFacts, shift: str) -> str:
+    cells = "" if shift == "none" else f" × {count(len(facts.cells), 'shift')}"
+    return f"entropy of the mean prediction · {facts.n} images{cells}"
+
+
+def _ruler(scale: Scale, rows: int, title: str) -> str:
+    bottom = HEAD + ROW * rows + 4
+    parts = []
+    for tick in round_ticks(scale.low, scale.high, 4):
+        parts.append(line(scale(tick), HEAD, scale(tick), bottom, "rule"))
+        parts.append(text(scale(tick), bottom + 16, f"{tick:g}", "tick", "middle"))
+    return join([*parts, text((LABELS + WIDTH) / 2, bottom + 33, title, "label", "middle")])
+
+
+def _model_part(facts: RunFacts, shift: str, words: str, methods: list[str]) -> float:
+    keys = ("architecture_uncertainty", "chain_uncertainty")
+    return max(facts.value(name, key, shift) or 0.0 for name in methods for key in keys)
+
+
+def _control(facts: RunFacts, shift: str, words: str, methods: list[str], most: float) -> Figure:
+    scale = Scale(0, most * 1.05 or 1.0, LABELS, WIDTH - 16)
+    parts = [_ruler(scale, len(methods), "nats, mean over images")]
+    floor = facts.value("deep-ensemble", "chain_uncertainty", shift) if "deep-ensemble" in methods else None
+    if floor is not None:
+        parts.append(line(scale(floor), HEAD, scale(floor), HEAD + ROW * len(methods) + 4, "ideal"))
+    for k, name in enumerate(methods):
+        y = HEAD + ROW * k + ROW / 2
+        value = facts.value(name, "architecture_uncertainty", shift) or 0.0
+        control = facts.value(name, "chain_uncertainty", shift) or 0.0
+        tip = f"{name}\narchitecture\t{value:.4f}\nby chain (control)\t{control:.4f}"
+        drawn = [
+            rect(0, y - ROW / 2, WIDTH, ROW, "hit"),
+            text(LABELS - 8, y + 4, name, "tick", "end"),
+            line(scale(value), y, scale(control), y, "link"),
+            element("circle", cx=scale(control), cy=y, r=5.5, class_="ring"),
+            mark("circle", scale(value), y, 3),
+        ]
+        parts.append(element("g", *drawn, class_=f"{colour(name)} spot", data_tip=tip))
+    height = HEAD + ROW * len(methods) + 44
+    n = f"filled: architecture, hollow: chains · {facts.n}"
+    n += "" if shift == "none" else f" × {count(len(facts.cells), 'shift')}"
+    return draw(f"control-{words}", f"Architecture part and its control, {words}", n, height, join(parts))

@@ -1,0 +1,167 @@
+"""The table of methods, and the differences to the baseline."""
+
+from markupsafe import Markup
+
+from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
+from uraenas.report.chart import HEAD, WIDTH, draw
+from uraenas.report.reading import RunFacts
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
+from uraenas.report.svg import Scale, element, join, line, mark, rect, round_ticks, text
+from uraenas.report.table import COLUMNS, DISAGREEMENT, Row, best, table
+
+CALIBRATIONS = {"raw": "as predicted", "temperature": "temperature-scaled on held-out images"}
+
+
+def section(facts: RunFacts) -> Section:
+    lead = (
+        "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction is "
+        "by the truth. The best value of a column is bold; 95\u00a0% intervals, where there are any, stand beneath."
+    )
+    if facts.shifted:
+        lead += (
+            f" Columns with c are means over {count(len(facts.shifts), 'kind')} of shifted images at "
+            f"{count(len(facts.severities), 'severity')}."
+        )
+    found = Section("methods", "Methods", lead)
+    tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
+    found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
+    if facts.baseline is None:
+        found.blocks.append(Note(_why_no_differences(facts)))
+        return found
+    found.blocks.append(Key([(n, colour(n), mark(marker(n), 0, 0)) for n in facts.methods]))
+    found.blocks.append(Grid(_forests(facts)))
+    return found
+
+
+def _why_no_differences(facts: RunFacts) -> str:
+    wanted = facts.config.get("evaluate.baseline", "")
+    if facts.config.get("evaluate.bootstrap") == 0:
+        return "No intervals and differences: the bootstrap was switched off (evaluate.bootstrap = 0)."
+    if facts.methods == [wanted]:
+        return f"No differences: {wanted} is the baseline and the only method of this run."
+    return f"No differences: the baseline {wanted} is not among the methods of this run."
+
+
+def _tables(facts: RunFacts, kind: str) -> list[Table]:
+    values = _values(facts, kind, f"Methods, {CALIBRATIONS[kind]}. {facts.n} test images.")
+    if values is None:
+        return []
+    return [values] if facts.baseline is None else [values, _differences(facts, kind)]
+
+
+def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
+    lines = table(facts.rows, kind)
+    if not any(value is not None for line in lines for value in line.values):
+        return None
+    tops = best(lines)
+    kept = [k for k, top in enumerate(tops) if top is not None]
+    rows = []
+    for one in lines:
+        cells = [Cell(str(one.members))]
+        for k in kept:
+            value, marked = one.values[k], "best" if one.values[k] == tops[k] else ""
+            interval = one.intervals[k] if one.intervals else None
+            small = " – ".join(COLUMNS[k].show(end) for end in interval) if interval else ""
+            cells.append(Cell(COLUMNS[k].show(value), small, marked))
+        rows.append(Line(one.method, [*cells, Cell(DISAGREEMENT.show(one.disagreement))], colour(one.method)))
+    header = ["Method", "Members", *(COLUMNS[k].title for k in kept), DISAGREEMENT.title]
+    return Table(caption, header, rows)
+
+
+def _difference_rows(facts: RunFacts, kind: str) -> dict[tuple[str, str, str], Row]:
+    return {
+        (row["method"], row["shift"], row["metric"]): row
+        for row in facts.metrics["differences"]
+        if row["calibration"] == kind
+    }
+
+
+def verdict(row: Row) -> str:
+    """better or worse where the interval leaves out zero."""
+    if row["low"] <= 0 <= row["high"]:
+        return ""
+    return "better" if (row["low"] > 0) == (row["metric"] in LARGER_IS_BETTER) else "worse"
+
+
+def _differences(facts: RunFacts, kind: str) -> Table:
+    rows = _difference_rows(facts, kind)
+    columns = [c for c in COLUMNS if facts.shifted or not c.shifted]
+    lines = []
+    for name in facts.methods:
+        if name == facts.baseline:
+            continue
+        found = [rows.get((name, (facts.shifted or "") if c.shifted else "none", c.metric)) for c in columns]
+        lines.append(Line(name, [_difference(row) for row in found], colour(name)))
+    caption = (
+        f"Differences to {facts.baseline}, {CALIBRATIONS[kind]}: paired bootstrap over the same images, "
+        f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero."
+    )
+    return Table(caption, ["Method", *(column.title for column in columns)], lines)
+
+
+def _difference(row: Row | None) -> Cell:
+    if row is None:
+        return Cell("–")
+    low, value, high = (shown(row["metric"], row[key]) for key in ("low", "value", "high"))
+    return Cell(value, f"{low} – {high}", verdict(row))
+
+
+def shown(metric: str, value: float) -> str:
+    """A difference with its sign; of accuracy in percentage points."""
+    return (f"{100 * value:+.2f}" if metric == "accuracy" else f"{value:+.3f}").replace("-", "−")
+
+
+def _forests(facts: RunFacts) -> list[Figure]:
+    rows = _difference_rows(facts, "raw")
+    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
+    return [
+        _forest(facts, metric, words, found)
+        for shift, words in places
+        for metric in ("accuracy", "ece", "nll")
+        if (found := [rows[name, shift, metric] for name in facts.methods if (name, shift, metric) in rows])
+    ]
+
+
+def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure:
+    low = min(0.0, *(row["low"] for row in rows))
+    high = max(0.0, *(row["high"] for row in rows))
+    air = (high - low) * 0.06 or 0.01
+    scale = Scale(low - air, high + air, 112, WIDTH - 16)
+    bottom = HEAD + 24 * len(rows) + 4
+    factor = 100 if metric == "accuracy" else 1
+    parts = []
+    ticks = round_ticks(scale.low * factor, scale.high * factor, 4)
+    for tick in ticks:
+        x = scale(tick / factor)
+        zero = abs(tick) < 1e-12
+        label = "0" if zero else f"{tick:+.3g}".replace("-", "−")
+        parts += [
+            line(x, HEAD, x, bottom, "zero" if zero else "rule"),
+            text(x, bottom + 16, label, "tick", "middle"),
+        ]
+    for k, row in enumerate(rows):
+        parts.append(_forest_row(row, scale, HEAD + 24 * k + 14))
+    unit = "percentage points" if metric == "accuracy" else "difference"
+    good = "right of zero is better" if metric in LARGER_IS_BETTER else "left of zero is better"
+    parts.append(text(WIDTH / 2 + 50, bottom + 33, f"{unit}; {good}", "label", "middle"))
+    title = f"{METRIC_NAMES[metric]}, {words}, against {facts.baseline}"
+    summary = ". ".join(_spoken(row) for row in rows)
+    n = f"as predicted · {facts.n} images · 95 % interval"
+    return draw(f"difference-{metric}-{words}", title, n, bottom + 40, join(parts), summary=summary)
+
+
+def _forest_row(row: Row, scale: Scale, y: float) -> Markup:
+    interval = line(scale(row["low"]), y, scale(row["high"]), y, "interval")
+    point = mark(marker(row["method"]), scale(row["value"]), y)
+    name = text(104, y + 4, row["method"], "tick", "end")
+    tip = f"{row['method']}\ndifference\t{shown(row['metric'], row['value'])}\ninterval\t{_range(row)}"
+    hit = rect(0, y - 12, WIDTH, 24, "hit")
+    return element("g", hit, name, interval, point, class_=colour(row["method"]) + " spot", data_tip=tip)
+
+
+def _range(row: Row) -> str:
+    return f"{shown(row['metric'], row['low'])} – {shown(row['metric'], row['high'])}"
+
+
+def _spoken(row: Row) -> str:
+    return f"{row['method']} {shown(row['metric'], row['value'])}, interval {_range(row)}"

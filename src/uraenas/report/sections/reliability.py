@@ -1,0 +1,134 @@
+"""Reliability diagrams with counts, and the risk–coverage curve."""
+
+import torch
+from markupsafe import Markup
+from torch import Tensor
+
+from uraenas import metrics
+from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
+from uraenas.report.chart import HEAD, Axis, Frame, Series, draw, line_chart, method_key
+from uraenas.report.reading import RunFacts
+from uraenas.report.style import colour, show
+from uraenas.report.svg import element, join, line, padded, rect, text
+
+COUNTS_HEIGHT = 34
+COVERAGES = 80  # points of a risk–coverage curve
+
+
+def section(facts: RunFacts) -> Section:
+    found = Section(
+        "calibration",
+        "Calibration",
+        "Can a confidence be taken at its word? Of the images predicted with 80\u00a0% confidence, "
+        "80\u00a0% should be right: bars on the diagonal. Bars below it: overconfident. "
+        "The small bars count the images behind each bin.",
+    )
+    if not facts.predictions:
+        found.blocks.append(missing("reliability diagrams and the risk–coverage curve"))
+        return found
+    kinds = {"As predicted": "raw", "Temperature-scaled": "temperature"}
+    diagrams = {w: [_diagram(facts, name, kind) for name in facts.predictions] for w, kind in kinds.items()}
+    found.blocks += [
+        Choice("Predictions", diagrams),
+        Note(
+            "Risk and coverage: if it answers only its most confident share of the images (coverage), how often is "
+            "it wrong on those (risk)? A curve that hugs the floor lets you abstain safely. AURC is the area below."
+        ),
+        method_key(list(facts.predictions)),
+        Grid([_risk(facts)]),
+        _areas(facts),
+    ]
+    return found
+
+
+def missing(what: str) -> Note:
+    """Why a part that needs predictions is not there."""
+    return Note(
+        f"The predictions on the clean test set are not in the run directory (evaluate.keep_predictions), so the "
+        f"{what} are left out."
+    )
+
+
+def _diagram(facts: RunFacts, method: str, kind: str) -> Figure:
+    bins, confidence, right = metrics.confidence_bins(facts.mean(method, kind), facts.labels)
+    counts = torch.bincount(bins, minlength=metrics.BINS).tolist()
+    sums = [torch.bincount(bins, weights=w, minlength=metrics.BINS).tolist() for w in (confidence, right)]
+    frame = Frame(
+        Axis("confidence", 0, 1, ticks=(0, 0.25, 0.5, 0.75, 1)),
+        Axis("", 0, 1, ticks=(0, 0.25, 0.5, 0.75, 1)),
+        top=HEAD + COUNTS_HEIGHT + 18,
+        height=190,
+    )
+    parts = [frame.axes(), text(frame.left, HEAD + 8, "images per bin", "tick")]
+    parts.append(line(frame.left, frame.bottom, frame.right, frame.top, "ideal"))
+    most = max(counts)
+    for b, number in enumerate(counts):
+        if number:
+            means = sums[0][b] / number, sums[1][b] / number
+            parts.append(_bin(frame, b, number, number / most, *means))
+    ece = facts.value(method, "ece", calibration=kind)
+    shown = "" if ece is None else f"ECE {show('ece', ece)} · "
+    return draw(
+        f"reliability-{method}-{kind}",
+        method,
+        f"{shown}accuracy against confidence · {facts.n}",
+        frame.figure_height,
+        element("g", join(parts), class_=colour(method)),
+        summary=f"{metrics.BINS} bins of confidence.",
+    )
+
+
+def _bin(frame: Frame, b: int, number: int, share: float, confidence: float, accuracy: float) -> Markup:
+    left, right = frame.across(b / metrics.BINS) + 1, frame.across((b + 1) / metrics.BINS) - 1
+    base, height = HEAD + 12 + COUNTS_HEIGHT, max(1.0, share * (COUNTS_HEIGHT - 6))
+    top, ideal = frame.up(accuracy), frame.up(confidence)
+    tip = (
+        f"confidence {b / metrics.BINS:.2f} – {(b + 1) / metrics.BINS:.2f}\nimages\t{number:,}\n"
+        f"mean confidence\t{confidence:.3f}\naccuracy\t{accuracy:.3f}\ngap\t{accuracy - confidence:+.3f}"
+    )
+    width = right - left
+    parts = [
+        rect(left, base - height, width, height, "count"),
+        rect(left, top, width, frame.bottom - top, "bar"),
+        rect(left, min(top, ideal), width, abs(top - ideal), "gap"),
+        line(left, top, right, top, "line"),
+        rect(left - 1, HEAD, width + 2, frame.bottom - HEAD, "hit"),
+    ]
+    return element("g", *parts, class_="spot", data_tip=tip)
+
+
+def _curve(log_p: Tensor, labels: Tensor) -> list[tuple[float, float]]:
+    _, confidence, right = metrics.confidence_bins(log_p, labels)
+    risk = metrics.risk_at_coverage(confidence, right)
+    images = len(risk)
+    kept = torch.linspace(1, images, min(COVERAGES, images)).round().long().unique()
+    return [(int(k) / images, float(risk[k - 1])) for k in kept]
+
+
+def _risk(facts: RunFacts) -> Figure:
+    series = [Series(name, _curve(facts.mean(name), facts.labels)) for name in facts.predictions]
+    _, high = padded([y for one in series for _, y in one.points])
+    frame = Frame(
+        Axis("coverage: most confident share of the images, in %", 0, 1, lambda v: f"{100 * v:.0f}"),
+        Axis("", 0, high, lambda v: f"{100 * v:.3g}"),
+        height=220,
+    )
+    return line_chart(
+        "risk-coverage",
+        "Risk against coverage",
+        f"error among the answered, in % · as predicted · {facts.n}",
+        series,
+        frame,
+        lambda v: f"coverage {100 * v:.1f} %",
+        lambda v: f"{100 * v:.2f} %",
+        marks=False,
+    )
+
+
+def _areas(facts: RunFacts) -> Table:
+    lines = []
+    for name in facts.predictions:
+        found = [facts.value(name, metric) for metric in ("aurc", "adaptive_ece", "brier")]
+        lines.append(Line(name, [Cell("–" if v is None else f"{v:.4f}") for v in found], colour(name)))
+    caption = f"Lower is better in all three. As predicted, clean, {facts.n} test images."
+    return Table(caption, ["Method", "AURC", "Adaptive ECE", "Brier score"], lines)

@@ -1,0 +1,74 @@
+"""How methods, operations and values look: the same in every figure."""
+
+from collections.abc import Sequence
+
+from uraenas.methods import METHODS
+from uraenas.report.svg import MARKS
+from uraenas.spaces import OPERATIONS
+
+# The colours of the slots are in page.css; each method keeps its own whatever else is in the run.
+_ORDER = ("uraenas", "deep-ensemble", "uraenas-a", "uraenas-w", "random-ensemble", "snapshot", "drnas")
+_SLOTS = {name: slot for slot, name in enumerate(dict.fromkeys((*_ORDER, *METHODS)))}
+
+OPERATION_NAMES = {
+    "none": "none",
+    "skip_connect": "skip",
+    "nor_conv_1x1": "1×1 conv",
+    "nor_conv_3x3": "3×3 conv",
+    "avg_pool_3x3": "3×3 pool",
+}
+METRIC_NAMES = {
+    "accuracy": "Accuracy",
+    "ece": "ECE",
+    "nll": "NLL",
+    "brier": "Brier score",
+    "aurc": "AURC",
+    "adaptive_ece": "Adaptive ECE",
+    "disagreement": "Disagreement",
+}
+LARGER_IS_BETTER = {"accuracy"}
+
+
+def slot(method: str) -> int:
+    """Which of the page's colours is this method's."""
+    return _SLOTS.get(method, len(_SLOTS)) % 8
+
+
+def colour(method: str) -> str:
+    """The class that gives a group this method's colour."""
+    return f"s{slot(method)}"
+
+
+def marker(method: str) -> str:
+    return MARKS[slot(method) % len(MARKS)]
+
+
+def operation_class(operation: str) -> str:
+    return f"o{OPERATIONS.index(operation)}" if operation in OPERATIONS else "o0"
+
+
+def operation_name(operation: str) -> str:
+    return OPERATION_NAMES.get(operation, operation.replace("_", " "))
+
+
+def show(metric: str, value: float) -> str:
+    """A value of this metric as the tables print it."""
+    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.3f}"
+
+
+def direction(metric: str) -> str:
+    return "higher is better" if metric in LARGER_IS_BETTER else "lower is better"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 member`, `1,000 members`, `5 severities`."""
+    several = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun if number == 1 else several}"
+
+
+def shortened(words: str, most: int) -> str:
+    return words if len(words) <= most else words[: most - 1].rstrip() + "…"
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names)

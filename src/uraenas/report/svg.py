@@ -1,0 +1,133 @@
+"""SVG as text: escaped elements, scales with round ticks, and marks."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+Value = str | float | int | None
+
+
+def element(name: str, *children: str, **attributes: Value) -> Markup:
+    """`<name …>children</name>`; children that are not markup are escaped. `class_` is class, `data_tip` data-tip."""
+    shown = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inside = "".join(escape(child) for child in children)
+    return Markup(f"<{name}{shown}>{inside}</{name}>" if inside else f"<{name}{shown}/>")
+
+
+def _attribute(value: Value) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return str(escape(value))
+
+
+def join(parts: Sequence[str]) -> Markup:
+    return Markup("").join(parts)
+
+
+def text(x: float, y: float, words: str, class_: str | None = None, anchor: str | None = None) -> Markup:
+    return element("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def rect(
+    x: float, y: float, width: float, height: float, class_: str, tip: str | None = None, **more: Value
+) -> Markup:
+    return element("rect", x=x, y=y, width=width, height=height, class_=class_, data_tip=tip, **more)
+
+
+def path(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+    """A line through points; where a value is missing, the line is broken."""
+    steps, pen = [], "M"
+    for x, y in points:
+        if math.isfinite(x) and math.isfinite(y):
+            steps.append(f"{pen}{x:.1f} {y:.1f}")
+            pen = "L"
+        else:
+            pen = "M"
+    return element("path", d="".join(steps), class_=class_)
+
+
+MARKS = ("circle", "square", "triangle", "diamond", "cap", "cross", "ring")
+
+
+def mark(shape: str, x: float, y: float, radius: float = 4.0) -> Markup:
+    """A point of this shape; colour comes from the group it stands in."""
+    r = radius
+    if shape in ("circle", "ring"):
+        return element("circle", cx=x, cy=y, r=r, class_="ring" if shape == "ring" else "dot")
+    outlines = {
+        "square": f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z",
+        "triangle": f"M{x:.1f} {y - 1.2 * r:.1f}l{1.15 * r:.1f} {2.1 * r:.1f}h{-2.3 * r:.1f}z",
+        "diamond": f"M{x:.1f} {y - 1.3 * r:.1f}l{1.3 * r:.1f} {1.3 * r:.1f}l{-1.3 * r:.1f} {1.3 * r:.1f}"
+        f"l{-1.3 * r:.1f} {-1.3 * r:.1f}z",
+        "cap": f"M{x:.1f} {y + 1.2 * r:.1f}l{1.15 * r:.1f} {-2.1 * r:.1f}h{-2.3 * r:.1f}z",
+        "cross": f"M{x - r:.1f} {y - r:.1f}l{2 * r:.1f} {2 * r:.1f}m0 {-2 * r:.1f}l{-2 * r:.1f} {2 * r:.1f}",
+    }
+    return element("path", d=outlines[shape], class_="stroke" if shape == "cross" else "dot")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values low … high to pixels start … end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self._bent(self.low), self._bent(self.high)
+        share = 0.5 if high == low else (self._bent(value) - low) / (high - low)
+        return self.start + share * (self.end - self.start)
+
+    def _bent(self, value: float) -> float:
+        return math.log10(value) if self.log else value
+
+    def ticks(self, about: int = 5) -> list[float]:
+        return log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high, about)
+
+
+def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round values within low … high, roughly this many."""
+    if high <= low:
+        return [low]
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, … within low … high; powers of ten alone where there are many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits = (1, 2, 5) if len(powers) <= 4 else (1,)
+    return [d * 10.0**p for p in powers for d in digits if low <= d * 10.0**p <= high]
+
+
+def padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
+    """A range that holds all values with some air around them."""
+    low, high = min(values), max(values)
+    air = (high - low) * share or abs(high) * 0.1 or 0.5
+    return low - air, high + air
+
+
+def decimals(ticks: Sequence[float]) -> int:
+    """How many decimals tell these ticks apart."""
+    steps = [b - a for a, b in itertools.pairwise(ticks) if b > a]
+    if not steps:
+        return 2
+    places = max(0, -math.floor(math.log10(min(steps)) + 1e-9))
+    return places + (round(min(steps) * 10**places, 6) % 1 > 0)

@@ -1,0 +1,83 @@
+"""A page taken apart for the tests: tables, figures, ids, and whether its tags close."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+@dataclass
+class Page(HTMLParser):
+    ids: list[str] = field(default_factory=list)
+    tables: list[list[list[str]]] = field(
+        default_factory=list
+    )  # lines of cells, each without what is printed small
+    best: list[str] = field(default_factory=list)
+    figures: dict[str, list[str]] = field(default_factory=dict)  # name → tips
+    texts: dict[str, list[str]] = field(default_factory=dict)  # name → all text drawn in the figure
+    svg_labels: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    open_tags: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    sections: dict[str, str] = field(default_factory=dict)  # id → its text
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._figure = ""
+        self._section = ""
+        self._small = False
+        self._marked = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._element(tag, {name: value or "" for name, value in attrs})
+        if tag not in VOID:
+            self.open_tags.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._element(tag, {name: value or "" for name, value in attrs})
+
+    def _element(self, tag: str, attributes: dict[str, str]) -> None:
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
+        self.links += [attributes[key] for key in ("href", "src") if key in attributes]
+        if tag == "section":
+            self._section = attributes["id"]
+            self.sections[self._section] = ""
+        if tag == "svg" and "data-name" in attributes:
+            self._figure = attributes["data-name"]
+            self.figures[self._figure], self.texts[self._figure] = [], []
+            self.svg_labels.append(attributes.get("aria-label", ""))
+        if "data-tip" in attributes:
+            self.figures[self._figure].append(attributes["data-tip"])
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+            self._marked = attributes.get("class") == "best"
+        if tag == "small" or "spoken" in attributes.get("class", "") or "sign" in attributes.get("class", ""):
+            self._small = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open_tags or self.open_tags.pop() != tag:
+            self.errors.append(f"</{tag}> at {self.getpos()}")
+        if tag in ("small", "span"):
+            self._small = False
+
+    def handle_data(self, data: str) -> None:
+        if self._section in self.sections:
+            self.sections[self._section] += data
+        if "text" in self.open_tags[-1:]:
+            self.texts[self._figure].append(data)
+        if any(tag in ("td", "th") for tag in self.open_tags[-3:]) and not self._small and data.strip():
+            self.tables[-1][-1][-1] += data.strip()
+            if self._marked:
+                self.best.append(data.strip())
+
+
+def taken_apart(html: str) -> Page:
+    page = Page()
+    page.feed(html)
+    page.close()
+    return page

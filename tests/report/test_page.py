@@ -1,0 +1,247 @@
+import re
+from collections.abc import Callable
+
+import pytest
+from made_up_run import Source
+from reading_html import taken_apart
+
+from uraenas import report
+from uraenas.errors import UraenasError
+from uraenas.report import COLUMNS, table
+from uraenas.report.reading import read
+from uraenas.run import Run
+
+MakeRun = Callable[..., Source]
+SECTIONS = {
+    "methods": "difference-accuracy-clean",
+    "size": "size-nll-clean",
+    "shift": "severity-ece-raw",
+    "calibration": "reliability-uraenas-temperature",
+    "architecture": "concentration",
+    "disagreement": "disagreement-uraenas",
+    "uncertainty": "sources-shifted",
+    "images": "least-sure",
+    "cost": "cost-seconds-nll-clean",
+}
+
+
+def test_every_section_has_its_figure(demo: Source) -> None:
+    page = taken_apart(report.build([demo]))
+    assert set(SECTIONS) | {"settings"} == set(page.sections)
+    for figure in SECTIONS.values():
+        assert page.figures[figure], f"{figure} has nothing to point at"
+    more = (
+        "heat-ece-uraenas",
+        "risk-coverage",
+        "expected",
+        "entropy",
+        "cells-uraenas",
+        "most-wrong",
+        "control-clean",
+    )
+    assert set(more) <= set(page.figures)
+
+
+def test_every_figure_states_n(demo: Source) -> None:
+    page = taken_apart(report.build([demo]))
+    silent = [
+        name for name, texts in page.texts.items() if not any(re.search(r"n = \d", words) for words in texts)
+    ]
+    silent = [name for name in silent if not any("of n" in words for words in page.texts[name])]
+    assert silent == []
+    assert all(page.svg_labels)
+
+
+def test_html_is_well_formed(demo: Source) -> None:
+    html = report.build([demo])
+    page = taken_apart(html)
+    assert html.startswith("<!doctype html>")
+    assert page.errors == []
+    assert page.open_tags == []
+    assert len(page.ids) == len(set(page.ids))
+    inside = {link[1:] for link in page.links if link.startswith("#")}
+    assert inside <= set(page.ids)
+
+
+def test_page_needs_nothing_from_elsewhere(demo: Source) -> None:
+    html = report.build([demo])
+    assert all(link.startswith(("#", "data:")) for link in taken_apart(html).links)
+    assert set(re.findall(r"https?://[^\"' ]+", html)) <= {"http://www.w3.org/2000/svg"}
+    assert "url(" not in html
+
+
+def test_names_of_classes_are_escaped(demo: Source) -> None:
+    html = report.build([demo])
+    assert "class <0>" not in html
+    assert "class &lt;0&gt; &amp; co" in html
+
+
+@pytest.mark.parametrize(("calibration", "position"), [("raw", 0), ("temperature", 2)])
+def test_table_equals_metrics(demo: Source, calibration: str, position: int) -> None:
+    run, test = demo
+    page = taken_apart(report.build([(run, test)]))
+    expected = table(run.read_json("metrics.json")["rows"], calibration)
+    shown = page.tables[position][1:]
+    assert [line[0] for line in shown] == [line.method for line in expected]
+    for cells, line in zip(shown, expected, strict=True):
+        assert cells[1] == str(line.members)
+        assert cells[2:8] == [column.show(value) for column, value in zip(COLUMNS, line.values, strict=True)]
+
+
+def test_best_of_each_column_is_marked(demo: Source) -> None:
+    run, test = demo
+    page = taken_apart(report.build([(run, test)]))
+    tops = report.best(report.table(run.read_json("metrics.json")["rows"]))
+    assert {column.show(top) for column, top in zip(COLUMNS, tops, strict=True)} <= set(page.best)
+
+
+def test_heat_map_curves_and_sources_equal_metrics(demo: Source) -> None:
+    run, test = demo
+    facts = read(run, test)
+    page = taken_apart(report.build([(run, test)]))
+    cells = facts.cells
+    assert page.figures["heat-nll-uraenas"] == [
+        f"{shift.replace('_', ' ')}, severity {severity}\nuraenas\t"
+        f"{facts.value('uraenas', 'nll', shift, severity=severity):.3f}"
+        for shift, severity in cells
+    ]
+    for members, tip in enumerate(page.figures["size-nll-clean"], start=1):
+        assert f"uraenas\t{facts.value('uraenas', 'nll', members=members):.3f}" in tip
+    tip = next(tip for tip in page.figures["sources-shifted"] if tip.startswith("uraenas"))
+    for source in ("data_uncertainty", "weight_uncertainty", "architecture_uncertainty", "total_uncertainty"):
+        assert f"\t{facts.value('uraenas', source, facts.shifted):.4f}" in tip
+
+
+def test_predictions_lead_to_the_numbers_of_metrics(demo: Source) -> None:
+    """What is drawn from predictions agrees with what evaluation wrote down."""
+    run, test = demo
+    facts = read(run, test)
+    page = taken_apart(report.build([(run, test)]))
+    bins = [
+        dict(line.split("\t") for line in tip.split("\n")[1:])
+        for tip in page.figures["reliability-uraenas-raw"]
+    ]
+    counts = [int(one["images"].replace(",", "")) for one in bins]
+    assert sum(counts) == len(test)
+    gaps = sum(c * abs(float(one["gap"])) for c, one in zip(counts, bins, strict=True)) / len(test)
+    assert gaps == pytest.approx(facts.value("uraenas", "ece"), abs=1e-3)
+    full = page.figures["risk-coverage"][-1]
+    error = 1 - (facts.value("uraenas", "accuracy") or 0)
+    assert f"uraenas\t{100 * error:.2f} %" in full
+    off = [tip.split("\t")[1] for tip in page.figures["disagreement-uraenas"] if "genotypes" in tip]
+    shares = [float(words.split(" %")[0]) / 100 for words in off]
+    assert sum(shares) / len(shares) == pytest.approx(facts.value("uraenas", "disagreement"), abs=1e-4)
+
+
+def test_one_member(make_run: MakeRun) -> None:
+    page = taken_apart(report.build([make_run(members=1)]))
+    assert "one member" in page.sections["size"]
+    assert "none can disagree" in page.sections["disagreement"]
+    assert "reliability-uraenas-raw" in page.figures
+
+
+def test_one_method_without_baseline(make_run: MakeRun) -> None:
+    page = taken_apart(report.build([make_run(methods=("drnas",), members=1)]))
+    assert "is not among the methods" in page.sections["methods"]
+    assert "least-sure" in page.figures
+
+
+def test_no_shifts(make_run: MakeRun) -> None:
+    page = taken_apart(report.build([make_run(shifts=())]))
+    assert "clean images only" in page.sections["shift"]
+    assert page.tables[0][0] == ["Method", "Members", "Acc", "ECE", "NLL", "Dis"]
+    assert not any("shifted" in name or name.startswith("heat") for name in page.figures)
+
+
+def test_hundred_classes(make_run: MakeRun) -> None:
+    html = report.build([make_run(classes=100, images=200)])
+    assert taken_apart(html).errors == []
+    assert "100 classes" in html
+
+
+def test_missing_predictions(make_run: MakeRun) -> None:
+    run, test = make_run(keep_predictions=False)
+    for sources in ([(run, test)], [(run, None)]):
+        page = taken_apart(report.build(sources))
+        for section in ("calibration", "disagreement", "images"):
+            assert "left out" in page.sections[section]
+        assert "severity-ece-raw" in page.figures
+
+
+def test_predictions_of_other_images_are_not_used(demo: Source) -> None:
+    run, test = demo
+    fewer = test.take(test.labels[:50] * 0)
+    assert read(run, fewer).predictions == {}
+
+
+def test_no_bootstrap(make_run: MakeRun) -> None:
+    page = taken_apart(report.build([make_run(bootstrap=0)]))
+    assert "switched off" in page.sections["methods"]
+    assert "cost-seconds-nll-clean" in page.figures
+    assert not any("95 %" in words for words in page.texts["cost-seconds-nll-clean"])
+
+
+def test_no_search_and_no_costs(make_run: MakeRun) -> None:
+    run, test = make_run(methods=("random-ensemble",))
+    for name in ("search/architecture.safetensors", "search/history.jsonl", "cost.json"):
+        run.remove(name)
+    page = taken_apart(report.build([(run, test)]))
+    assert "no learned distribution" in page.sections["architecture"]
+    assert "cells-random-ensemble" in page.figures
+    assert "does not say" in page.sections["cost"]
+
+
+def test_distinct_cells_are_counted(make_run: MakeRun) -> None:
+    run, test = make_run(members=4)
+    members = read(run, test).members["uraenas"]
+    page = taken_apart(report.build([(run, test)]))
+    distinct = len({member.genotype for member in members})
+    functions = len({member.genotype.canonical.text for member in members})
+    line = next(
+        line
+        for shown in page.tables
+        if shown[0][-1] == "Distinct functions"
+        for line in shown
+        if line[0] == "uraenas"
+    )
+    assert line[1:] == ["4", "4", str(distinct), str(functions)]
+
+
+def test_many_members_are_cut_short_and_said_so(make_run: MakeRun) -> None:
+    page = taken_apart(report.build([make_run(members=45, shifts=(), bootstrap=0, images=30)]))
+    assert any("the first 40" in words for words in page.texts["disagreement-uraenas"])
+    assert any("the first 30" in words for words in page.texts["cells-uraenas"])
+
+
+def test_several_runs_side_by_side(make_run: MakeRun) -> None:
+    sources = [make_run("a", seed=1), make_run("b", seed=2)]
+    page = taken_apart(report.build(sources))
+    assert page.errors == []
+    assert len(page.ids) == len(set(page.ids))
+    assert "seed alone" in page.sections["compared"]
+    assert {"run1-methods", "run2-methods"} <= set(page.sections)
+    lines = page.tables[0][1:]
+    assert [line[:2] for line in lines[:2]] == [["drnas", "a"], ["drnas", "b"]]
+    assert page.figures["runs-cNLL"]
+
+
+def test_runs_on_other_images_do_not_compete(make_run: MakeRun) -> None:
+    page = taken_apart(report.build([make_run("a"), make_run("b", shifts=())]))
+    assert "not tested on the same images" in page.sections["compared"]
+
+
+def test_old_page_still_works(demo: Source) -> None:
+    run, _ = demo
+    facts = [run.read_json(name) for name in ("metrics.json", "config.json", "environment.json")]
+    page = taken_apart(report.page("uraenas · demo", *facts))
+    assert page.errors == []
+    assert page.tables[0][1][0] == "drnas"
+
+
+def test_without_metrics(copied: Source) -> None:
+    run, test = copied
+    run.remove("metrics.json")
+    with pytest.raises(UraenasError, match="holds no metrics yet"):
+        report.build([(Run(run.path), test)])
+    with pytest.raises(UraenasError, match="at least one run"):
+        report.build([])

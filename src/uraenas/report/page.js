@@ -29,6 +29,7 @@
 
   // Values: a mark's data-tip holds lines of "name<tab>value", a class in braces before a name is its colour.
   let current = null;
+  let byKey = false; // what the keyboard has opened stays open while the page scrolls to it
   const fill = (words) => {
     tip.replaceChildren(...words.split("\n").map((line) => {
       const [, colour, rest] = line.match(/^(?:\{([\w-]+)\})?(.*)$/);
@@ -62,10 +63,17 @@
     tip.hidden = !current;
     if (current) place(x, y);
   };
-  const point = (event) => show(event.target.closest?.("[data-tip]") ?? null, event.clientX, event.clientY);
+  const showAt = (mark) => {
+    const box = mark.getBoundingClientRect();
+    show(mark, box.left + box.width / 2, box.top + Math.min(box.height / 2, 60));
+  };
+  const point = (event) => {
+    byKey = false;
+    show(event.target.closest?.("[data-tip]") ?? null, event.clientX, event.clientY);
+  };
   document.addEventListener("pointermove", point);
   document.addEventListener("pointerdown", point);
-  document.addEventListener("scroll", () => show(null), { passive: true });
+  document.addEventListener("scroll", () => (byKey && current ? showAt(current) : show(null)), { passive: true });
 
   all(".figure > svg").forEach((svg) => {
     svg.setAttribute("aria-describedby", "keys");
@@ -76,8 +84,8 @@
       if (!step || !marks.length) return undefined;
       event.preventDefault();
       const next = marks[(marks.indexOf(current) + step + marks.length) % marks.length];
-      const box = next.getBoundingClientRect();
-      show(next, box.left + box.width / 2, box.top + Math.min(box.height / 2, 60));
+      byKey = true;
+      showAt(next);
       said.textContent = next.dataset.tip.replace(/\{[\w-]+\}/g, "").replace(/\t/g, " ").replace(/\n/g, ", ");
       return undefined;
     });

@@ -1,0 +1,144 @@
+"""Each kernel, and the whole stack, against the plain computation."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from uraenas import draws
+from uraenas.data.loader import EpochDraws
+from uraenas.errors import UraenasError
+from uraenas.inference import langevin, sgd
+from uraenas.kernels.images import augment
+from uraenas.kernels.stack import StackProgram
+from uraenas.kernels.update import Update
+from uraenas.networks.stack import Stack
+from uraenas.spaces import Genotype, Skeleton
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+MIXED = [(3, 2, 3, 1, 4, 3), (2, 0, 3, 3, 2, 1)]  # every operation, and a dead edge
+
+
+def random(*shape: int, key: int = 0) -> torch.Tensor:
+    return draws.normal(draws.at(key, 0), torch.Size(shape).numel()).view(shape).to(DEVICE)
+
+
+def small_stack() -> Stack:
+    skeleton = Skeleton(channels=16, cells=1, height=8, width=8, classes=5)
+    network = Stack([Genotype.from_indices(indices) for indices in MIXED], skeleton)
+    network.initialise([draws.key(0, "weights", m) for m in range(len(network))])
+    with torch.no_grad():  # scales and shifts that differ from channel to channel
+        network.weights.add_(0.05 * random(network.weights.numel()).cpu())
+    return network.to(DEVICE)
+
+
+@pytest.mark.slow
+def test_stack_equals_plain_stack_forward_backward_and_in_prediction():
+    network, batch = small_stack(), 2
+    images = random(len(network), batch, 3, 8, 8, key=1)
+    program = StackProgram(network.genotypes, network.skeleton, batch, DEVICE, torch.float32)
+    weights, statistics = network.weights.detach().clone().requires_grad_(), network.statistics.clone()
+
+    logits = program(weights, statistics, images, training=True)
+    expected = network(images)
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(statistics, network.statistics, rtol=1e-4, atol=1e-5)
+
+    slope = random(*expected.shape, key=2)
+    logits.backward(slope)
+    expected.backward(slope)
+    torch.testing.assert_close(weights.grad, network.weights.grad, rtol=1e-3, atol=1e-4)
+
+    network.eval()
+    with torch.no_grad():
+        shared = program(weights, statistics, images[0], training=False)
+        torch.testing.assert_close(shared, network(images[0]), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+def test_bfloat16_predicts_as_float32_does_and_repeats_its_gradient():
+    network = Stack([Genotype.from_indices(indices) for indices in MIXED], Skeleton())
+    network.initialise([draws.key(0, "weights", m) for m in range(len(network))])
+    network.to(DEVICE)
+    images = random(len(network), 64, 3, 32, 32, key=1)
+    program = StackProgram(network.genotypes, network.skeleton, 64, DEVICE)
+    slope = random(len(network), 64, 10, key=2) / 64
+    gradients = []
+    for _ in range(2):
+        statistics = network.statistics.clone()
+        logits = program(network.weights, statistics, images, training=True)
+        gradients.append(torch.autograd.grad(logits, network.weights, slope)[0])
+    assert torch.equal(*gradients)
+    network.eval()
+    with torch.no_grad():
+        expected, found = (
+            network(images),
+            program(network.weights, network.statistics, images, training=False),
+        )
+    assert (found - expected).norm() < 2e-2 * expected.norm()
+
+
+def test_augmentation_equals_gather_crop_flip_normalise():
+    members, steps, batch, size, padding = 2, 3, 4, 8, 2
+    raw = torch.randint(0, 256, (10, size, size, 3), generator=torch.Generator().manual_seed(0)).to(
+        torch.uint8
+    )
+    padded = F.pad(raw, (0, 0, padding, padding, padding, padding)).to(DEVICE)
+    key = draws.at(5, 0)
+    drawn = EpochDraws(
+        draws.integers(draws.at(key, 0), members * steps * batch, 10).view(members, steps, batch).to(DEVICE),
+        draws.integers(draws.at(key, 1), members * steps * batch * 2, 5)
+        .view(members, steps, batch, 2)
+        .to(DEVICE),
+        (draws.integers(draws.at(key, 2), members * steps * batch, 2) == 1)
+        .view(members, steps, batch)
+        .to(DEVICE),
+    )
+    mean, deviation = (
+        torch.tensor([120.0, 110.0, 100.0]).to(DEVICE),
+        torch.tensor([60.0, 61.0, 62.0]).to(DEVICE),
+    )
+    out = torch.full((members, batch, size, size, 4), torch.nan, device=DEVICE)
+    step = torch.tensor(2, device=DEVICE)
+    augment(padded, drawn.order, drawn.corner, drawn.flip, step, mean, deviation, out)
+    for m in range(members):
+        for b in range(batch):
+            down, right = drawn.corner[m, 2, b].tolist()
+            window = padded[drawn.order[m, 2, b], down : down + size, right : right + size].float()
+            window = window.flip(1) if drawn.flip[m, 2, b] else window
+            torch.testing.assert_close(out[m, b, ..., :3], (window - mean) / deviation)
+    assert torch.all(out[..., 3] == 0)
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_update_equals_the_rules_of_inference(nesterov):
+    sizes, momentum, decay = [1001, 1500], 0.9, 1e-2
+    weights, velocity, gradient = (random(sum(sizes), key=key) for key in range(3))
+    step_size = torch.tensor([0.1, 0.05], device=DEVICE)
+    deviation = torch.tensor([0.0, 0.3], device=DEVICE)
+    keys = draws.at(torch.tensor([11, 12]), 7).to(DEVICE)
+    moved, moved_velocity = weights.clone(), velocity.clone()
+    Update(sizes, momentum, decay, nesterov, DEVICE)(
+        moved, moved_velocity, gradient, step_size, deviation, keys
+    )
+    parts = zip(
+        *(flat.split(sizes) for flat in (weights, velocity, gradient, moved, moved_velocity)), strict=True
+    )
+    for m, (w, v, g, new_w, new_v) in enumerate(parts):
+        g = g + decay * w
+        if nesterov:
+            expected_w, expected_v = sgd.update(w, v, g, step_size[m], momentum)
+        else:
+            noise = deviation[m] * draws.normal(keys[m], sizes[m])
+            expected_w, expected_v = langevin.update(w, v, g, step_size[m], momentum, noise)
+        torch.testing.assert_close(new_w, expected_w, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(new_v, expected_v, rtol=1e-4, atol=1e-5)
+
+
+def test_shapes_that_cannot_run_are_refused():
+    genotype = Genotype.from_indices((3,) * 6)
+    with pytest.raises(UraenasError, match="multiples of 4"):
+        StackProgram([genotype], Skeleton(height=30, width=30), 4, "cpu", torch.float32)
+    with pytest.raises(UraenasError, match="they take 16"):
+        StackProgram([genotype], Skeleton(channels=8), 4, "cpu", torch.float32)
+    with pytest.raises(UraenasError, match="cuts the input off"):
+        StackProgram([Genotype.from_indices((0,) * 6)], Skeleton(), 4, "cpu", torch.float32)

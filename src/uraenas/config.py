@@ -195,6 +195,8 @@ def _parse(key: str, value: Any, kind: Any) -> Any:
     origin = typing.get_origin(kind)
     if origin is tuple:
         inner = typing.get_args(kind)
+        if not isinstance(value, str | list | tuple):
+            raise _refused(key, value, "a list of values, separated by commas")
         items = [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else list(value)
         if inner[-1] is not Ellipsis and len(items) != len(inner):
             raise _refused(key, value, f"{len(inner)} values, separated by commas")
@@ -214,7 +216,8 @@ def _parse(key: str, value: Any, kind: Any) -> Any:
     try:
         number = (
             kind(value)
-            if not isinstance(value, bool) and (kind is float or float(value) == int(value))
+            if not isinstance(value, bool)
+            and (kind is float or isinstance(value, str) or int(value) == value)
             else None
         )
     except (TypeError, ValueError, OverflowError):

@@ -76,7 +76,14 @@ _PROPOSALS = 16  # each is accepted with probability > 0.95, so none is with pro
 
 
 def gamma(key: Tensor, shape: Tensor) -> Tensor:
-    """Gamma(shape, 1), elementwise, in float64 (Marsaglia and Tsang, with a fixed number of proposals).
+    """Gamma(shape, 1), elementwise, in float64."""
+    return log_gamma(key, shape).exp()
+
+
+def log_gamma(key: Tensor, shape: Tensor) -> Tensor:
+    """Log of a Gamma(shape, 1) draw, elementwise, in float64: for tiny shapes the draw itself underflows.
+
+    Marsaglia and Tsang, with a fixed number of proposals.
 
     For shape < 1 the draw is Gamma(shape + 1) · U^(1/shape), so shape + 1 is used throughout.
     """
@@ -90,4 +97,4 @@ def gamma(key: Tensor, shape: Tensor) -> Tensor:
     accepted = (v > 0) & (torch.log(u) < z**2 / 2 + d - d * v + d * torch.log(v.clamp_min(1e-300)))
     first = accepted.to(torch.int64).argmax(dim=0, keepdim=True)
     drawn = (d * v).gather(0, first).squeeze(0)
-    return (drawn * torch.exp(torch.log(boost) / shape.reshape(-1))).view(shape.shape)
+    return (torch.log(drawn) + torch.log(boost) / shape.reshape(-1)).view(shape.shape)

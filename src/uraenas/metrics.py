@@ -146,7 +146,9 @@ def uncertainty_by_source(
         (len(group) / members * entropy(mixture(log_p_MNK[group])) for group in groups.values()),
         start=torch.zeros_like(total),
     )
-    return UncertaintyBySource(total, data, weights=within - data, architecture=total - within)
+    return UncertaintyBySource(
+        total, data, weights=(within - data).clamp_min(0), architecture=(total - within).clamp_min(0)
+    )
 
 
 def separation(inside_N: Tensor, outside_N: Tensor) -> dict[str, float]:

@@ -63,6 +63,10 @@ class SearchSettings:
                 raise UraenasError(
                     f"search.{name} = {getattr(self, name)} is out of range; it must be more than 0"
                 )
+        if not all(0 <= beta < 1 for beta in self.architecture_betas):
+            raise UraenasError(
+                f"search.architecture_betas = {self.architecture_betas} is out of range; each must lie in 0 … 1, 1 excluded"
+            )
         for name in ("clip", "floor", "regulariser_weight"):
             if getattr(self, name) < 0:
                 raise UraenasError(
@@ -147,7 +151,7 @@ class Search:
 
         self.supernet = Supernet(skeleton).to(device, dtype)
         self.network = engine.compile(self.supernet)
-        self.raw = state.tensors["raw"].to(device, torch.float64).requires_grad_()
+        self.raw = state.tensors["raw"].to(device, torch.float64, copy=True).requires_grad_()
         self.first_moment = state.tensors["first_moment"].to(device, torch.float64).clone()
         self.second_moment = state.tensors["second_moment"].to(device, torch.float64).clone()
         self.velocity = state.tensors["velocity"].to(device, dtype).clone()

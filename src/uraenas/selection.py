@@ -27,13 +27,12 @@ def greedy(log_probabilities_MNK: Tensor, labels_N: Tensor, count: int) -> list[
     candidates = log_probabilities_MNK.shape[0]
     if candidates < count:
         raise UraenasError(f"{count} members were asked for, but only {candidates} candidates exist")
-    right_MN = log_probabilities_MNK.double().exp()[:, torch.arange(len(labels_N)), labels_N]
+    right_MN = log_probabilities_MNK.double()[:, torch.arange(len(labels_N)), labels_N]
     chosen: list[int] = []
-    total_N = torch.zeros_like(right_MN[0])
-    for size in range(1, count + 1):
-        nll_M = -torch.log((total_N + right_MN) / size).mean(dim=1)
-        nll_M[chosen] = torch.inf
-        best = int(nll_M.argmin())
+    total_N = torch.full_like(right_MN[0], -torch.inf)
+    for _ in range(count):
+        nll_M = -torch.logaddexp(total_N, right_MN).mean(dim=1)
+        best = min((m for m in range(candidates) if m not in chosen), key=nll_M.tolist().__getitem__)
         chosen.append(best)
-        total_N = total_N + right_MN[best]
+        total_N = torch.logaddexp(total_N, right_MN[best])
     return chosen

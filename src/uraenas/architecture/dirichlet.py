@@ -23,8 +23,7 @@ class _ReparameterisedSample(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, concentration: Tensor, key: Tensor) -> Tensor:
-        gamma = draws.gamma(key, concentration).clamp_min(1e-300)
-        mixing = gamma / gamma.sum(dim=-1, keepdim=True)
+        mixing = torch.softmax(draws.log_gamma(key, concentration), dim=-1).clamp_min(1e-300)
         ctx.save_for_backward(mixing, concentration.to(mixing.dtype))
         return mixing
 

@@ -1,8 +1,6 @@
-"""Milliseconds of one search step on a GPU, by what the engine does: capture alone, or compiled and captured.
+"""Milliseconds of one search step on a GPU: the engine (captured) beside the plain way, in one run.
 
-    python benchmarks/search_step.py [--batch 64] [--steps 50]
-
-The plain step (eager float32, textbook modules) is timed in the same run.
+python benchmarks/search_step.py [--batch 64] [--steps 50]
 """
 
 import argparse
@@ -34,22 +32,17 @@ def main() -> None:
     options = parser.parse_args()
     size = Size(Skeleton(), batch=256, search_batch=options.batch, members=1, images=20_000)
     print(torch.cuda.get_device_name(), torch.__version__)
-    for compile_it in (False, True):
-        engine = Engine(EngineSettings(device="cuda", precision=options.precision, compile=compile_it))
-        start = time.perf_counter()
-        case = Bench(size, engine).search()
-        for _ in range(6):
-            case.engine()
-        ready = time.perf_counter() - start
-        median, spread = milliseconds(case.engine, options.steps)
-        memory = torch.cuda.max_memory_allocated() / 1e9
-        print(
-            f"compiled={compile_it!s:5} {median:8.2f} ms (spread {spread:.2f}), ready in {ready:.0f} s, {memory:.1f} GB"
-        )
-        if not compile_it:
-            case.plain()
-            median, spread = milliseconds(case.plain, 5)
-            print(f"plain          {median:8.2f} ms (spread {spread:.2f})")
+    engine = Engine(EngineSettings(device="cuda", precision=options.precision))
+    start = time.perf_counter()
+    case = Bench(size, engine).search()
+    for _ in range(6):
+        case.engine()
+    ready = time.perf_counter() - start
+    case.plain()
+    for name, step in (("engine", case.engine), ("plain", case.plain), ("engine", case.engine)):
+        median, spread = milliseconds(step, options.steps)
+        print(f"{name:8} {median:8.2f} ms (spread {spread:.2f})")
+    print(f"ready in {ready:.0f} s, {torch.cuda.max_memory_allocated() / 1e9:.1f} GB")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every decision about speed: device, precision, and whether a step is captured as a graph."""
+"""Every decision about speed: device, precision, own kernels, and whether a step is captured as a graph."""
 
 import warnings
 from collections.abc import Callable
@@ -6,10 +6,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
+from uraenas.data.loader import EpochDraws, Loader
 from uraenas.errors import UraenasError, unknown
+from uraenas.kernels import available
+from uraenas.networks import Stack
 
+PREDICTION_BATCH = 500
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 
 
@@ -19,7 +24,7 @@ class EngineSettings:
 
     device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
     precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
-    compile: bool = True  # fuse operations with torch.compile, on a GPU only
+    kernels: bool = True  # use own kernels, on a GPU only and where the networks fit them
     stack: int = 10  # how many members are trained side by side
     checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
 
@@ -52,15 +57,37 @@ class Engine:
         # Parameters, statistics and sampler stay in float32 or better, whatever the network computes in.
         self.dtype = torch.float64 if precision == "float64" else torch.float32
         self.stack = settings.stack
-        self.compiles = settings.compile and cuda
+        self.kernels = settings.kernels and self.lowered and available(self.device)
 
     def autocast(self) -> AbstractContextManager:
         """The context in which a network runs forward."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.lowered else nullcontext()
 
-    def compile(self, network: nn.Module) -> Callable[..., Tensor]:
-        """The network as something fast to call; on a CPU, the network itself."""
-        return torch.compile(network, dynamic=False) if self.compiles else network
+    def predictor(self, stack: Stack) -> tuple[Callable[[Tensor], Tensor], int]:
+        """Normalised images [N, C, H, W] → logits [M, N, K] of a stack in evaluation, and the N it wants."""
+        if self.kernels:
+            from uraenas.kernels.prediction import KernelPredictor
+            from uraenas.kernels.stack import fits
+
+            if fits(stack.skeleton):
+                predictor = KernelPredictor(stack, torch.bfloat16)
+                return predictor, predictor.batch
+
+        def predict(images: Tensor) -> Tensor:
+            with self.autocast():
+                return stack(images).to(self.dtype)
+
+        return predict, PREDICTION_BATCH
+
+    def gradients(self, stack: Stack, loader: Loader) -> "Gradients":
+        """How a stack's losses and gradients are computed: by own kernels where they fit, else by PyTorch."""
+        if self.kernels and loader.images.dtype == torch.uint8:
+            from uraenas.kernels.stack import fits  # needs Triton, which a CPU does not have
+            from uraenas.kernels.training import KernelGradients
+
+            if fits(stack.skeleton):
+                return KernelGradients(stack, loader, torch.bfloat16)
+        return PlainGradients(stack, loader, self)
 
     def capture(self, step: Callable[[], None]) -> Callable[[], None]:
         """The step as something fast to repeat: a captured graph on a GPU, the step itself on a CPU.
@@ -68,6 +95,27 @@ class Engine:
         The step must keep all its state in tensors that it changes in place.
         """
         return _GraphedStep(step) if self.device.type == "cuda" else step
+
+
+# (draws of an epoch, place in it) → losses [M], flat gradient of their sum
+Gradients = Callable[[EpochDraws, Tensor], tuple[Tensor, Tensor]]
+
+
+class PlainGradients:
+    """Losses and gradients by PyTorch's own operations."""
+
+    def __init__(self, stack: Stack, loader: Loader, engine: Engine) -> None:
+        self.stack, self.loader, self.engine = stack, loader, engine
+
+    def __call__(self, drawn: EpochDraws, position: Tensor) -> tuple[Tensor, Tensor]:
+        images, labels_MN, weights_MN = self.loader.batch_at(drawn, position)
+        with self.engine.autocast():
+            logits_MNK = self.stack(images)
+        logits_MNK = logits_MNK.to(self.engine.dtype)
+        losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), labels_MN, reduction="none")
+        losses_M = (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+        (gradient,) = torch.autograd.grad(losses_M.sum(), self.stack.weights)
+        return losses_M.detach(), gradient
 
 
 class _GraphedStep:

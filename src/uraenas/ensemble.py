@@ -11,13 +11,12 @@ from torch import Tensor
 
 from uraenas import calibration
 from uraenas.data.loader import Normalisation
+from uraenas.engine import Engine, EngineSettings
 from uraenas.errors import UraenasError
 from uraenas.files import read_json, read_tensors, write_json, write_tensors
 from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
 from uraenas.networks import Layout, Stack, statistics_layout, weight_layout
 from uraenas.spaces import Genotype, Skeleton
-
-PREDICTION_BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -97,22 +96,26 @@ def predict_members(
     skeleton: Skeleton,
     normalisation: Normalisation,
     images: np.ndarray,
-    device: torch.device,
-    dtype: torch.dtype = torch.float32,
+    engine: Engine,
 ) -> Tensor:
     """Log-probabilities [M, N, K] of raw images [N, H, W, C], on the CPU."""
     expected = (skeleton.height, skeleton.width, skeleton.image_channels)
     if images.ndim != 4 or images.shape[1:] != expected:
         raise UraenasError(f"this ensemble takes images of {expected} (H, W, C), not {images.shape[1:]}")
-    stack = Stack([member.genotype for member in members], skeleton).to(device, dtype).eval()
-    for m, member in enumerate(members):
-        stack.put(m, member.weights, member.statistics)
-    normalise = normalisation.on(device, dtype)
+    normalise = normalisation.on(engine.device, engine.dtype)
     parts = []
-    for start in range(0, len(images), PREDICTION_BATCH):
-        raw = torch.from_numpy(np.ascontiguousarray(images[start : start + PREDICTION_BATCH])).to(device)
-        parts.append(torch.log_softmax(stack(normalise(raw)).to(dtype), dim=-1).cpu())
-    return torch.cat(parts, dim=1)
+    for first in range(0, len(members), engine.stack):
+        group = members[first : first + engine.stack]
+        stack = Stack([member.genotype for member in group], skeleton).to(engine.device, engine.dtype).eval()
+        for m, member in enumerate(group):
+            stack.put(m, member.weights, member.statistics)
+        predict, batch = engine.predictor(stack)
+        batches = []
+        for start in range(0, len(images), batch):
+            raw = torch.from_numpy(np.ascontiguousarray(images[start : start + batch])).to(engine.device)
+            batches.append(torch.log_softmax(predict(normalise(raw)).to(engine.dtype), dim=-1).cpu())
+        parts.append(torch.cat(batches, dim=1))
+    return torch.cat(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +142,10 @@ class Ensemble:
             f"temperature {self.temperature:.3g})"
         )
 
-    def member_log_probabilities(self, images: np.ndarray, device: torch.device | None = None) -> Tensor:
+    def member_log_probabilities(self, images: np.ndarray) -> Tensor:
         """Log-probabilities [M, N, K] of every member for raw images [N, H, W, C]."""
-        device = device or torch.device("cpu")
-        return predict_members(self.members, self.skeleton, self.normalisation, images, device)
+        engine = Engine(EngineSettings(precision="float32"))
+        return predict_members(self.members, self.skeleton, self.normalisation, images, engine)
 
     def predict_proba(self, images: np.ndarray, calibrated: bool = True) -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""

@@ -21,6 +21,7 @@ from uraenas.shifts.suite import open_suite
 
 BOOTSTRAPPED = ("accuracy", "nll", "ece", "brier")
 SIZED = ("accuracy", "nll", "ece", "brier")  # given for every ensemble size
+CALIBRATIONS = ("raw", "temperature")
 INTERVAL = (0.025, 0.975)
 
 Row = dict[str, Any]

@@ -65,7 +65,7 @@ class SearchSettings:
                 )
         if not all(0 <= beta < 1 for beta in self.architecture_betas):
             raise UraenasError(
-                f"search.architecture_betas = {self.architecture_betas} is out of range; each must lie in 0 … 1, 1 excluded"
+                f"search.architecture_betas = {self.architecture_betas} is out of range; both: 0 or more, below 1"
             )
         for name in ("clip", "floor", "regulariser_weight"):
             if getattr(self, name) < 0:
@@ -150,7 +150,6 @@ class Search:
         device, dtype = engine.device, engine.dtype
 
         self.supernet = Supernet(skeleton).to(device, dtype)
-        self.network = engine.compile(self.supernet)
         self.raw = state.tensors["raw"].to(device, torch.float64, copy=True).requires_grad_()
         self.first_moment = state.tensors["first_moment"].to(device, torch.float64).clone()
         self.second_moment = state.tensors["second_moment"].to(device, torch.float64).clone()
@@ -286,7 +285,7 @@ class Search:
     def _loss(self, loader: Loader, drawn: EpochDraws, mixing: Tensor, frozen: bool = False) -> Tensor:
         images, labels, weights = loader.batch_at(drawn, self.step % loader.steps)
         with self.engine.autocast():
-            logits = self.network(images[0], mixing, frozen)
+            logits = self.supernet(images[0], mixing, frozen)
         losses = F.cross_entropy(logits.to(self.engine.dtype), labels[0], reduction="none")
         return (losses if weights is None else losses * weights[0]).mean()
 

@@ -29,7 +29,7 @@ from uraenas.ensemble import Ensemble, Member, predict_members
 from uraenas.errors import UraenasError
 from uraenas.evaluate import Cell, EvaluationSet, Evaluator, Judged, cell_count, evaluation_sets, summarise
 from uraenas.methods import METHODS, method
-from uraenas.report import page
+from uraenas.report import build
 from uraenas.run import Run, environment
 from uraenas.search import Search, SearchState, search
 from uraenas.spaces import Skeleton
@@ -325,10 +325,7 @@ class Pipeline:
 
     def report(self) -> Path:
         """Write report.html from what the run directory holds."""
-        if not self.run.has("metrics.json"):
-            raise UraenasError(f"{self.run.path} holds no metrics yet; run: uraenas evaluate {self.run.path}")
-        facts = [self.run.read_json(name) for name in ("metrics.json", "config.json", "environment.json")]
-        self.run.write_text("report.html", page(f"uraenas · {self.run.path.name}", *facts))
+        self.run.write_text("report.html", build([(self.run, self.task.dataset.test)]))
         return self.run.path / "report.html"
 
     def _cell(self, evaluator: Evaluator, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> Cell:
@@ -386,10 +383,7 @@ class Pipeline:
         return predictions
 
     def _predict(self, members: Sequence[Member], images: np.ndarray) -> Tensor:
-        task, engine = self.task, self.engine
-        return predict_members(
-            members, task.skeleton, task.normalisation, images, engine.device, engine.dtype
-        )
+        return predict_members(members, self.task.skeleton, self.task.normalisation, images, self.engine)
 
 
 def summary(run: Run) -> dict[str, Any]:

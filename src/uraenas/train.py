@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas import draws
@@ -191,6 +190,7 @@ class StackOfChains:
             if failure:
                 self.failed_at[m] = 0
         self.drawn = loader.draw(self.order_keys, self.epoch)
+        self.gradients = engine.gradients(self.stack, loader)
         self._quiet = engine.capture(lambda: self._step(noisy=False))
         self._noisy = engine.capture(lambda: self._step(noisy=True))
 
@@ -226,13 +226,7 @@ class StackOfChains:
 
     def _step(self, noisy: bool) -> None:
         weights = self.stack.weights
-        images, labels, image_weights = self.loader.batch_at(self.drawn, self.step % self.loader.steps)
-        with self.engine.autocast():
-            logits_MNK = self.stack(images)
-        losses_MN = F.cross_entropy(logits_MNK.to(self.engine.dtype).movedim(2, 1), labels, reduction="none")
-        losses_M = (losses_MN if image_weights is None else losses_MN * image_weights).mean(dim=1)
-        (gradient,) = torch.autograd.grad(losses_M.sum(), weights)
-        losses_M = losses_M.detach()
+        losses_M, gradient = self.gradients(self.drawn, self.step % self.loader.steps)
 
         # A member whose loss or gradient is not finite stops here, before it can spoil its own weights.
         sums_M = torch.stack([part.sum() for part in gradient.split(self.stack.weight_sizes)])

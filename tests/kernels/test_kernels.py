@@ -138,7 +138,7 @@ def test_shapes_that_cannot_run_are_refused():
     genotype = Genotype.from_indices((3,) * 6)
     with pytest.raises(UraenasError, match="multiples of 4"):
         StackProgram([genotype], Skeleton(height=30, width=30), 4, "cpu", torch.float32)
-    with pytest.raises(UraenasError, match="they take 16"):
+    with pytest.raises(UraenasError, match="which take 16"):
         StackProgram([genotype], Skeleton(channels=8), 4, "cpu", torch.float32)
     with pytest.raises(UraenasError, match="cuts the input off"):
         StackProgram([Genotype.from_indices((0,) * 6)], Skeleton(), 4, "cpu", torch.float32)

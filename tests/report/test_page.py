@@ -230,14 +230,6 @@ def test_runs_on_other_images_do_not_compete(make_run: MakeRun) -> None:
     assert "not tested on the same images" in page.sections["compared"]
 
 
-def test_old_page_still_works(demo: Source) -> None:
-    run, _ = demo
-    facts = [run.read_json(name) for name in ("metrics.json", "config.json", "environment.json")]
-    page = taken_apart(report.page("uraenas · demo", *facts))
-    assert page.errors == []
-    assert page.tables[0][1][0] == "drnas"
-
-
 def test_without_metrics(copied: Source) -> None:
     run, test = copied
     run.remove("metrics.json")

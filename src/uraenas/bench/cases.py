@@ -140,7 +140,7 @@ class Bench:
             origin = Origin("bench", 0, 0, 0, 0.0)
             members.append(Member(genotype, state.tensors["weights"], state.tensors["statistics"], origin))
         networks = [PlainNetwork(genotype, size.skeleton).to(device).eval() for genotype in self.genotypes]
-        count = min(1000, size.images)
+        count = size.images // 5
         images = self.part.images[:count]
 
         @torch.no_grad()
@@ -151,7 +151,7 @@ class Bench:
                     torch.log_softmax(network(x[start : start + 256]), dim=1).cpu()
 
         def engine() -> None:
-            predict_members(members, size.skeleton, self.normalisation, images, device, self.engine.dtype)
+            predict_members(members, size.skeleton, self.normalisation, images, self.engine)
 
         work = sum(cost(genotype, size.skeleton).multiply_adds for genotype in self.genotypes) * count
         return Case("prediction", "member-images/s", count * size.members, plain, engine, work, passes=1)

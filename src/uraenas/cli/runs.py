@@ -9,11 +9,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from uraenas import report
 from uraenas.bench import measure, standard_size
 from uraenas.cli.printing import AsJson, bars, console, methods_table, say
 from uraenas.config import PRESETS, Config, flatten, override, parse_assignments, preset
 from uraenas.data import DATASETS
 from uraenas.engine import Engine, EngineSettings
+from uraenas.errors import unknown
+from uraenas.evaluate import CALIBRATIONS
+from uraenas.files import write_bytes
 from uraenas.methods import METHODS
 from uraenas.run import Run
 from uraenas.shifts import SHIFTS
@@ -80,10 +84,33 @@ def evaluate(path: RunPath, as_json: AsJson = False) -> None:
     _print_result(pipeline, metrics, as_json)
 
 
-def make_report(path: RunPath, as_json: AsJson = False) -> None:
-    """Write report.html from a run's metrics."""
-    with _opened(path, as_json) as pipeline:
-        written = pipeline.report()
+def make_report(
+    paths: Annotated[list[Path], typer.Argument(help="One run directory, or several to be compared.")],
+    form: Annotated[str, typer.Option("--format", help="html, md, csv or latex.")] = "html",
+    calibration: Annotated[
+        str, typer.Option("--calibration", help="For tables: raw or temperature.")
+    ] = "raw",
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="For tables: add bootstrap intervals.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Where several runs' page goes.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
+    if calibration not in CALIBRATIONS:
+        raise unknown("calibration", calibration, CALIBRATIONS)
+    if form != "html":
+        rows = {str(path): Run(path).read_json("metrics.json")["rows"] for path in paths}
+        print(report.formats.write(form, rows, calibration, intervals), end="")
+        return
+    if len(paths) == 1:
+        with _opened(paths[0], as_json) as pipeline:
+            written = pipeline.report()
+    else:
+        pipelines = [Pipeline.resume(path) for path in paths]
+        page = report.build([(pipeline.run, pipeline.task.dataset.test) for pipeline in pipelines])
+        written = out or Path("report.html")
+        write_bytes(written, page.encode())
     say(f"wrote {written}", as_json, {"report": str(written)})
 
 

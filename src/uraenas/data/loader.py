@@ -112,15 +112,21 @@ class Loader:
             torch.stack(order).view(shape), torch.stack(corner).view(*shape, 2), torch.stack(flip).view(shape)
         )
 
-    def batch_at(self, drawn: EpochDraws, step: int | Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Images [M, B, C, H, W], labels [M, B] and, where given, weights [M, B] of one step."""
-        position = torch.as_tensor(step, device=self.images.device).view(1)
-        index = drawn.order.index_select(1, position).squeeze(1)
-        corner = drawn.corner.index_select(1, position).squeeze(1)
-        flip = drawn.flip.index_select(1, position).squeeze(1)
+    def batch_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Images [M, B, C, H, W], labels [M, B] and, where given, weights [M, B] at this place of the epoch."""
+        index, corner, flip = (_at(part, position) for part in (drawn.order, drawn.corner, drawn.flip))
         rows = corner[..., 0, None] + torch.arange(self.height, device=index.device)
         across = torch.arange(self.width, device=index.device)
         columns = corner[..., 1, None] + torch.where(flip[..., None], across.flip(0), across)
         raw = self.images[index[..., None, None], rows[..., :, None], columns[..., None, :]]
-        weights = None if self.weights is None else self.weights[index]
-        return self.normalise(raw), self.labels[index], weights
+        return self.normalise(raw), *self.labels_at(drawn, position)
+
+    def labels_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor | None]:
+        """Labels [M, B] and, where given, weights [M, B] at this place of the epoch."""
+        index = _at(drawn.order, position)
+        return self.labels[index], None if self.weights is None else self.weights[index]
+
+
+def _at(draws: Tensor, position: int | Tensor) -> Tensor:
+    """The draws of one step; plain indexing with a tensor would make the device wait for the host."""
+    return draws.index_select(1, torch.as_tensor(position, device=draws.device).view(1)).squeeze(1)

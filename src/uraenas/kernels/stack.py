@@ -342,20 +342,22 @@ def _runs(length: int, block: int, rows: int, most: int) -> tuple[int, int]:
     return math.ceil(blocks / each), each
 
 
+def fits(skeleton: Skeleton) -> bool:
+    """Whether own kernels can run networks of this skeleton."""
+    sides = (skeleton.height, skeleton.width)
+    return (
+        skeleton.channels in (16, 32, 64)
+        and all(side % 4 == 0 and side >= 8 for side in sides)
+        and skeleton.image_channels <= IMAGE_CHANNELS
+    )
+
+
 def _check(genotypes: Sequence[Genotype], skeleton: Skeleton) -> None:
     for genotype in genotypes:
         if not genotype.connected:
             raise UraenasError(f"genotype {genotype} cuts the input off from the output")
-    if skeleton.channels not in (16, 32, 64):
+    if not fits(skeleton):
         raise UraenasError(
-            f"channels = {skeleton.channels} cannot run on own kernels; they take 16, 32 or 64"
-        )
-    if skeleton.height % 4 or skeleton.width % 4 or skeleton.height < 8 or skeleton.width < 8:
-        size = f"{skeleton.height} × {skeleton.width}"
-        raise UraenasError(
-            f"images of {size} cannot run on own kernels; both sides must be multiples of 4, from 8"
-        )
-    if skeleton.image_channels > IMAGE_CHANNELS:
-        raise UraenasError(
-            f"images of {skeleton.image_channels} channels cannot run on own kernels; they take up to 4"
+            "these networks cannot run on own kernels, which take 16, 32 or 64 channels, sides that are multiples of 4 "
+            f"from 8 up, and at most {IMAGE_CHANNELS} image channels"
         )

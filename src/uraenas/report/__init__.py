@@ -1,7 +1,7 @@
 """Stage 4: tables and figures from what a run directory holds."""
 
 from uraenas.report import formats
-from uraenas.report.page import build, page
+from uraenas.report.page import build
 from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, mean_name, table
 
-__all__ = ["COLUMNS", "DISAGREEMENT", "TableLine", "best", "build", "formats", "mean_name", "page", "table"]
+__all__ = ["COLUMNS", "DISAGREEMENT", "TableLine", "best", "build", "formats", "mean_name", "table"]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -48,13 +47,6 @@ def build(sources: Sequence[tuple[Run, LabelledImages | None]]) -> str:
     if not sources:
         raise UraenasError("a report needs at least one run")
     return render([read(run, test) for run, test in sources])
-
-
-def page(title: str, metrics: dict[str, Any], config: dict[str, Any], environment: dict[str, Any]) -> str:
-    """The page of a run of which only these facts are at hand."""
-    name = title.removeprefix("uraenas · ")
-    facts = RunFacts(name, metrics, config, environment, {}, {}, [], None, {}, {}, None)
-    return render([facts])
 
 
 def render(runs: Sequence[RunFacts]) -> str:

@@ -148,11 +148,18 @@ class Run:
 def environment(device: torch.device) -> dict[str, Any]:
     """What else a result may depend on."""
     return {
-        "uraenas": metadata.version("uraenas"),
+        "uraenas": _version("uraenas"),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "numpy": metadata.version("numpy"),
+        "numpy": _version("numpy"),
         "platform": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"  # run from a source tree

@@ -6,6 +6,7 @@ Each step draws θ, takes a batch of the search's validation half and moves the 
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,7 @@ class SearchSettings:
     floor: float = 0.001  # the step size at the end of a cycle
     momentum: float = 0.9
     prior_deviation: float = 0.365  # weight decay 3e-4 at 25,000 images
+    precision: str = "float32"  # of the supernet; auto: the engine's. See docs/gotchas.md before lowering it
     clip: float = 5.0  # largest norm of the weights' gradient; 0: no limit
     cycles: int = 4
     exploration: float = 0.8
@@ -53,6 +55,8 @@ class SearchSettings:
             raise unknown("search weights", self.weights, ("sampled", "point"))
         if self.sampler not in SAMPLERS:
             raise unknown("sampler", self.sampler, SAMPLERS)
+        if self.precision not in ("float32", "auto"):
+            raise unknown("search precision", self.precision, ("float32", "auto"))
         if self.regulariser not in REGULARISERS:
             raise unknown("regulariser", self.regulariser, REGULARISERS)
         for name, least in (("epochs", 1), ("batch", 2), ("cycles", 1)):
@@ -284,7 +288,8 @@ class Search:
 
     def _loss(self, loader: Loader, drawn: EpochDraws, mixing: Tensor, frozen: bool = False) -> Tensor:
         images, labels, weights = loader.batch_at(drawn, self.step % loader.steps)
-        with self.engine.autocast():
+        lowered = self.settings.precision == "auto"
+        with self.engine.autocast() if lowered else nullcontext():
             logits = self.supernet(images[0], mixing, frozen)
         losses = F.cross_entropy(logits.to(self.engine.dtype), labels[0], reduction="none")
         return (losses if weights is None else losses * weights[0]).mean()

@@ -1,15 +1,19 @@
 """Each kernel, and the whole stack, against the plain computation."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from uraenas import draws
-from uraenas.data.loader import EpochDraws
+from uraenas.data.dataset import LabelledImages
+from uraenas.data.loader import EpochDraws, Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings, PlainGradients
 from uraenas.errors import UraenasError
 from uraenas.inference import langevin, sgd
 from uraenas.kernels.images import augment
 from uraenas.kernels.stack import StackProgram
+from uraenas.kernels.training import KernelGradients
 from uraenas.kernels.update import Update
 from uraenas.networks.stack import Stack
 from uraenas.spaces import Genotype, Skeleton
@@ -52,6 +56,22 @@ def test_stack_equals_plain_stack_forward_backward_and_in_prediction():
     with torch.no_grad():
         shared = program(weights, statistics, images[0], training=False)
         torch.testing.assert_close(shared, network(images[0]), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_training_step_has_the_plain_losses_and_gradient():
+    """From raw uint8 images and an epoch's draws to losses, gradient and running statistics."""
+    random_images = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    part = LabelledImages(random_images, np.arange(12) % 5)
+    engine = Engine(EngineSettings(device=DEVICE.type, precision="float32"))
+    loader = Loader(part, Normalisation.of(part.images), 2, 1, True, DEVICE)
+    plain, own = small_stack(), small_stack()
+    drawn, position = loader.draw([5, 6], 0), torch.tensor(3, device=DEVICE)
+    expected_losses, expected_gradient = PlainGradients(plain, loader, engine)(drawn, position)
+    losses, gradient = KernelGradients(own, loader, torch.float32)(drawn, position)
+    torch.testing.assert_close(losses, expected_losses, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(own.statistics, plain.statistics, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu

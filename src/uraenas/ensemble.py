@@ -135,6 +135,11 @@ class Ensemble:
     def __len__(self) -> int:
         return len(self.members)
 
+    @property
+    def of_bytes(self) -> bool:
+        """Whether the members were trained on uint8 images; the others lie in 0 … 1."""
+        return max(self.normalisation.mean) > 1 or max(self.normalisation.deviation) > 1
+
     def __repr__(self) -> str:
         distinct = len({member.genotype for member in self.members})
         return (

@@ -294,7 +294,12 @@ class Pipeline:
             chosen = selection.greedy(log_p, labels, wanted)
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
-        temperature = calibration.fit_temperature(metrics.mixture(log_p[chosen]), labels)
+        mean = metrics.mixture(log_p[chosen])
+        temperature = calibration.fit_temperature(mean, labels)
+        _, confidence, right = metrics.confidence_bins(calibration.scale(mean, temperature), labels)
+        self.run.write_tensors(
+            f"methods/{name}/held-out.safetensors", {"confidence": confidence, "right": right}, {}
+        )
         members = tuple(candidates[position] for position in chosen)
         ensemble = Ensemble(members, task.skeleton, task.normalisation, task.dataset.classes, temperature)
         self.run.adopt(name, ensemble)

@@ -5,7 +5,7 @@ import warnings
 
 import typer
 
-from uraenas.cli import data, runs
+from uraenas.cli import data, predicting, runs
 from uraenas.errors import UraenasError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -13,6 +13,7 @@ for command in (runs.run, runs.search, runs.train, runs.evaluate):
     app.command()(command)
 app.command("report")(runs.make_report)
 app.command()(runs.show)
+app.command()(predicting.predict)
 app.command("data")(data.fetch)
 app.command()(data.corrupt)
 app.command()(runs.bench)

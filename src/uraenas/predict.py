@@ -1,0 +1,120 @@
+"""Predictions for image files: class, probability, uncertainty by source, and when to abstain."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from uraenas import calibration, metrics
+from uraenas.data import read_image
+from uraenas.data.folder import FORMATS
+from uraenas.ensemble import Ensemble
+from uraenas.errors import UraenasError
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the ensemble says of one file; uncertainties in nats, total = data + weights + architecture."""
+
+    file: str
+    label: str
+    probability: float
+    total: float
+    data: float
+    weights: float
+    architecture: float
+    abstain: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that could not be predicted."""
+
+    file: str
+    why: str
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """The named files, and every file below the named folders; hidden ones are left out."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            below = (p for p in path.rglob("*") if p.is_file())
+            files += sorted(
+                p for p in below if not any(part.startswith(".") for part in p.relative_to(path).parts)
+            )
+        elif path.exists():
+            files.append(path)
+        else:
+            raise UraenasError(f"{path} does not exist; give image files or folders of them")
+    if not files:
+        raise UraenasError(f"{', '.join(map(str, paths))} holds no files")
+    return files
+
+
+def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> float:
+    """The lowest confidence at which the held-out images that pass have at most this share of errors.
+
+    An estimate from the held-out images, not a guarantee. Where no threshold will do, it is above 1: always abstain.
+    """
+    if not 0 < risk < 1:
+        raise UraenasError(f"risk = {risk} is out of range; it must lie between 0 and 1")
+    order = torch.argsort(confidence_N, descending=True)
+    risks = metrics.risk_at_coverage(confidence_N, right_N)
+    passing = torch.nonzero(risks <= risk)
+    return float(confidence_N[order][passing[-1]]) if len(passing) else 1.1
+
+
+def predict_files(
+    ensemble: Ensemble,
+    files: Sequence[Path],
+    threshold: float,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Iterator[Prediction | Unreadable]:
+    """One result for each file, in order, a batch in memory at a time."""
+    for start in range(0, len(files), BATCH):
+        batch = files[start : start + BATCH]
+        read = [_read(path, ensemble) for path in batch]
+        images = [item[0] for item in read if not isinstance(item, Unreadable)]
+        rows = iter(_rows(ensemble, np.stack(images), threshold) if images else [])
+        for path, item in zip(batch, read, strict=True):
+            yield item if isinstance(item, Unreadable) else Prediction(str(path), *next(rows), item[1])
+        progress(start + len(batch))
+
+
+def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable:
+    skeleton = ensemble.skeleton
+    size = (skeleton.height, skeleton.width)
+    try:
+        image = read_image(path, size, skeleton.image_channels)
+        with Image.open(path, formats=FORMATS) as opened:
+            notes = [f"resized from {opened.width}×{opened.height}"] if opened.size != size[::-1] else []
+            if opened.mode.startswith("I"):
+                notes.append("16-bit, scaled to 8 bits")
+    except UraenasError as error:
+        return Unreadable(str(path), str(error).removeprefix(f"{path}: "))
+    # Ensembles of float images were trained on 0 … 1.
+    return (image if ensemble.of_bytes else image.astype(np.float32) / 255), ", ".join(notes)
+
+
+def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[tuple]:
+    log_p_MNK = ensemble.member_log_probabilities(images)
+    probability_NK = calibration.scale(metrics.mixture(log_p_MNK), ensemble.temperature).exp()
+    split = metrics.uncertainty_by_source(log_p_MNK, [member.genotype for member in ensemble.members])
+    confidence_N, label_N = probability_NK.max(dim=1)
+    return [
+        (
+            ensemble.classes[int(label_N[n])],
+            float(confidence_N[n]),
+            *(float(part[n]) for part in (split.total, split.data, split.weights, split.architecture)),
+            bool(confidence_N[n] < threshold),
+        )
+        for n in range(len(images))
+    ]

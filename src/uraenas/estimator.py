@@ -15,6 +15,7 @@ from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.ensemble import Ensemble
 from uraenas.errors import UraenasError
 from uraenas.files import read_json, write_json
+from uraenas.metrics import SOURCES
 from uraenas.stages import Pipeline
 
 
@@ -115,9 +116,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""
         split = self._fitted().uncertainty(self._images(X))
-        return {
-            source: getattr(split, source).numpy() for source in ("total", "data", "weights", "architecture")
-        }
+        return {source: getattr(split, source).numpy() for source in SOURCES}
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to a folder of JSON and safetensors files."""

@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 BINS = 15
+SOURCES = ("total", "data", "weights", "architecture")  # of uncertainty
 
 
 def mixture(log_probabilities_MNK: Tensor) -> Tensor:

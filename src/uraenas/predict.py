@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,7 +86,11 @@ def predict_files(
         images = [item[0] for item in read if not isinstance(item, Unreadable)]
         rows = iter(_rows(ensemble, np.stack(images), threshold) if images else [])
         for path, item in zip(batch, read, strict=True):
-            yield item if isinstance(item, Unreadable) else Prediction(str(path), *next(rows), item[1])
+            yield (
+                item
+                if isinstance(item, Unreadable)
+                else Prediction(file=str(path), note=item[1], **next(rows))
+            )
         progress(start + len(batch))
 
 
@@ -104,17 +109,17 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
     return (image if ensemble.of_bytes else image.astype(np.float32) / 255), ", ".join(notes)
 
 
-def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[tuple]:
+def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict[str, Any]]:
     log_p_MNK = ensemble.member_log_probabilities(images)
     probability_NK = calibration.scale(metrics.mixture(log_p_MNK), ensemble.temperature).exp()
     split = metrics.uncertainty_by_source(log_p_MNK, [member.genotype for member in ensemble.members])
     confidence_N, label_N = probability_NK.max(dim=1)
     return [
-        (
-            ensemble.classes[int(label_N[n])],
-            float(confidence_N[n]),
-            *(float(part[n]) for part in (split.total, split.data, split.weights, split.architecture)),
-            bool(confidence_N[n] < threshold),
-        )
+        {
+            "label": ensemble.classes[int(label_N[n])],
+            "probability": float(confidence_N[n]),
+            "abstain": bool(confidence_N[n] < threshold),
+            **{source: float(getattr(split, source)[n]) for source in metrics.SOURCES},
+        }
         for n in range(len(images))
     ]

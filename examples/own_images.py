@@ -49,7 +49,9 @@ with tempfile.TemporaryDirectory() as scratch:
 
     ensemble, test = pipeline.run.ensemble("uraenas"), pipeline.task.dataset.test
     accuracy = next(
-        row["value"] for row in metrics["rows"] if row["metric"] == "accuracy" and row["members"] == len(ensemble)
+        row["value"]
+        for row in metrics["rows"]
+        if row["metric"] == "accuracy" and row["members"] == len(ensemble)
     )
     print(f"{ensemble}: test accuracy {accuracy:.3f} on {len(test)} images")
     uncertainty = ensemble.uncertainty(test.images)

@@ -1,6 +1,6 @@
 """Fit a small joint ensemble on scikit-learn's digits, and ask it what it does not know.
 
-    python examples/quickstart.py        (about a minute on two cores)
+python examples/quickstart.py        (about a minute on two cores)
 """
 
 import numpy as np

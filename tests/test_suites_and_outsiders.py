@@ -1,0 +1,68 @@
+"""Evaluation on suites from disk and on images of another dataset."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from uraenas.config import override, preset
+from uraenas.data import digits
+from uraenas.errors import UraenasError
+from uraenas.evaluate import EvaluateSettings, evaluation_sets
+from uraenas.metrics import separation
+from uraenas.shifts import SUITES
+from uraenas.shifts.suite import write_suite
+from uraenas.stages import Pipeline
+
+
+def test_separation_agrees_with_counting_pairs():
+    random = torch.Generator().manual_seed(0)
+    inside = torch.rand(40, generator=random, dtype=torch.float64)
+    outside = torch.rand(30, generator=random, dtype=torch.float64) + 0.3
+    larger = (outside[:, None] > inside[None]).double() + 0.5 * (outside[:, None] == inside[None]).double()
+    found = separation(inside, outside)
+    assert found["auroc"] == pytest.approx(float(larger.mean()))
+    accepted = torch.quantile(inside, 0.95)
+    assert found["fpr95"] == pytest.approx(float((outside <= accepted).double().mean()))
+    assert separation(torch.zeros(9), torch.ones(9)) == {"auroc": 1.0, "aupr": 1.0, "fpr95": 0.0}
+
+
+def test_a_suite_from_disk_gives_the_images_that_are_made_on_the_fly(tmp_path):
+    test = digits().test
+    write_suite(test.images, test.labels, tmp_path, only=SUITES["basic"], seed=5, workers=1)
+    made = list(evaluation_sets("digits", test, EvaluateSettings(severities=(1, 4)), seed=5))
+    read = list(
+        evaluation_sets("digits", test, EvaluateSettings(suite=str(tmp_path), severities=(1, 4)), seed=5)
+    )
+    wanted = {where.name: where.part.images for where in made}
+    assert {where.name for where in read} == set(wanted)
+    for where in read:
+        np.testing.assert_array_equal(where.part.images, wanted[where.name])
+
+
+def test_a_suite_of_other_images_is_refused(tmp_path):
+    test = digits().test
+    write_suite(test.images[::-1], test.labels[::-1], tmp_path, only=["contrast"], workers=1)
+    with pytest.raises(UraenasError, match="labels differ"):
+        list(evaluation_sets("digits", test, EvaluateSettings(suite=str(tmp_path)), seed=0))
+
+
+def test_images_from_elsewhere_are_told_apart(tmp_path):
+    """Pure noise against digits: scores, rows and their names."""
+    random = np.random.default_rng(0)
+    noise = random.integers(0, 256, (80, 16, 16, 3), dtype=np.uint8)
+    labels = np.arange(80) % 2
+    np.savez(tmp_path / "noise.npz", x_train=noise, y_train=labels, x_test=noise[:40], y_test=labels[:40])
+    changes = {
+        "methods": "uraenas",
+        "evaluate.suite": "none",
+        "evaluate.outside": str(tmp_path / "noise.npz"),
+    }
+    pipeline = Pipeline.start(tmp_path / "run", override(preset("tiny"), changes))
+    pipeline.train(pipeline.search())
+    rows = [row for row in pipeline.evaluate()["rows"] if row["shift"].startswith("outside-")]
+    scores = ("confidence", "total_uncertainty", "model_uncertainty")
+    assert {row["metric"] for row in rows} == {f"{m}_{s}" for m in ("auroc", "aupr", "fpr95") for s in scores}
+    assert all(0 <= row["value"] <= 1 for row in rows)
+    json.dumps(rows)

@@ -18,7 +18,7 @@ from uraenas.config import override, preset
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import predict_members
-from uraenas.stages import prepare
+from uraenas.task import prepare
 from uraenas.train import ChainSpec, StackOfChains, initial_chain
 
 # Plausible rather than learned: convolutions and skips are likely, the rest possible.

@@ -1,10 +1,8 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas import calibration, draws, metrics, selection
+from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.config import Config, differences, flatten, from_json
 from uraenas.data import (
@@ -20,10 +18,8 @@ from uraenas.data import (
     LabelledImages,
     fit_images,
     load_dataset,
-    load_from_settings,
-    stratified_split,
 )
-from uraenas.data.loader import Loader, Normalisation
+from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, Member, predict_members
 from uraenas.errors import UraenasError
@@ -32,7 +28,7 @@ from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run, environment
 from uraenas.search import Search, SearchState, search
-from uraenas.spaces import Skeleton
+from uraenas.task import describe_data, prepare
 from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
@@ -41,54 +37,6 @@ Progress = Callable[[str, float, float], None]
 
 def silent(stage: str, done: float, total: float) -> None:
     """Progress that nobody watches."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A dataset, divided, with the skeleton and normalisation that follow from it."""
-
-    dataset: Dataset
-    held_out: LabelledImages
-    train: LabelledImages
-    search_train: LabelledImages
-    search_validation: LabelledImages
-    normalisation: Normalisation
-    skeleton: Skeleton
-
-
-def prepare(config: Config, dataset: Dataset | None = None) -> Task:
-    """Load and divide the data: held-out images are set aside before anything is learned."""
-    dataset = dataset or load_from_settings(config.data)
-    labels, settings = dataset.train.labels, config.data
-    held_out, rest = stratified_split(
-        labels,
-        (settings.held_out, 1 - settings.held_out),
-        _split_key(config.seed, "held-out"),
-        dataset.classes,
-    )
-    halves = stratified_split(
-        labels[rest],
-        (1 - settings.search_validation, settings.search_validation),
-        _split_key(config.seed, "search"),
-    )
-    training = dataset.train.take(rest)
-    height, width, channels = training.images.shape[1:]
-    skeleton = Skeleton(
-        config.network.channels, config.network.cells, height, width, channels, len(dataset.classes)
-    )
-    return Task(
-        dataset,
-        dataset.train.take(held_out),
-        training,
-        training.take(halves[0]),
-        training.take(halves[1]),
-        Normalisation.of(training.images),
-        skeleton,
-    )
-
-
-def _split_key(seed: int, purpose: str) -> int:
-    return draws.key(seed, "split", purpose) & (2**63 - 1)
 
 
 class Pipeline:
@@ -113,7 +61,7 @@ class Pipeline:
         elif run.path.exists() and any(entry.name != "lock" for entry in run.path.iterdir()):
             raise UraenasError(f"{run.path} exists and is not a run directory; choose another --out")
         pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
-        run.write_json("data.json", _describe_data(pipeline.task))
+        run.write_json("data.json", describe_data(pipeline.task))
         run.write_json("config.json", flatten(config))
         run.write_json("environment.json", environment(pipeline.engine.device))
         return pipeline
@@ -130,7 +78,7 @@ class Pipeline:
 
     def _check_data(self) -> None:
         """The images must be those the run began with."""
-        if self.run.has("data.json") and self.run.read_json("data.json") != _describe_data(self.task):
+        if self.run.has("data.json") and self.run.read_json("data.json") != describe_data(self.task):
             raise UraenasError(
                 f"{self.run.path} was made with other images than {self.config.data.name} holds now; "
                 "choose another --out"
@@ -432,19 +380,3 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
     if changed:
         listed = ", ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in changed.items())
         raise UraenasError(f"{run.path} was made with other settings: {listed}; choose another --out")
-
-
-def _describe_data(task: Task) -> dict:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (task.dataset.train, task.dataset.test):
-        digest.update(np.ascontiguousarray(part.images).tobytes())
-        digest.update(part.labels.tobytes())
-        digest.update(b"" if part.weights is None else part.weights.tobytes())
-    return {
-        "classes": list(task.dataset.classes),
-        "image": list(task.dataset.train.images.shape[1:]),
-        "training_images": len(task.train),
-        "held_out_images": len(task.held_out),
-        "test_images": len(task.dataset.test),
-        "blake2b": digest.hexdigest(),
-    }

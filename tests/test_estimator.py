@@ -118,6 +118,28 @@ def test_bad_arrays_are_refused_with_one_line(images, labels, words):
         small().fit(images, labels)
 
 
+def test_a_kept_run_made_with_other_augmentation_is_refused(tmp_path):
+    small(method="drnas", run_directory=tmp_path / "run").fit(IMAGES, LABELS)
+    with pytest.raises(UraenasError, match="other images"):
+        small(method="drnas", run_directory=tmp_path / "run", padding=3).fit(IMAGES, LABELS)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"method": "drnas,uraenas"}, {"padding": -1}, {"padding": "x"}, {"settings": {"a.b": 1}}]
+)
+def test_bad_parameters_are_refused_before_anything_is_trained(parameters):
+    with pytest.raises(UraenasError):
+        small(**parameters).fit(IMAGES, LABELS)
+
+
+def test_numpy_parameters_can_be_saved(tmp_path):
+    estimator = UraeNAS(
+        "drnas", preset="tiny", members=np.int64(2), settings={"train.momentum": np.float64(0.8)}
+    )
+    estimator.fit(IMAGES, LABELS).save(tmp_path / "saved")
+    assert UraeNAS.load(tmp_path / "saved").members == 2
+
+
 def test_nothing_is_predicted_before_fit():
     with pytest.raises(NotFittedError):
         small().predict(IMAGES[:2])

@@ -92,6 +92,8 @@ def test_the_threshold_keeps_the_risk_on_held_out_images():
         assert threshold == pytest.approx(expected)
         passing = confidence >= threshold
         assert float(1 - right[passing].mean()) <= risk
+    tied = torch.tensor([1.0, 1.0, 1.0, 0.9, 0.9], dtype=torch.float64)
+    assert threshold_for(tied, torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0], dtype=torch.float64), 0.15) == 1.0
     assert threshold_for(confidence, torch.zeros(6, dtype=torch.float64), 0.1) > 1
 
 

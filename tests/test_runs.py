@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from uraenas.config import Config, override, preset
-from uraenas.ensemble import Ensemble
+from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.stages import Pipeline
@@ -207,3 +209,66 @@ def test_data_that_changed_under_a_run_are_refused(tmp_path):
     store(2)
     with pytest.raises(UraenasError, match="other images"):
         Pipeline.resume(tmp_path / "run")
+
+
+def test_a_chain_led_astray_by_its_last_step_gives_no_member(tmp_path):
+    changes = {"methods": "uraenas", "train.epochs": 1, "train.batch": 16, "train.exploration": 0.98}
+    config = override(preset("tiny"), {**changes, "train.temperature": 1e40})
+    pipeline = Pipeline.start(tmp_path / "run", config)
+    with pytest.raises(UraenasError, match="every chain of uraenas diverged"):
+        pipeline.train(pipeline.search())
+    assert "sample dropped" in (tmp_path / "run" / "log.jsonl").read_text()
+
+
+@pytest.mark.parametrize("setting", ["evaluate.outside=nowhere.npz", "evaluate.suite=cifar10-c"])
+def test_what_evaluation_cannot_do_is_said_before_training(tmp_path, setting):
+    done = run_tiny(tmp_path / "run", "--set", setting)
+    assert done.returncode == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_beginning_that_was_killed_can_begin_again(tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "lock").touch()
+    (out / ".config.json.abc.tmp").touch()
+    Pipeline.start(out, override(preset("tiny"), {}))
+    assert (out / "config.json").exists()
+
+
+def test_a_file_in_the_place_of_a_run_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    done = run_tiny(tmp_path / "file")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_second_process_leaves_the_settings_of_the_first(tmp_path):
+    pipeline = Pipeline.start(tmp_path / "run", override(preset("tiny"), {}))
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    with pipeline.run.held():
+        assert run_tiny(tmp_path / "run", "--methods", "drnas").returncode == 2
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_a_lost_sample_is_made_again(finished, tmp_path):
+    out = tmp_path / "lost"
+    shutil.copytree(finished, out)
+    shutil.rmtree(out / "methods" / "uraenas")
+    lost = out / "chains" / "sampled-sampled-00" / "samples" / "0001.safetensors"
+    before = Member.load(lost)
+    lost.unlink()
+    assert uraenas("train", out).returncode == 0
+    assert torch.equal(Member.load(lost).weights, before.weights)
+    assert len(Ensemble.load(out / "methods" / "uraenas" / "members")) == 2
+
+
+@pytest.mark.parametrize("content", ["[]", '{"rows": 5}', '{"rows": [{}]}', "{"])
+def test_damaged_metrics_are_one_line(finished, tmp_path, content):
+    out = tmp_path / "damaged"
+    shutil.copytree(finished, out)
+    (out / "metrics.json").write_text(content)
+    for arguments in (("report", out, "--format", "csv"), ("report", out)):
+        done = uraenas(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1

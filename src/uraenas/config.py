@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import types
 import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -201,8 +200,6 @@ def _parse(key: str, value: Any, kind: Any) -> Any:
         if inner[-1] is not Ellipsis and len(items) != len(inner):
             raise _refused(key, value, f"{len(inner)} values, separated by commas")
         return tuple(_parse(key, item, inner[0]) for item in items)
-    if origin is types.UnionType:
-        raise TypeError(f"{key}: settings have one type each")
     if kind is bool:
         if isinstance(value, bool):
             return value

@@ -127,6 +127,7 @@ class Ensemble:
     normalisation: Normalisation
     classes: tuple[str, ...]
     temperature: float = 1.0  # fitted on held-out data; 1 leaves predictions as they are
+    of_bytes: bool = True  # trained on uint8 images; the others lie in 0 … 1
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -135,11 +136,6 @@ class Ensemble:
     def __len__(self) -> int:
         return len(self.members)
 
-    @property
-    def of_bytes(self) -> bool:
-        """Whether the members were trained on uint8 images; the others lie in 0 … 1."""
-        return max(self.normalisation.mean) > 1 or max(self.normalisation.deviation) > 1
-
     def __repr__(self) -> str:
         distinct = len({member.genotype for member in self.members})
         return (
@@ -147,19 +143,19 @@ class Ensemble:
             f"temperature {self.temperature:.3g})"
         )
 
-    def member_log_probabilities(self, images: np.ndarray) -> Tensor:
+    def member_log_probabilities(self, images: np.ndarray, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member for raw images [N, H, W, C]."""
-        engine = Engine(EngineSettings(precision="float32"))
+        engine = Engine(EngineSettings(device=device, precision="float32"))
         return predict_members(self.members, self.skeleton, self.normalisation, images, engine)
 
-    def predict_proba(self, images: np.ndarray, calibrated: bool = True) -> np.ndarray:
+    def predict_proba(self, images: np.ndarray, calibrated: bool = True, device: str = "auto") -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
-        log_p = mixture(self.member_log_probabilities(images))
+        log_p = mixture(self.member_log_probabilities(images, device))
         return (calibration.scale(log_p, self.temperature) if calibrated else log_p).exp().numpy()
 
-    def uncertainty(self, images: np.ndarray) -> UncertaintyBySource:
+    def uncertainty(self, images: np.ndarray, device: str = "auto") -> UncertaintyBySource:
         """Per image, in nats: total entropy and its parts due to data, weights and architecture."""
-        log_p = self.member_log_probabilities(images)
+        log_p = self.member_log_probabilities(images, device)
         return uncertainty_by_source(log_p, [member.genotype for member in self.members])
 
     def save(self, path: Path | str, half: bool = False) -> None:
@@ -180,6 +176,7 @@ class Ensemble:
                 "deviation": self.normalisation.deviation,
                 "classes": self.classes,
                 "temperature": self.temperature,
+                "of_bytes": self.of_bytes,
             },
         )
 
@@ -192,7 +189,19 @@ class Ensemble:
             normalisation = Normalisation(tuple(facts["mean"]), tuple(facts["deviation"]))
             members = tuple(Member.load(folder / f"{m:03d}.safetensors") for m in range(facts["members"]))
             skeleton = Skeleton(**facts["skeleton"])
-            return cls(members, skeleton, normalisation, tuple(facts["classes"]), float(facts["temperature"]))
+            if any(len(m.weights) != weight_layout(m.genotype, skeleton).size for m in members):
+                raise ValueError("its skeleton is not that of its members")
+            temperature = float(facts["temperature"])
+            if not 0 < temperature < float("inf"):
+                raise ValueError(f"temperature = {temperature}")
+            return cls(
+                members,
+                skeleton,
+                normalisation,
+                tuple(facts["classes"]),
+                temperature,
+                bool(facts["of_bytes"]),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise UraenasError(
                 f"{folder / 'ensemble.json'} does not describe an ensemble: {error}"

@@ -15,6 +15,7 @@ from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.ensemble import Ensemble
 from uraenas.errors import UraenasError
 from uraenas.files import read_json, write_json
+from uraenas.methods import method
 from uraenas.metrics import SOURCES
 from uraenas.stages import Pipeline
 
@@ -81,8 +82,13 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNAS":
         """Learn the architecture distribution, draw and train the members."""
+        method(self.method)
         images = as_images(X, self.value_range, self.channels)
         labels = np.asarray(y)
+        if labels.dtype.kind not in "biufUSO":
+            raise UraenasError(
+                f"labels of type {labels.dtype} are not allowed; allowed: numbers, booleans, texts"
+            )
         if labels.shape != (len(images),):
             raise UraenasError(
                 f"{len(images)} images need {len(images)} labels, not an array of {labels.shape}"
@@ -93,6 +99,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             raise UraenasError(f"a classifier needs at least 2 classes; all labels are {self.classes_[0]!r}")
         part = LabelledImages(images, coded.astype(np.int64), _checked_weights(sample_weight, len(images)))
         padding = images.shape[1] // 8 if self.padding is None else self.padding
+        if not isinstance(padding, int) or not 0 <= padding <= 256:
+            raise UraenasError(f"padding = {padding!r} is not allowed; it must be a whole number, 0 … 256")
         # No stage that fit calls looks at the test images, so the training images may stand in for them.
         dataset = Dataset("arrays", part, part, tuple(map(str, self.classes_)), self.flip, padding)
         config = self._config()
@@ -101,12 +109,11 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         else:
             with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
                 self.ensemble_ = self._run(Path(folder), config, dataset)
-        self.scale_ = 255.0 if images.dtype == np.uint8 else 1.0  # what a white pixel was in training
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on images that no member was trained on."""
-        return self._fitted().predict_proba(self._images(X))
+        return self._fitted().predict_proba(self._images(X), device=self.device)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each image."""
@@ -115,7 +122,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""
-        split = self._fitted().uncertainty(self._images(X))
+        split = self._fitted().uncertainty(self._images(X), self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
     def save(self, path: str | Path) -> None:
@@ -124,8 +131,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         self._fitted().save(folder)
         parameters = {**self.get_params(deep=False), "run_directory": None, "random_state": None}
         labels = {"type": self.classes_.dtype.str, "values": self.classes_.tolist()}
-        facts = {"parameters": parameters, "classes": labels, "scale": self.scale_}
-        write_json(folder / "estimator.json", facts)
+        write_json(folder / "estimator.json", {"parameters": _plain(parameters), "classes": labels})
 
     @classmethod
     def load(cls, path: str | Path) -> "UraeNAS":
@@ -140,7 +146,6 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             estimator.classes_ = np.array(
                 facts["classes"]["values"], dtype=np.dtype(facts["classes"]["type"])
             )
-            estimator.scale_ = float(facts["scale"])
         except (KeyError, TypeError, ValueError) as error:
             raise UraenasError(
                 f"{folder / 'estimator.json'} does not describe an estimator: {error}"
@@ -179,16 +184,27 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def _images(self, X: Any) -> np.ndarray:
         """Images in the units of training."""
-        check_is_fitted(self, "ensemble_")
+        of_bytes = self._fitted().of_bytes
         images = as_images(X, self.value_range, self.channels)
-        scale = 255.0 if images.dtype == np.uint8 else 1.0
-        return images if scale == self.scale_ else images.astype(np.float32) * np.float32(self.scale_ / scale)
+        if of_bytes == (images.dtype == np.uint8):
+            return images
+        return images.astype(np.float32) * np.float32(255 if of_bytes else 1 / 255)
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's numbers as Python's, which JSON can hold."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float32)
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise UraenasError(f"sample_weight must be {count} numbers") from error
     if (
         weights.shape != (count,)
         or not np.isfinite(weights).all()

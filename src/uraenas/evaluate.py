@@ -43,8 +43,11 @@ class EvaluateSettings:
         if self.suite != "none" and self.suite not in shifts.SUITES and not Path(self.suite).is_dir():
             raise unknown("suite or folder", self.suite, ("none", *shifts.SUITES))
         method(self.baseline)
-        if not self.severities or not set(self.severities) <= {1, 2, 3, 4, 5}:
-            raise UraenasError(f"evaluate.severities = {self.severities} is out of range; choose from 1 … 5")
+        once = len(set(self.severities)) == len(self.severities)
+        if not self.severities or not once or not set(self.severities) <= {1, 2, 3, 4, 5}:
+            raise UraenasError(
+                f"evaluate.severities = {self.severities} is out of range; choose from 1 … 5, each once"
+            )
         for name, least in (("bootstrap", 0), ("subsets", 1)):
             if getattr(self, name) < least:
                 raise UraenasError(
@@ -70,18 +73,26 @@ def evaluation_sets(
     dataset: str, test: LabelledImages, settings: EvaluateSettings, seed: int
 ) -> Iterator[EvaluationSet]:
     """The clean test set, then every shift at every severity, made or mapped from disk when it is asked for."""
+    check_suite(test, settings, seed)
     yield EvaluationSet(dataset, "none", 0, test)
     if _is_folder(settings):
-        suite = open_suite(settings.suite)
-        if not np.array_equal(suite.labels, test.labels):
-            raise UraenasError(f"{settings.suite} holds other images than {dataset}: its labels differ")
-        for shift, severity, images in suite:
+        for shift, severity, images in open_suite(settings.suite):
             if severity in settings.severities:
                 yield EvaluationSet(dataset, shift, severity, LabelledImages(images, test.labels))
         return
     for shift in _shift_names(settings):
         for severity in settings.severities:
             yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity, seed))
+
+
+def check_suite(test: LabelledImages, settings: EvaluateSettings, seed: int) -> None:
+    """Refuse a suite that does not fit the images, or whose requirements are missing."""
+    if _is_folder(settings):
+        if not np.array_equal(open_suite(settings.suite).labels, test.labels):
+            raise UraenasError(f"{settings.suite} holds other images than the test set: its labels differ")
+        return
+    for shift in _shift_names(settings):
+        _shifted(test.take(np.arange(1)), shift, settings.severities[0], seed)
 
 
 def cell_count(settings: EvaluateSettings) -> int:

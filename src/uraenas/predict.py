@@ -67,10 +67,13 @@ def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> float:
     """
     if not 0 < risk < 1:
         raise UraenasError(f"risk = {risk} is out of range; it must lie between 0 and 1")
-    order = torch.argsort(confidence_N, descending=True)
+    ranked = confidence_N.sort(descending=True).values
     risks = metrics.risk_at_coverage(confidence_N, right_N)
-    passing = torch.nonzero(risks <= risk)
-    return float(confidence_N[order][passing[-1]]) if len(passing) else 1.1
+    last_of_tie = torch.cat(
+        [ranked[1:] < ranked[:-1], torch.tensor([True])]
+    )  # a threshold cannot part equals
+    passing = torch.nonzero((risks <= risk) & last_of_tie)
+    return float(ranked[passing[-1]]) if len(passing) else 1.1
 
 
 def predict_files(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from uraenas.ensemble import Ensemble, Member
-from uraenas.errors import UraenasError
+from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
 
 
@@ -30,6 +30,23 @@ class Run:
     @property
     def exists(self) -> bool:
         return (self.path / "config.json").exists()
+
+    def require(self) -> None:
+        """Refuse a directory that is no run."""
+        if not self.exists:
+            raise UraenasError(
+                f"{self.path} is not a run directory; start one with: uraenas run --out {self.path}"
+            )
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a run may begin here: nothing is there, or only what a killed beginning left."""
+        if not self.path.exists():
+            return True
+        return self.path.is_dir() and all(
+            entry.name == "lock" or (entry.name.startswith(".") and entry.name.endswith(".tmp"))
+            for entry in self.path.iterdir()
+        )
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -91,7 +108,26 @@ class Run:
         return True
 
     def costs(self) -> dict[str, dict[str, float]]:
-        return self.read_json("cost.json") if self.has("cost.json") else {}
+        costs = self.read_json("cost.json") if self.has("cost.json") else {}
+        if not isinstance(costs, dict):
+            raise UraenasError(
+                f"{self.path / 'cost.json'} is damaged; delete it and run the same command again"
+            )
+        return costs
+
+    def metrics(self) -> dict[str, Any]:
+        """metrics.json, after a look at its form."""
+        self.require()
+        if not self.has("metrics.json"):
+            raise UraenasError(f"{self.path} holds no metrics yet; run: uraenas evaluate {self.path}")
+        metrics = self.read_json("metrics.json")
+        needed = {"method", "shift", "metric", "value", "members", "calibration"}
+        rows = metrics.get("rows") if isinstance(metrics, dict) else None
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and needed <= set(row) for row in rows
+        ):
+            raise UraenasError(f"{self.path / 'metrics.json'} is damaged; run: uraenas evaluate {self.path}")
+        return metrics
 
     def add_cost(self, items: Mapping[str, Mapping[str, float]]) -> None:
         """Add seconds, images and the like to what earlier parts of the run have cost."""
@@ -136,11 +172,22 @@ class Run:
         return sorted(self.path.glob("chains/*/state.safetensors"))
 
     def is_trained(self, method: str) -> bool:
-        return (self.members_folder(method) / "ensemble.json").exists()
+        """Whether the method's members are there, all of them."""
+        description = self.members_folder(method) / "ensemble.json"
+        if not description.exists():
+            return False
+        members = read_json(description).get("members", 0)
+        return all((description.parent / f"{m:03d}.safetensors").exists() for m in range(members))
 
     def ensemble(self, method: str) -> Ensemble:
+        self.require()
         folder = self.members_folder(method)
         if not self.is_trained(method):
+            trained = [
+                path.name for path in sorted(self.path.glob("methods/*")) if self.is_trained(path.name)
+            ]
+            if trained:
+                raise unknown("trained method", method, trained)
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
         return Ensemble.load(folder)
 

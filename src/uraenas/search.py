@@ -210,7 +210,8 @@ class Search:
         if not (math.isfinite(row["validation_loss"]) and math.isfinite(row["train_loss"])):
             raise UraenasError(
                 f"the search diverged: its loss is not finite in epoch {self.epoch} (step {last}, step size "
-                f"{row['step_size']:.4g}); use a smaller search.step_size or search.temperature"
+                f"{row['step_size']:.4g}); use a smaller search.step_size, search.architecture_step_size or "
+                "search.temperature"
             )
         self.epoch += 1
         self.history.append(row)

@@ -23,7 +23,16 @@ from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, Member, predict_members
 from uraenas.errors import UraenasError
-from uraenas.evaluate import Cell, EvaluationSet, Evaluator, Judged, cell_count, evaluation_sets, summarise
+from uraenas.evaluate import (
+    Cell,
+    EvaluationSet,
+    Evaluator,
+    Judged,
+    cell_count,
+    check_suite,
+    evaluation_sets,
+    summarise,
+)
 from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run, environment
@@ -58,22 +67,21 @@ class Pipeline:
         run = Run(path)
         if run.exists:
             _refuse_other_settings(run, config)
-        elif run.path.exists() and any(entry.name != "lock" for entry in run.path.iterdir()):
+        elif not run.is_free:
             raise UraenasError(f"{run.path} exists and is not a run directory; choose another --out")
         pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
-        run.write_json("data.json", describe_data(pipeline.task))
-        run.write_json("config.json", flatten(config))
-        run.write_json("environment.json", environment(pipeline.engine.device))
+        pipeline.check_evaluation()
+        with run.held():  # another process's settings are not touched
+            run.write_json("config.json", flatten(config))
+            run.write_json("data.json", describe_data(pipeline.task))
+            run.write_json("environment.json", environment(pipeline.engine.device))
         return pipeline
 
     @classmethod
     def resume(cls, path: Path | str, progress: Progress = silent) -> "Pipeline":
         """Open an existing run."""
         run = Run(path)
-        if not run.exists:
-            raise UraenasError(
-                f"{run.path} is not a run directory; start one with: uraenas run --out {run.path}"
-            )
+        run.require()
         return cls(run, from_json(run.read_json("config.json")), progress)
 
     def _check_data(self) -> None:
@@ -83,6 +91,12 @@ class Pipeline:
                 f"{self.run.path} was made with other images than {self.config.data.name} holds now; "
                 "choose another --out"
             )
+
+    def check_evaluation(self) -> None:
+        """What evaluation will need is there and fits, before anything is trained for it."""
+        check_suite(self.task.dataset.test, self.config.evaluate, self.config.seed)
+        if self.config.evaluate.outside:
+            self._outside_images()
 
     # Stage 1
 
@@ -210,6 +224,12 @@ class Pipeline:
             raise UraenasError(
                 f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
             )
+        cycle = self.config.train.rule(spec.weights, steps_per_epoch=1, images=1).cycle
+        collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
+        if not header["failure"] and not all(self.run.sample_path(spec.name, e).exists() for e in collected):
+            return initial_chain(
+                spec, self.task.skeleton, self.config.seed
+            )  # a sample was lost: run it again
         return ChainState(spec, header["epoch"], tensors, header["history"], header["failure"])
 
     def _store_chain(self, state: ChainState) -> None:
@@ -233,10 +253,16 @@ class Pipeline:
         for spec in specs:
             samples = self.run.samples(spec.name)
             candidates += samples if row.per_chain == "all" else samples[:1]
+        log_p = self._predict(candidates, task.held_out.images) if candidates else torch.empty(0)
+        sound = [bool(torch.isfinite(prediction).all()) for prediction in log_p]
+        for member, kept in zip(candidates, sound, strict=True):
+            if not kept:  # its last step led it astray, after the last loss had been looked at
+                self.run.log("sample dropped", chain=member.origin.chain, epoch=member.origin.epoch)
+        candidates = [member for member, kept in zip(candidates, sound, strict=True) if kept]
         if not candidates:
             raise UraenasError(f"every chain of {name} diverged; see log.jsonl, and use a smaller step size")
+        log_p = log_p[sound]
         wanted = min(wanted, len(candidates))  # a frozen chain may have left fewer
-        log_p = self._predict(candidates, task.held_out.images)
         labels = torch.from_numpy(task.held_out.labels)
         if settings.selection == "greedy":
             chosen = selection.greedy(log_p, labels, wanted)
@@ -249,7 +275,10 @@ class Pipeline:
             f"methods/{name}/held-out.safetensors", {"confidence": confidence, "right": right}, {}
         )
         members = tuple(candidates[position] for position in chosen)
-        ensemble = Ensemble(members, task.skeleton, task.normalisation, task.dataset.classes, temperature)
+        of_bytes = task.train.images.dtype == np.uint8
+        ensemble = Ensemble(
+            members, task.skeleton, task.normalisation, task.dataset.classes, temperature, of_bytes
+        )
         self.run.adopt(name, ensemble)
 
     # Stage 3
@@ -305,6 +334,14 @@ class Pipeline:
 
     def _outside_rows(self, evaluator: Evaluator, ensembles: dict[str, Ensemble]) -> list[dict]:
         """Rows on images of another dataset, brought to the size and channels of this one."""
+        dataset = self.task.dataset
+        other, part = self._outside_images()
+        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), ensembles)
+        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), ensembles)
+        return evaluator.outside(dataset.name, other, inside, outside)
+
+    def _outside_images(self) -> tuple[str, LabelledImages]:
+        """Name and images of the dataset that should be told apart; their labels are not looked at."""
         dataset, settings = self.task.dataset, self.config.evaluate
         other = load_dataset(settings.outside, self.config.data.root, self.config.data.image_size)
         images = fit_images(other.test.images, *dataset.test.images.shape[1:])
@@ -312,10 +349,7 @@ class Pipeline:
             raise UraenasError(
                 f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one"
             )
-        part = LabelledImages(images, np.zeros(len(images), np.int64))
-        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), ensembles)
-        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other.name}", 0, part), ensembles)
-        return evaluator.outside(dataset.name, other.name, inside, outside)
+        return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
 
     def _predictions(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Tensor]:
         """Log-probabilities [M, N, K] per method; a member that two methods share is run once."""
@@ -341,8 +375,7 @@ class Pipeline:
 
 def summary(run: Run) -> dict[str, Any]:
     """What a run is and how far it has come, from its files alone."""
-    if not run.exists:
-        raise UraenasError(f"{run.path} is not a run directory; start one with: uraenas run --out {run.path}")
+    run.require()
     config = from_json(run.read_json("config.json"))
     chains = [run.read_tensors(str(file.relative_to(run.path)))[1] for file in run.chain_states()]
     trained = [name for name in config.methods if run.is_trained(name)]
@@ -350,7 +383,7 @@ def summary(run: Run) -> dict[str, Any]:
     stages = {
         "search": "done" if run.has("search/architecture.safetensors") else "not done",
         "train": f"{len(trained)} of {len(config.methods)} methods; {len(chains)} chains begun, {frozen} frozen",
-        "evaluate": "done" if run.has("metrics.json") else "not done",
+        "evaluate": "done" if _is_evaluated(run, config) else "not done",
         "report": "done" if run.has("report.html") else "not done",
     }
     members = {
@@ -361,6 +394,10 @@ def summary(run: Run) -> dict[str, Any]:
         for name in trained
     }
     return {"dataset": config.data.name, "seed": config.seed, "stages": stages, "members": members}
+
+
+def _is_evaluated(run: Run, config: Config) -> bool:
+    return run.has("metrics.json") and set(config.methods) <= set(run.metrics().get("temperatures", ()))
 
 
 class _Clock:

@@ -71,6 +71,8 @@ def describe_data(task: Task) -> dict[str, Any]:
     return {
         "classes": list(task.dataset.classes),
         "image": list(task.dataset.train.images.shape[1:]),
+        "flip": task.dataset.flip,
+        "padding": task.dataset.padding,
         "training_images": len(task.train),
         "held_out_images": len(task.held_out),
         "test_images": len(task.dataset.test),

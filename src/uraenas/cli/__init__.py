@@ -33,6 +33,10 @@ def main() -> None:
         _stop(str(error), 2)
     except ClickException as error:  # type: ignore[misc]
         _stop(" ".join(error.format_message().split()), 2)
+    except OSError as error:
+        _stop(f"{error.filename or 'the system'}: {error.strerror or error}", 2)
+    except MemoryError:
+        _stop("there is not enough memory for these settings", 2)
     except (typer.Abort, KeyboardInterrupt):
         _stop("stopped; the same command goes on from the last checkpoint", 130)
     sys.exit(code if isinstance(code, int) else 0)

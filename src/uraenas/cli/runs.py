@@ -99,8 +99,10 @@ def make_report(
     """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
+    if form not in ("html", *report.formats.FORMATS):
+        raise unknown("format", form, ("html", *report.formats.FORMATS))
     if form != "html":
-        rows = {str(path): Run(path).read_json("metrics.json")["rows"] for path in paths}
+        rows = {str(path): Run(path).metrics()["rows"] for path in paths}
         print(report.formats.write(form, rows, calibration, intervals), end="")
         return
     if len(paths) == 1:

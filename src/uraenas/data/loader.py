@@ -84,9 +84,7 @@ class Loader:
             raise UraenasError("training needs at least 2 images")
         self.count = len(part)
         self.batch = min(batch, self.count)
-        self.steps = (
-            self.count // self.batch
-        )  # what is left over comes first or later in the next epoch's order
+        self.steps = self.count // self.batch  # what is left over sits this epoch out
         self.padding, self.flip = padding, flip
         self.normalise = normalisation.on(device, dtype)
         images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
@@ -95,6 +93,10 @@ class Loader:
         self.labels = torch.from_numpy(part.labels).to(device)
         self.weights: Tensor | None = None
         if part.weights is not None:
+            if not part.weights.sum() > 0:
+                raise UraenasError(
+                    "all images of one part of the training set weigh 0; give some of them weight"
+                )
             weights = torch.from_numpy(part.weights).to(device, dtype)
             self.weights = weights / weights.mean()
 

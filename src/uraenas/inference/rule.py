@@ -29,9 +29,9 @@ class WeightRule:
             )
         if self.temperature < 0:
             raise UraenasError(f"temperature = {self.temperature} is out of range; it must be 0 or more")
-        if self.prior_deviation <= 0:
+        if not 1e-6 <= self.prior_deviation <= 1e6:
             raise UraenasError(
-                f"prior_deviation = {self.prior_deviation} is out of range; it must be more than 0"
+                f"prior_deviation = {self.prior_deviation} is out of range; it must lie in 1e-6 … 1e6"
             )
         if self.nesterov and self.temperature > 0:
             raise UraenasError("Nesterov momentum cannot be combined with injected noise")

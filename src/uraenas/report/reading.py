@@ -12,7 +12,6 @@ from torch import Tensor
 
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError
 from uraenas.report.table import Row, mean_name
 from uraenas.run import Run
 from uraenas.spaces import Genotype
@@ -139,9 +138,7 @@ class RunFacts:
 
 def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
     """Read all that the page shows; the labelled test set is needed for what is drawn from predictions."""
-    if not run.has("metrics.json"):
-        raise UraenasError(f"{run.path} holds no metrics yet; run: uraenas evaluate {run.path}")
-    stored = run.read_json("metrics.json")
+    stored = run.metrics()
     methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
     dataset = stored["rows"][0]["dataset"]
     return RunFacts(

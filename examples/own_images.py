@@ -37,8 +37,8 @@ with tempfile.TemporaryDirectory() as scratch:
             "methods": "uraenas",
             "train.members": 4,
             "train.architectures": 2,
-            "train.epochs": 6,
-            "search.epochs": 4,
+            "train.epochs": 24,
+            "search.epochs": 8,
             "evaluate.suite": "none",
         },
     )

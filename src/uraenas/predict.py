@@ -107,7 +107,7 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
             if opened.mode.startswith("I"):
                 notes.append("16-bit, scaled to 8 bits")
     except UraenasError as error:
-        return Unreadable(str(path), str(error).removeprefix(f"{path}: "))
+        return Unreadable(str(path), str(error).removeprefix(f"{path} "))
     # Ensembles of float images were trained on 0 … 1.
     return (image if ensemble.of_bytes else image.astype(np.float32) / 255), ", ".join(notes)
 

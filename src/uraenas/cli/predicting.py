@@ -60,18 +60,10 @@ def predict(
 def _table(predictions: list[Prediction], threshold: float, risk: float) -> Table:
     title = f"abstain below {threshold:.3f} (risk {risk:.0%} on held-out images); uncertainty in nats"
     shown = Table(title=title, title_justify="left")
-    for heading in (
-        "File",
-        "Class",
-        "Probability",
-        "Total",
-        "Data",
-        "Weights",
-        "Architecture",
-        "Abstain",
-        "Note",
-    ):
-        shown.add_column(heading)
+    shown.add_column("File", overflow="fold")
+    for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
+        shown.add_column(heading, no_wrap=True)
+    shown.add_column("Note")
     for row in predictions:
         numbers = (row.probability, row.total, row.data, row.weights, row.architecture)
         words = [f"{number:.3f}" for number in numbers]

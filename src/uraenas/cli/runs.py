@@ -19,9 +19,10 @@ from uraenas.errors import unknown
 from uraenas.evaluate import CALIBRATIONS
 from uraenas.files import write_bytes
 from uraenas.methods import METHODS
+from uraenas.overview import summary
 from uraenas.run import Run
 from uraenas.shifts import SHIFTS
-from uraenas.stages import Pipeline, summary
+from uraenas.stages import Pipeline
 
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
 PresetOption = Annotated[str, typer.Option("--preset", help=f"Settings to start from: {', '.join(PRESETS)}.")]

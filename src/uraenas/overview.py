@@ -1,0 +1,33 @@
+"""What a run is and how far it has come, from its files alone."""
+
+from typing import Any
+
+from uraenas.config import Config, from_json
+from uraenas.run import Run
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """What a run is and how far it has come, from its files alone."""
+    run.require()
+    config = from_json(run.read_json("config.json"))
+    chains = [run.read_tensors(str(file.relative_to(run.path)))[1] for file in run.chain_states()]
+    trained = [name for name in config.methods if run.is_trained(name)]
+    frozen = sum(bool(chain["failure"]) for chain in chains)
+    stages = {
+        "search": "done" if run.has("search/architecture.safetensors") else "not done",
+        "train": f"{len(trained)} of {len(config.methods)} methods; {len(chains)} chains begun, {frozen} frozen",
+        "evaluate": "done" if _is_evaluated(run, config) else "not done",
+        "report": "done" if run.has("report.html") else "not done",
+    }
+    members = {
+        name: [
+            {"genotype": str(m.genotype), "chain": m.origin.chain, "epoch": m.origin.epoch}
+            for m in run.ensemble(name).members
+        ]
+        for name in trained
+    }
+    return {"dataset": config.data.name, "seed": config.seed, "stages": stages, "members": members}
+
+
+def _is_evaluated(run: Run, config: Config) -> bool:
+    return run.has("metrics.json") and set(config.methods) <= set(run.metrics().get("temperatures", ()))

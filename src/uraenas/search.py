@@ -6,17 +6,15 @@ Each step draws θ, takes a batch of the search's validation half and moves the 
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of
-from uraenas.data.loader import EpochDraws, Loader
+from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.errors import UraenasError, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
@@ -179,6 +177,9 @@ class Search:
         )  # validation, train; summed over an epoch
         self.drawn_train = train.draw([self.order_keys["train"]], self.epoch)
         self.drawn_validation = validation.draw([self.order_keys["validation"]], self.epoch)
+        self.gradients = engine.search_gradients(
+            self.supernet, (train, validation), settings.precision == "float32"
+        )
         self._quiet = engine.capture(lambda: self._step(noisy=False))
         self._noisy = engine.capture(lambda: self._step(noisy=True))
 
@@ -202,6 +203,7 @@ class Search:
         self.drawn_train.refill(self.train.draw([self.order_keys["train"]], self.epoch))
         self.drawn_validation.refill(self.validation.draw([self.order_keys["validation"]], self.epoch))
         self.losses.zero_()
+        self.gradients.begin_epoch()
         first = self.epoch * self.train.steps
         for step in range(first, first + self.train.steps):
             self.one_step(step)
@@ -245,15 +247,16 @@ class Search:
         settings = self.settings
         distribution = ArchitectureDistribution(concentration_of(self.raw))
         mixing = distribution.rsample(draws.at(self.keys["architecture θ"], self.step))
-        loss = self._loss(self.validation, self.drawn_validation, mixing, frozen=True)
-        objective = loss.double()
+        position = self.step % self.validation.steps
+        loss, slope = self.gradients.of_mixing(self.validation, self.drawn_validation, position, mixing)
+        objective = (mixing * slope).sum()  # has the loss's slope
         if settings.regulariser == "kl":
             objective = objective + settings.regulariser_weight * distribution.kl_to_uniform().sum()
         (gradient,) = torch.autograd.grad(objective, self.raw)
         if settings.regulariser == "l2":
             gradient = gradient + settings.regulariser_weight * self.raw.detach()
         self._adam(gradient)
-        self.losses[0] += loss.detach()
+        self.losses[0] += loss
 
     def _adam(self, gradient: Tensor) -> None:
         first, second = self.settings.architecture_betas
@@ -270,8 +273,8 @@ class Search:
         with torch.no_grad():
             distribution = ArchitectureDistribution(concentration_of(self.raw))
             mixing = distribution.rsample(draws.at(self.keys["weights θ"], self.step))
-        loss = self._loss(self.train, self.drawn_train, mixing)
-        (gradient,) = torch.autograd.grad(loss, weights)
+        position = self.step % self.train.steps
+        loss, gradient = self.gradients.of_weights(self.train, self.drawn_train, position, mixing)
         if self.settings.clip > 0:
             gradient = gradient * (self.settings.clip / gradient.norm().clamp_min(self.settings.clip))
         noise = None
@@ -285,15 +288,7 @@ class Search:
         with torch.no_grad():
             weights.copy_(moved)
             self.velocity.copy_(velocity)
-        self.losses[1] += loss.detach()
-
-    def _loss(self, loader: Loader, drawn: EpochDraws, mixing: Tensor, frozen: bool = False) -> Tensor:
-        images, labels, weights = loader.batch_at(drawn, self.step % loader.steps)
-        lowered = self.settings.precision == "auto"
-        with self.engine.autocast() if lowered else nullcontext():
-            logits = self.supernet(images[0], mixing, frozen)
-        losses = F.cross_entropy(logits.to(self.engine.dtype), labels[0], reduction="none")
-        return (losses if weights is None else losses * weights[0]).mean()
+        self.losses[1] += loss
 
 
 def search(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
@@ -20,7 +19,7 @@ from uraenas.data import (
 )
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
-from uraenas.ensemble import Ensemble, Member, predict_members
+from uraenas.ensemble import Ensemble, Member, MembersPredictor, SharedPredictor
 from uraenas.errors import UraenasError
 from uraenas.evaluate import (
     Cell,
@@ -252,7 +251,8 @@ class Pipeline:
         for spec in specs:
             samples = self.run.samples(spec.name)
             candidates += samples if row.per_chain == "all" else samples[:1]
-        log_p = self._predict(candidates, task.held_out.images) if candidates else torch.empty(0)
+        predict = MembersPredictor(candidates, task.skeleton, task.normalisation, self.engine)
+        log_p = predict(task.held_out.images) if candidates else torch.empty(0)
         sound = [bool(torch.isfinite(prediction).all()) for prediction in log_p]
         for member, kept in zip(candidates, sound, strict=True):
             if not kept:  # its last step led it astray, after the last loss had been looked at
@@ -286,19 +286,20 @@ class Pipeline:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         settings, seed = self.config.evaluate, self.config.seed
         ensembles = {name: self.run.ensemble(name) for name in self.config.methods}
-        evaluator = Evaluator(settings, seed)
+        evaluator = Evaluator(settings, seed, self.engine.device)
+        predictor = SharedPredictor(ensembles, self.engine)
         total = cell_count(settings)
         cells: list[Cell] = []
         clock = _Clock()
         for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):
             self.progress("evaluate", len(cells), total)
-            cells.append(self._cell(evaluator, where, ensembles))
+            cells.append(self._cell(evaluator, where, predictor))
         self.progress("evaluate", total, total)
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
         temperatures = {name: ensemble.temperature for name, ensemble in ensembles.items()}
         result = summarise(cells, settings, temperatures)
         if settings.outside:
-            result["rows"] += self._outside_rows(evaluator, ensembles)
+            result["rows"] += self._outside_rows(evaluator, predictor)
         self.run.write_json("metrics.json", result)
         return result
 
@@ -309,18 +310,24 @@ class Pipeline:
         self.run.write_text("report.html", build([(self.run, self.task.dataset.test)]))
         return self.run.path / "report.html"
 
-    def _cell(self, evaluator: Evaluator, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> Cell:
+    def _cell(self, evaluator: Evaluator, where: EvaluationSet, predictor: SharedPredictor) -> Cell:
         file = f"evaluation/{where.name}.safetensors"
         if self.run.has(file):
             replicates, header = self.run.read_tensors(file)
-            if header["methods"] == list(ensembles):
+            if header["methods"] == list(predictor.ensembles):
                 return Cell(where.shift, where.severity, header["rows"], replicates)
-        cell = evaluator.cell(where, self._judge(where, ensembles))
-        self.run.write_tensors(file, cell.replicates, {"methods": list(ensembles), "rows": cell.rows})
+        cell = evaluator.cell(where, self._judge(where, predictor))
+        self.run.write_tensors(
+            file, cell.replicates, {"methods": list(predictor.ensembles), "rows": cell.rows}
+        )
         return cell
 
-    def _judge(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Judged]:
-        predictions = self._predictions(where, ensembles)
+    def _judge(self, where: EvaluationSet, predictor: SharedPredictor) -> dict[str, Judged]:
+        predictions = predictor(where.part.images)
+        if self.config.evaluate.keep_predictions or where.shift == "none":
+            for name, prediction in predictions.items():
+                file = f"methods/{name}/predictions/{where.name}.safetensors"
+                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
         return {
             name: Judged(
                 predictions[name],
@@ -328,15 +335,15 @@ class Pipeline:
                 [member.origin.chain for member in ensemble.members],
                 ensemble.temperature,
             )
-            for name, ensemble in ensembles.items()
+            for name, ensemble in predictor.ensembles.items()
         }
 
-    def _outside_rows(self, evaluator: Evaluator, ensembles: dict[str, Ensemble]) -> list[dict]:
+    def _outside_rows(self, evaluator: Evaluator, predictor: SharedPredictor) -> list[dict]:
         """Rows on images of another dataset, brought to the size and channels of this one."""
         dataset = self.task.dataset
         other, part = self._outside_images()
-        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), ensembles)
-        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), ensembles)
+        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), predictor)
+        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), predictor)
         return evaluator.outside(dataset.name, other, inside, outside)
 
     def _outside_images(self) -> tuple[str, LabelledImages]:
@@ -349,27 +356,6 @@ class Pipeline:
                 f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one"
             )
         return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
-
-    def _predictions(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Tensor]:
-        """Log-probabilities [M, N, K] per method; a member that two methods share is run once."""
-        distinct: dict[tuple[str, int], Member] = {}
-        for ensemble in ensembles.values():
-            for member in ensemble.members:
-                distinct.setdefault((member.origin.chain, member.origin.epoch), member)
-        log_p = self._predict(list(distinct.values()), where.part.images)
-        position = {name: index for index, name in enumerate(distinct)}
-        predictions = {
-            name: log_p[[position[m.origin.chain, m.origin.epoch] for m in ensemble.members]]
-            for name, ensemble in ensembles.items()
-        }
-        if self.config.evaluate.keep_predictions:
-            for name, prediction in predictions.items():
-                file = f"methods/{name}/predictions/{where.name}.safetensors"
-                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
-        return predictions
-
-    def _predict(self, members: Sequence[Member], images: np.ndarray) -> Tensor:
-        return predict_members(members, self.task.skeleton, self.task.normalisation, images, self.engine)
 
 
 class _Clock:

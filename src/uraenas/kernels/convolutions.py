@@ -40,14 +40,16 @@ from uraenas.kernels.tables import (
     EDGE_TAPS,
     KIND_POOL,
     KIND_SKIP,
-    SOURCE_COLUMNS,
     SOURCE_COUNT,
     SOURCE_FIRST,
     SOURCE_INPUT,
     SOURCE_OUTPUT,
     SOURCE_SHORTCUT,
     SOURCE_TERMS,
-    TERMS,
+    TERM_COLUMNS,
+    TERM_FACTOR,
+    TERM_KIND,
+    TERM_MAP,
     UNIT,
 )
 
@@ -237,16 +239,16 @@ def _add_edge(
 
 @triton.jit
 def input_gradient(
-    inputs, gradients, results, packed, edges, sources, first, pixels,
+    inputs, gradients, results, packed, mixing, edges, sources, first, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-    GROUP: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr, EXACT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    GROUP: tl.constexpr, SPAN: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
+    EXACT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one node for a run of blocks, from all edges that leave it.
 
     With STRIDE 2 the node is the input (HEIGHT × WIDTH) of a residual block, and the shortcut is added.
     """
-    table = sources + (first + tl.program_id(0)) * SOURCE_COLUMNS
+    table = sources + (first + tl.program_id(0)) * (SOURCE_TERMS + TERMS * TERM_COLUMNS)
     groups, size = pixels // GROUP, pixels * INPUTS
     first_edge = tl.load(table + SOURCE_FIRST).to(tl.int32)
     count = tl.load(table + SOURCE_COUNT).to(tl.int32)
@@ -273,12 +275,13 @@ def input_gradient(
             )  # fmt: skip
         else:
             for term in tl.static_range(TERMS):
-                kind = tl.load(table + SOURCE_TERMS + 2 * term)
-                g = gradients + tl.load(table + SOURCE_TERMS + 2 * term + 1) * size
+                row = table + SOURCE_TERMS + term * TERM_COLUMNS
+                kind, factor = tl.load(row + TERM_KIND), tl.load(mixing + tl.load(row + TERM_FACTOR))
+                g = gradients + tl.load(row + TERM_MAP) * size
                 if kind == KIND_SKIP:
-                    dx += tl.load(g + offset, mask=present, other=0.0).to(tl.float32)
+                    dx += factor * tl.load(g + offset, mask=present, other=0.0).to(tl.float32)
                 if kind == KIND_POOL:
-                    dx += _pool_gradient(g, offset, present, HEIGHT, WIDTH, INPUTS)
+                    dx += factor * _pool_gradient(g, offset, present, HEIGHT, WIDTH, INPUTS)
         tl.store(result + offset, dx.to(results.dtype.element_ty), mask=present)
 
 

@@ -220,6 +220,27 @@ def test_a_chain_led_astray_by_its_last_step_gives_no_member(tmp_path):
     assert "sample dropped" in (tmp_path / "run" / "log.jsonl").read_text()
 
 
+def test_chains_that_diverge_are_restarted_and_the_report_says_so(tmp_path):
+    out = tmp_path / "run"
+    changes = ("train.step_size=100", "train.batch=64", "evaluate.suite=none", "evaluate.bootstrap=0")
+    done = run_tiny(
+        out, "--methods", "random-ensemble", *(word for one in changes for word in ("--set", one))
+    )
+    assert done.returncode == 0, done.stderr
+    diverged = metrics_of(out)["diverged"]
+    assert {one["chain"] for one in diverged} == {"uniform-point-00", "uniform-point-01"}
+    costs = json.loads((out / "cost.json").read_text())
+    for one in diverged:
+        assert one["given_up"] == ""
+        assert costs[f"chains/{one['chain']}"]["restarts"] == one["restarts"] > 0
+        assert (
+            f"{one['chain']} was restarted with a smaller step ({one['restarts']} time"
+            in (out / "report.html").read_text()
+        )
+    assert (out / "log.jsonl").read_text().count("chain diverged") == sum(one["restarts"] for one in diverged)
+    assert "0 frozen" in uraenas("show", out).stdout
+
+
 @pytest.mark.parametrize("setting", ["evaluate.outside=nowhere.npz", "evaluate.suite=cifar10-c"])
 def test_what_evaluation_cannot_do_is_said_before_training(tmp_path, setting):
     done = run_tiny(tmp_path / "run", "--set", setting)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from uraenas import calibration
 from uraenas.data.loader import Normalisation
-from uraenas.engine import Engine, EngineSettings
+from uraenas.engine import Engine, EngineSettings, naming_want_of_memory
 from uraenas.errors import UraenasError
 from uraenas.files import read_json, read_tensors, write_json, write_tensors
 from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
@@ -102,20 +102,38 @@ def predict_members(
     expected = (skeleton.height, skeleton.width, skeleton.image_channels)
     if images.ndim != 4 or images.shape[1:] != expected:
         raise UraenasError(f"this ensemble takes images of {expected} (H, W, C), not {images.shape[1:]}")
-    normalise = normalisation.on(engine.device, engine.dtype)
-    parts = []
-    for first in range(0, len(members), engine.stack):
-        group = members[first : first + engine.stack]
-        stack = Stack([member.genotype for member in group], skeleton).to(engine.device, engine.dtype).eval()
-        for m, member in enumerate(group):
-            stack.put(m, member.weights, member.statistics)
-        predict, batch = engine.predictor(stack)
-        batches = []
-        for start in range(0, len(images), batch):
-            raw = torch.from_numpy(np.ascontiguousarray(images[start : start + batch])).to(engine.device)
-            batches.append(torch.log_softmax(predict(normalise(raw)).to(engine.dtype), dim=-1).cpu())
-        parts.append(torch.cat(batches, dim=1))
+    parts: list[Tensor] = []
+    first, size = 0, engine.stack
+    while first < len(members):
+        group = members[first : first + size]
+        try:
+            with naming_want_of_memory():
+                parts.append(_predict_stack(group, skeleton, normalisation, images, engine))
+            first += len(group)
+        except torch.OutOfMemoryError as error:
+            size = engine.smaller_stack(len(group), error)
+        finally:
+            engine.release_memory()
     return torch.cat(parts)
+
+
+def _predict_stack(
+    group: Sequence[Member],
+    skeleton: Skeleton,
+    normalisation: Normalisation,
+    images: np.ndarray,
+    engine: Engine,
+) -> Tensor:
+    normalise = normalisation.on(engine.device, engine.dtype)
+    stack = Stack([member.genotype for member in group], skeleton).to(engine.device, engine.dtype).eval()
+    for m, member in enumerate(group):
+        stack.put(m, member.weights, member.statistics)
+    predict, batch = engine.predictor(stack)
+    batches = []
+    for start in range(0, len(images), batch):
+        raw = torch.from_numpy(np.ascontiguousarray(images[start : start + batch])).to(engine.device)
+        batches.append(torch.log_softmax(predict(normalise(raw)).to(engine.dtype), dim=-1).cpu())
+    return torch.cat(batches, dim=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,6 +68,8 @@ class Run:
             file.truncate(0)
             file.write(f"process {os.getpid()} on {platform.node()}\n")
             file.flush()
+            for unfinished in self.path.rglob(".*.tmp"):  # of a process that was killed
+                unfinished.unlink(missing_ok=True)
             yield
 
     # Whole files

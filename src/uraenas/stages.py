@@ -2,8 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +43,7 @@ from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, tra
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]
+State = TypeVar("State", SearchState, ChainState)
 
 
 def silent(stage: str, done: float, total: float) -> None:
@@ -117,12 +120,15 @@ class Pipeline:
         clock = _Clock()
 
         def checkpoint(state: SearchState) -> None:
+            unsaved["search"] = state
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
             if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
                 self._store_search(state)
+                del unsaved["search"]
 
         self.progress("search", searching.epoch, config.search.epochs)
-        state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
+        with _saved_when_cut_short(self._store_search) as unsaved:
+            state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
         distribution = state.distribution
         self._write_history(state)
         self.run.write_tensors(
@@ -172,6 +178,7 @@ class Pipeline:
             member.save(self.run.sample_path(member.origin.chain, member.origin.epoch), self.task.skeleton)
 
         def checkpoint(states: list[ChainState]) -> None:
+            unsaved.update({state.spec.name: state for state in states})
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
             self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
             due = self.run.checkpoint_due(self.config.engine.checkpoint_seconds)
@@ -180,22 +187,24 @@ class Pipeline:
                 news = (state.failure, state.restarts) != (before.failure, before.restarts)
                 if state.failure and news:
                     self._tell_divergence(state)
+                chains[state.spec.name] = state
                 if due or news or state.epoch >= epochs:
                     self._store_chain(state)
-                chains[state.spec.name] = state
+                    del unsaved[state.spec.name]
             progress()
 
         progress()
-        train(
-            list(chains.values()),
-            self.config.train,
-            self.task.skeleton,
-            loader,
-            self.engine,
-            self.config.seed,
-            collect,
-            checkpoint,
-        )
+        with _saved_when_cut_short(self._store_chain) as unsaved:
+            train(
+                list(chains.values()),
+                self.config.train,
+                self.task.skeleton,
+                loader,
+                self.engine,
+                self.config.seed,
+                collect,
+                checkpoint,
+            )
         for name, specs in plans.items():
             if not self.run.is_trained(name):
                 self._choose_members(name, specs)
@@ -384,6 +393,18 @@ class Pipeline:
 
     def _predict(self, members: Sequence[Member], images: np.ndarray) -> Tensor:
         return predict_members(members, self.task.skeleton, self.task.normalisation, images, self.engine)
+
+
+@contextmanager
+def _saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, State]]:
+    """States newer than their checkpoints; they are written if the work on them ends early, for whatever reason."""
+    unsaved: dict[str, State] = {}
+    try:
+        yield unsaved
+    except BaseException:
+        for state in unsaved.values():
+            save(state)
+        raise
 
 
 class _Clock:

@@ -44,7 +44,6 @@ def main() -> None:
         config.seed,
         collect=lambda member: members.__setitem__(member.origin.chain, member),
         checkpoint=lambda states: None,
-        progress=lambda chain_epochs: None,
     )
     ordered = [members[spec.name] for spec in specs]
     predict = MembersPredictor(ordered, task.skeleton, task.normalisation, pipeline.engine)

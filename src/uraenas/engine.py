@@ -1,8 +1,9 @@
 """Every decision about speed: device, precision, own kernels, and whether a step is captured as a graph."""
 
+import gc
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -111,6 +112,37 @@ class Engine:
         The step must keep all its state in tensors that it changes in place.
         """
         return _GraphedStep(step) if self.device.type == "cuda" else step
+
+    def smaller_stack(self, size: int, error: torch.OutOfMemoryError) -> int:
+        """How many members to try side by side after `size` did not fit into memory."""
+        if size == 1:
+            raise UraenasError(
+                f"there is not enough memory on the {self.device} for one network; use a smaller batch or "
+                "network.channels, or another engine.device"
+            ) from error
+        warnings.warn(
+            f"{size} networks do not fit into memory side by side; going on with {size // 2}", stacklevel=2
+        )
+        return size // 2
+
+    def release_memory(self) -> None:
+        """Give back what a finished or failed stack held: it refers to itself, so it does not go by itself."""
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+@contextmanager
+def naming_want_of_memory() -> Iterator[None]:
+    """PyTorch has a type of its own for a GPU's want of memory; here a CPU's has it too."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "DefaultCPUAllocator: can't allocate memory" not in str(error):
+            raise
+        raise torch.OutOfMemoryError(str(error)) from error
+    except MemoryError as error:
+        raise torch.OutOfMemoryError(str(error)) from error
 
 
 # (draws of an epoch, place in it) → losses [M], flat gradient of their sum

@@ -1,7 +1,7 @@
 """Members and the ensemble they form: predict, split uncertainty, save, load."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from uraenas import calibration
 from uraenas.data.loader import Normalisation
-from uraenas.engine import Engine, EngineSettings
+from uraenas.engine import Engine, EngineSettings, naming_want_of_memory
 from uraenas.errors import UraenasError
 from uraenas.files import read_json, read_tensors, write_json, write_tensors
 from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
@@ -91,20 +91,15 @@ def _flatten(layout: Layout, tensors: dict[str, Tensor]) -> Tensor:
 
 
 class MembersPredictor:
-    """Members made ready to predict: stacked, on the device, in as many stacks as the engine wants."""
+    """Members made ready to predict: stacked, on the device, in stacks that fit into memory."""
 
     def __init__(
         self, members: Sequence[Member], skeleton: Skeleton, normalisation: Normalisation, engine: Engine
     ) -> None:
-        self.skeleton, self.engine = skeleton, engine
+        self.members, self.skeleton, self.engine = members, skeleton, engine
         self.normalise = normalisation.on(engine.device, engine.dtype)
-        self.stacks = []
-        for first in range(0, len(members), engine.stack):
-            group = members[first : first + engine.stack]
-            stack = Stack([member.genotype for member in group], skeleton).to(engine.device, engine.dtype)
-            for m, member in enumerate(group):
-                stack.put(m, member.weights, member.statistics)
-            self.stacks.append(engine.predictor(stack.eval()))
+        self.size = engine.stack
+        self.stacks: list[tuple[Callable[[Tensor], Tensor], int]] = []  # made by the first prediction
 
     @torch.no_grad()
     def __call__(self, images: np.ndarray) -> Tensor:
@@ -112,6 +107,19 @@ class MembersPredictor:
         expected = (self.skeleton.height, self.skeleton.width, self.skeleton.image_channels)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise UraenasError(f"this ensemble takes images of {expected} (H, W, C), not {images.shape[1:]}")
+        while True:
+            try:
+                with naming_want_of_memory():
+                    return self._predict(images)
+            except torch.OutOfMemoryError as error:
+                self.size = self.engine.smaller_stack(min(self.size, len(self.members)), error)
+                self.stacks = []
+            self.engine.release_memory()
+
+    def _predict(self, images: np.ndarray) -> Tensor:
+        if not self.stacks:
+            groups = range(0, len(self.members), self.size)
+            self.stacks = [self._stacked(self.members[first : first + self.size]) for first in groups]
         parts = []
         for predict, batch in self.stacks:
             batches = []
@@ -121,6 +129,12 @@ class MembersPredictor:
                 batches.append(torch.log_softmax(logits.to(self.engine.dtype), dim=-1))
             parts.append(torch.cat(batches, dim=1).cpu())
         return torch.cat(parts)
+
+    def _stacked(self, group: Sequence[Member]) -> tuple[Callable[[Tensor], Tensor], int]:
+        stack = Stack([m.genotype for m in group], self.skeleton).to(self.engine.device, self.engine.dtype)
+        for place, member in enumerate(group):
+            stack.put(place, member.weights, member.statistics)
+        return self.engine.predictor(stack.eval())
 
 
 @dataclass(frozen=True, eq=False)

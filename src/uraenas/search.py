@@ -22,6 +22,7 @@ from uraenas.networks import Supernet
 from uraenas.spaces import EDGES, OPERATIONS, Skeleton
 
 REGULARISERS = ("l2", "kl", "none")
+STATE = ("weights", "velocity", "raw", "first_moment", "second_moment")  # the tensors of a search's state
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class SearchState:
     """Everything the search needs to go on after `epoch` epochs."""
 
     epoch: int
-    tensors: dict[str, Tensor]  # weights, velocity, raw, first_moment, second_moment
+    tensors: dict[str, Tensor]  # those named in STATE
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @property

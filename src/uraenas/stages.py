@@ -2,8 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -34,12 +36,13 @@ from uraenas.evaluate import (
 from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run, environment
-from uraenas.search import Search, SearchState, search
+from uraenas.search import STATE, Search, SearchState, search
 from uraenas.task import describe_data, prepare
 from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]
+State = TypeVar("State", SearchState, ChainState)
 
 
 def silent(stage: str, done: float, total: float) -> None:
@@ -103,7 +106,7 @@ class Pipeline:
         if all(method(name).architecture == "uniform" for name in self.config.methods):
             return None
         if self.run.has("search/architecture.safetensors"):
-            tensors, _ = self.run.read_tensors("search/architecture.safetensors")
+            tensors, _ = self.run.read_tensors("search/architecture.safetensors", ["concentration"])
             return ArchitectureDistribution(tensors["concentration"])
         config, task = self.config, self.task
         train_half = self._loader(task.search_train, config.search.batch)
@@ -116,12 +119,15 @@ class Pipeline:
         clock = _Clock()
 
         def checkpoint(state: SearchState) -> None:
+            unsaved["search"] = state
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
             if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
                 self._store_search(state)
+                del unsaved["search"]
 
         self.progress("search", searching.epoch, config.search.epochs)
-        state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
+        with _saved_when_cut_short(self._store_search) as unsaved:
+            state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
         distribution = state.distribution
         self._write_history(state)
         self.run.write_tensors(
@@ -142,7 +148,7 @@ class Pipeline:
     def _stored_search(self) -> SearchState | None:
         if not self.run.has("search/state.safetensors"):
             return None
-        tensors, header = self.run.read_tensors("search/state.safetensors")
+        tensors, header = self.run.read_tensors("search/state.safetensors", ("epoch", "history", *STATE))
         return SearchState(header["epoch"], tensors, header["history"])
 
     def _store_search(self, state: SearchState) -> None:
@@ -159,47 +165,45 @@ class Pipeline:
         """Run every chain that some method asks for, each once, then give the methods their members."""
         plans = self._plans(distribution)
         chains = {spec.name: self._stored_chain(spec) for specs in plans.values() for spec in specs}
-        total = len(chains) * self.config.train.epochs
-        finished = sum(
-            self.config.train.epochs if chain.failure else chain.epoch for chain in chains.values()
-        )
+        epochs = self.config.train.epochs
         loader = self._loader(self.task.train, self.config.train.batch)
         clock = _Clock()
-        self.progress("train", finished, total)
+
+        def progress() -> None:
+            done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in chains.values())
+            self.progress("train", done, len(chains) * epochs)
 
         def collect(member: Member) -> None:
             member.save(self.run.sample_path(member.origin.chain, member.origin.epoch), self.task.skeleton)
 
         def checkpoint(states: list[ChainState]) -> None:
+            unsaved.update({state.spec.name: state for state in states})
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
             self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
-            if states[0].epoch >= self.config.train.epochs or self.run.checkpoint_due(
-                self.config.engine.checkpoint_seconds
-            ):
-                for state in states:
-                    self._store_chain(state)
+            due = self.run.checkpoint_due(self.config.engine.checkpoint_seconds)
             for state in states:
-                if state.failure and not chains[state.spec.name].failure:
-                    chains[state.spec.name] = state
+                before = chains[state.spec.name]
+                news = (state.failure, state.restarts) != (before.failure, before.restarts)
+                if state.failure and news:
+                    self._tell_divergence(state)
+                chains[state.spec.name] = state
+                if due or news or state.epoch >= epochs:
                     self._store_chain(state)
-                    self.run.log("chain frozen", chain=state.spec.name, why=state.failure)
+                    del unsaved[state.spec.name]
+            progress()
 
-        def progress(chain_epochs: int) -> None:
-            nonlocal finished
-            finished += chain_epochs
-            self.progress("train", finished, total)
-
-        train(
-            list(chains.values()),
-            self.config.train,
-            self.task.skeleton,
-            loader,
-            self.engine,
-            self.config.seed,
-            collect,
-            checkpoint,
-            progress,
-        )
+        progress()
+        with _saved_when_cut_short(self._store_chain) as unsaved:
+            train(
+                list(chains.values()),
+                self.config.train,
+                self.task.skeleton,
+                loader,
+                self.engine,
+                self.config.seed,
+                collect,
+                checkpoint,
+            )
         for name, specs in plans.items():
             if not self.run.is_trained(name):
                 self._choose_members(name, specs)
@@ -217,31 +221,40 @@ class Pipeline:
         name = f"chains/{spec.name}/state.safetensors"
         if not self.run.has(name):
             return initial_chain(spec, self.task.skeleton, self.config.seed)
-        tensors, header = self.run.read_tensors(name)
+        tensors, header = self.run.read_chain(spec.name)
         if header["genotype"] != str(spec.genotype):
             raise UraenasError(
                 f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
             )
         cycle = self.config.train.rule(spec.weights, steps_per_epoch=1, images=1).cycle
         collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
-        if not header["failure"] and not all(self.run.sample_path(spec.name, e).exists() for e in collected):
+        if not all(self.run.sample_path(spec.name, e).exists() for e in collected):
             return initial_chain(
                 spec, self.task.skeleton, self.config.seed
             )  # a sample was lost: run it again
-        return ChainState(spec, header["epoch"], tensors, header["history"], header["failure"])
+        return ChainState(
+            spec, header["epoch"], tensors, header["history"], header["failure"], header["restarts"]
+        )
 
     def _store_chain(self, state: ChainState) -> None:
-        over = state.epoch >= self.config.train.epochs or state.failure
+        over = state.is_over(self.config.train.epochs)
         header = {
             "genotype": str(state.spec.genotype),
             "epoch": state.epoch,
             "history": state.history,
             "failure": state.failure,
+            "restarts": state.restarts,
         }
         # A chain that is over needs no weights to go on with; its samples are kept elsewhere.
         self.run.write_tensors(
             f"chains/{state.spec.name}/state.safetensors", {} if over else state.tensors, header
         )
+
+    def _tell_divergence(self, state: ChainState) -> None:
+        given_up = state.is_over(self.config.train.epochs)
+        self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
+        if not given_up:
+            self.run.add_cost({f"chains/{state.spec.name}": {"restarts": 1}})
 
     def _choose_members(self, name: str, specs: Sequence[ChainSpec]) -> None:
         """Take the method's members from what its chains collected, and fit their temperature on held-out images."""
@@ -300,8 +313,18 @@ class Pipeline:
         result = summarise(cells, settings, temperatures)
         if settings.outside:
             result["rows"] += self._outside_rows(evaluator, predictor)
+        result["diverged"] = self._diverged()
         self.run.write_json("metrics.json", result)
         return result
+
+    def _diverged(self) -> list[dict]:
+        """The chains that had to be restarted, or were given up for the reason stated."""
+        headers = {name: self.run.read_chain(name)[1] for name in self.run.chains()}
+        return [
+            {"chain": name, "restarts": header["restarts"], "given_up": header["failure"]}
+            for name, header in headers.items()
+            if header["restarts"] or header["failure"]
+        ]
 
     # Stage 4
 
@@ -313,7 +336,7 @@ class Pipeline:
     def _cell(self, evaluator: Evaluator, where: EvaluationSet, predictor: SharedPredictor) -> Cell:
         file = f"evaluation/{where.name}.safetensors"
         if self.run.has(file):
-            replicates, header = self.run.read_tensors(file)
+            replicates, header = self.run.read_tensors(file, ("methods", "rows"))
             if header["methods"] == list(predictor.ensembles):
                 return Cell(where.shift, where.severity, header["rows"], replicates)
         cell = evaluator.cell(where, self._judge(where, predictor))
@@ -356,6 +379,18 @@ class Pipeline:
                 f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one"
             )
         return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
+
+
+@contextmanager
+def _saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, State]]:
+    """States newer than their checkpoints; they are written if the work on them ends early, for whatever reason."""
+    unsaved: dict[str, State] = {}
+    try:
+        yield unsaved
+    except BaseException:
+        for state in unsaved.values():
+            save(state)
+        raise
 
 
 class _Clock:

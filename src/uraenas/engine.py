@@ -91,10 +91,8 @@ class Engine:
                 return KernelGradients(stack, loader, torch.bfloat16)
         return PlainGradients(stack, loader, self)
 
-    def search_gradients(
-        self, supernet: Supernet, loaders: tuple[Loader, Loader], float32: bool
-    ) -> "SearchGradients":
-        """Likewise for the supernet, in the engine's precision or in float32."""
+    def search_gradients(self, supernet: Supernet, loaders: tuple[Loader, Loader]) -> "SearchGradients":
+        """Likewise for the supernet."""
         batch = loaders[0].batch
         if self.kernels and all(
             loader.images.dtype == torch.uint8 and loader.batch == batch for loader in loaders
@@ -103,8 +101,8 @@ class Engine:
             from uraenas.kernels.training import KernelSearchGradients
 
             if fits(supernet.skeleton):
-                return KernelSearchGradients(supernet, batch, torch.float32 if float32 else torch.bfloat16)
-        return PlainSearchGradients(supernet, nullcontext if float32 else self.autocast)
+                return KernelSearchGradients(supernet, batch, torch.bfloat16)
+        return PlainSearchGradients(supernet, self)
 
     def capture(self, step: Callable[[], None]) -> Callable[[], None]:
         """The step as something fast to repeat: a captured graph on a GPU, the step itself on a CPU.
@@ -182,8 +180,8 @@ class SearchGradients(Protocol):
 class PlainSearchGradients:
     """The supernet's losses and slopes by PyTorch's own operations."""
 
-    def __init__(self, supernet: Supernet, context: Callable[[], AbstractContextManager]) -> None:
-        self.supernet, self.context = supernet, context
+    def __init__(self, supernet: Supernet, engine: Engine) -> None:
+        self.supernet, self.engine = supernet, engine
 
     def begin_epoch(self) -> None:
         """Nothing is kept from step to step."""
@@ -207,7 +205,7 @@ class PlainSearchGradients:
         self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor, frozen: bool
     ) -> Tensor:
         images, labels_MN, weights_MN = loader.batch_at(drawn, position)
-        with self.context():
+        with self.engine.autocast():
             logits_NK = self.supernet(images[0], mixing, frozen)
         return _mean_losses(logits_NK.to(self.supernet.weights.dtype)[None], labels_MN, weights_MN)[0]
 

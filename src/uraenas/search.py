@@ -37,7 +37,6 @@ class SearchSettings:
     floor: float = 0.001  # the step size at the end of a cycle
     momentum: float = 0.9
     prior_deviation: float = 0.365  # weight decay 3e-4 at 25,000 images
-    precision: str = "float32"  # of the supernet; auto: the engine's. See docs/gotchas.md before lowering it
     clip: float = 5.0  # largest norm of the weights' gradient; 0: no limit
     cycles: int = 4
     exploration: float = 0.8
@@ -54,8 +53,6 @@ class SearchSettings:
             raise unknown("search weights", self.weights, ("sampled", "point"))
         if self.sampler not in SAMPLERS:
             raise unknown("sampler", self.sampler, SAMPLERS)
-        if self.precision not in ("float32", "auto"):
-            raise unknown("search precision", self.precision, ("float32", "auto"))
         if self.regulariser not in REGULARISERS:
             raise unknown("regulariser", self.regulariser, REGULARISERS)
         for name, least in (("epochs", 1), ("batch", 2), ("cycles", 1)):
@@ -178,9 +175,7 @@ class Search:
         )  # validation, train; summed over an epoch
         self.drawn_train = train.draw([self.order_keys["train"]], self.epoch)
         self.drawn_validation = validation.draw([self.order_keys["validation"]], self.epoch)
-        self.gradients = engine.search_gradients(
-            self.supernet, (train, validation), settings.precision == "float32"
-        )
+        self.gradients = engine.search_gradients(self.supernet, (train, validation))
         self._quiet = engine.capture(lambda: self._step(noisy=False))
         self._noisy = engine.capture(lambda: self._step(noisy=True))
 

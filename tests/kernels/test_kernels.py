@@ -1,7 +1,5 @@
 """Each kernel, and the whole stack, against the plain computation."""
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 import torch
@@ -82,16 +80,16 @@ def test_a_search_step_has_the_plain_losses_and_slopes():
     random_images = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
     part = LabelledImages(random_images, np.arange(12) % 5)
     loader = Loader(part, Normalisation.of(part.images), 4, 1, True, DEVICE)
+    engine = Engine(EngineSettings(device=DEVICE.type, precision="float32"))
     supernet = Supernet(Skeleton(channels=16, cells=1, height=8, width=8, classes=5))
     supernet.initialise(draws.key(0, "weights"))
     supernet.to(DEVICE)
     mixing = uniform().rsample(draws.at(torch.tensor(3), torch.tensor(0))).to(DEVICE)
     at = loader, loader.draw([5], 0), torch.tensor(2, device=DEVICE), mixing
     plain, own = (
-        PlainSearchGradients(supernet, nullcontext),
+        PlainSearchGradients(supernet, engine),
         KernelSearchGradients(supernet, 4, torch.float32),
     )
-    own.program.precision = "ieee"
     for expected, found in ((plain.of_mixing, own.of_mixing), (plain.of_weights, own.of_weights)):
         expected_loss, expected_slope = expected(*at)
         loss, slope = found(*at)

@@ -111,7 +111,7 @@ def convolve(
     inputs, outputs, packed, statistics, partials, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr, NORMED: tl.constexpr,
-    BLOCK: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """y of one edge for a run of blocks, and the sums of y and y² around the running mean, per channel."""
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
@@ -149,16 +149,16 @@ def convolve(
                 x2 = _read_window(
                     source, group, groups, 2, k, HEIGHT, WIDTH, STRIDE, INPUTS, GROUP, SPAN, REACH, RECTIFY, EXACT
                 )  # fmt: skip
-                y = tl.dot(x0, w0, y, input_precision=PRECISION)
-                y = tl.dot(x2, w2, y, input_precision=PRECISION)
-            y = tl.dot(x1, w1, y, input_precision=PRECISION)
+                y = tl.dot(x0, w0, y, input_precision="ieee")
+                y = tl.dot(x2, w2, y, input_precision="ieee")
+            y = tl.dot(x1, w1, y, input_precision="ieee")
         else:
             for step in range(first_step, last_step):
                 x = _read_window(
                     source, group, groups, step, k, HEIGHT, WIDTH, STRIDE, INPUTS, GROUP, SPAN, REACH, RECTIFY, EXACT
                 )  # fmt: skip
                 w = _read_weight(weight, taps, step, k, n, INPUTS, OUTPUTS, GROUP, SPAN, REACH)
-                y = tl.dot(x, w, y, input_precision=PRECISION)
+                y = tl.dot(x, w, y, input_precision="ieee")
         present = ((group < groups) | EXACT)[:, None]
         tl.store(target + group[:, None] * WIDE + n[None, :], y.to(outputs.dtype.element_ty), mask=present)
         if NORMED:
@@ -205,7 +205,7 @@ def _gradient_step(
 def _add_edge(
     dx, gradients, packed, table, group, groups, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-    GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
+    GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """dx + Σ_t dy[p − t] W_tᵀ of one edge, p on the edge's input (HEIGHT × WIDTH)."""
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
@@ -224,16 +224,16 @@ def _add_edge(
             g2, w2 = _gradient_step(
                 dy, weight, taps, 2, group, groups, HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, REACH, EXACT
             )  # fmt: skip
-            dx = tl.dot(g0, w0, dx, input_precision=PRECISION)
-            dx = tl.dot(g2, w2, dx, input_precision=PRECISION)
-        dx = tl.dot(g1, w1, dx, input_precision=PRECISION)
+            dx = tl.dot(g0, w0, dx, input_precision="ieee")
+            dx = tl.dot(g2, w2, dx, input_precision="ieee")
+        dx = tl.dot(g1, w1, dx, input_precision="ieee")
     else:
         for step in range(first_step, last_step):
             g, w = _gradient_step(
                 dy, weight, taps, step, group, groups, HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, REACH,
                 EXACT,
             )  # fmt: skip
-            dx = tl.dot(g, w, dx, input_precision=PRECISION)
+            dx = tl.dot(g, w, dx, input_precision="ieee")
     return dx
 
 
@@ -242,7 +242,7 @@ def input_gradient(
     inputs, gradients, results, packed, mixing, edges, sources, first, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
-    EXACT: tl.constexpr, PRECISION: tl.constexpr,
+    EXACT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one node for a run of blocks, from all edges that leave it.
 
@@ -262,7 +262,7 @@ def input_gradient(
         for edge in range(first_edge, first_edge + count):
             dx = _add_edge(
                 dx, gradients, packed, edges + edge * EDGE_COLUMNS, group, groups, pixels,
-                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 3, EXACT, PRECISION,
+                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 3, EXACT,
             )  # fmt: skip
         if count > 0:
             x = tl.load(x_map + offset, mask=present, other=0.0)
@@ -271,7 +271,7 @@ def input_gradient(
             shortcut = tl.load(table + SOURCE_SHORTCUT)
             dx = _add_edge(
                 dx, gradients, packed, edges + shortcut * EDGE_COLUMNS, group, groups, pixels,
-                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 2, EXACT, PRECISION,
+                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 2, EXACT,
             )  # fmt: skip
         else:
             for term in tl.static_range(TERMS):
@@ -306,7 +306,7 @@ def weight_gradient(
     inputs, gradients, partials, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr,
-    BLOCK: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One edge's weight gradient, summed over a run of blocks: [SPAN · INPUTS, GROUP · OUTPUTS] for each step.
 
@@ -342,9 +342,9 @@ def weight_gradient(
                 x2 = _read_window(
                     source, group, groups, 2, k, HEIGHT, WIDTH, STRIDE, INPUTS, GROUP, SPAN, REACH, RECTIFY, EXACT
                 )  # fmt: skip
-                dw0 = tl.dot(tl.trans(x0), g, dw0, input_precision=PRECISION)
-                dw2 = tl.dot(tl.trans(x2), g, dw2, input_precision=PRECISION)
-            dw1 = tl.dot(tl.trans(x1), g, dw1, input_precision=PRECISION)
+                dw0 = tl.dot(tl.trans(x0), g, dw0, input_precision="ieee")
+                dw2 = tl.dot(tl.trans(x2), g, dw2, input_precision="ieee")
+            dw1 = tl.dot(tl.trans(x1), g, dw1, input_precision="ieee")
         tl.store(partial, dw0)
         tl.store(partial + SIZE, dw1)
         tl.store(partial + 2 * SIZE, dw2)
@@ -362,5 +362,5 @@ def weight_gradient(
             g = tl.load(
                 dy + group[:, None] * WIDE + n[None, :], mask=((group < groups) | EXACT)[:, None], other=0.0
             )
-            dw = tl.dot(tl.trans(x), g, dw, input_precision=PRECISION)
+            dw = tl.dot(tl.trans(x), g, dw, input_precision="ieee")
         tl.store(partial + step * SIZE, dw)

@@ -45,10 +45,6 @@ TUNING = {  # by kernel and channels; what measured best, see docs/performance.m
     ("weight_gradient", 32): Tuning(64, 4, 2),
     ("weight_gradient", 64): Tuning(128, 4, 2),
 }
-TUNING_TF32 = {
-    (kernel, channels): Tuning(max(32, tuning.block // 2), 4, 1)
-    for (kernel, channels), tuning in TUNING.items()
-}
 ELEMENTS = 4096  # of a block in kernels that only pass over maps
 PROGRAMS = 4096  # to launch at once where that is free to choose
 WEIGHT_PROGRAMS = 2048  # likewise for weight gradients, whose partial sums are large
@@ -79,7 +75,7 @@ class Program:
 
     `forward` and `backward` work on explicit flat vectors of the wirings' layouts, and on buffers of this object: the
     images to run on are written to `images` [M, N, H, W, 4], factors of skips and pools to `mixing`, the gradient is
-    left in `gradient`. `precision` is that of products of float32 maps: ieee or tf32.
+    left in `gradient`.
     """
 
     def __init__(
@@ -89,10 +85,9 @@ class Program:
         batch: int,
         device: torch.device | str,
         dtype: torch.dtype,
-        precision: str = "ieee",
     ) -> None:
         self.wirings, self.skeleton, self.batch = wirings, skeleton, batch
-        self.device, self.dtype, self.precision = torch.device(device), dtype, precision
+        self.device, self.dtype = torch.device(device), dtype
         mixed = any(wiring.mixed for wiring in wirings)
         self.sum_terms, self.source_terms = (12, 6) if mixed else (3, 3)
         self.splits = [self._weight_splits(number) for number in range(STAGES)]
@@ -113,10 +108,8 @@ class Program:
         self._head = Head(self.plan, skeleton, batch, last.maps)
 
     def _tuning(self, kernel: str, channels: int) -> Tuning:
-        """Exact float32 is for checking only; small blocks keep its compilation short."""
-        if self.dtype == torch.bfloat16:
-            return TUNING[kernel, channels]
-        return TUNING_TF32[kernel, channels] if self.precision == "tf32" else Tuning(32, 4, 1)
+        """Float32 is for checking only; small blocks keep its compilation short."""
+        return TUNING[kernel, channels] if self.dtype != torch.float32 else Tuning(32, 4, 1)
 
     def _weight_splits(self, number: int) -> int:
         """How many parts a weight gradient's sum over pixels is cut into: enough to fill the device."""
@@ -191,7 +184,6 @@ class Program:
             buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=stride, INPUTS=inputs,
             OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=2 if pooled else 3, RECTIFY=rectify,
             NORMED=normed, BLOCK=tuning.block, EXACT=buffers.pixels == splits * each * tuning.block * form.group,
-            PRECISION=self.precision,
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip
         if normed:
@@ -308,7 +300,7 @@ class Program:
             span.first, target.pixels, HEIGHT=target.stage.height, WIDTH=target.stage.width, STRIDE=stride,
             INPUTS=target.channels, OUTPUTS=buffers.channels, GROUP=form.group, SPAN=form.span,
             TERMS=self.source_terms, BLOCK=tuning.block, RUN=tuning.run, EXACT=target.pixels % run == 0,
-            PRECISION=self.precision, num_warps=tuning.warps, num_stages=tuning.stages,
+            num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip
 
     def _weight_gradient(
@@ -336,7 +328,7 @@ class Program:
             inputs_at, buffers.maps, self.weight_partials, buffers.edges, span.first, buffers.pixels, each,
             HEIGHT=stage.height, WIDTH=stage.width, STRIDE=stride, INPUTS=inputs, OUTPUTS=channels,
             GROUP=form.group, SPAN=form.span, REACH=reach, RECTIFY=rectify, BLOCK=tuning.block,
-            EXACT=buffers.pixels == splits * each * tuning.block * form.group, PRECISION=self.precision,
+            EXACT=buffers.pixels == splits * each * tuning.block * form.group,
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip
 

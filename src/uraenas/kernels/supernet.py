@@ -22,12 +22,11 @@ class SupernetProgram(Program):
         skeleton: Skeleton,
         batch: int,
         device: torch.device | str = "cuda",
-        dtype: torch.dtype = torch.float32,
-        precision: str = "tf32",
+        dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         check(skeleton)
         wiring = wiring_of_supernet(skeleton)
-        super().__init__([wiring], skeleton, batch, device, dtype, precision)
+        super().__init__([wiring], skeleton, batch, device, dtype)
         self.extended = torch.zeros(wiring.weights.size, device=self.device)
         self.statistics = wiring.statistics.initial().to(self.device)
         places = wiring.weights.views(torch.arange(wiring.weights.size))

@@ -124,7 +124,9 @@ class MembersPredictor:
         for predict, batch in self.stacks:
             batches = []
             for start in range(0, len(images), batch):
-                raw = torch.from_numpy(np.ascontiguousarray(images[start : start + batch]))
+                raw = torch.from_numpy(
+                    np.array(images[start : start + batch])
+                )  # a copy: mapped files are read-only
                 logits = predict(self.normalise(raw.to(self.engine.device)))
                 batches.append(torch.log_softmax(logits.to(self.engine.dtype), dim=-1))
             parts.append(torch.cat(batches, dim=1).cpu())

@@ -8,7 +8,6 @@ import platform
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
+from uraenas.versions import version_of
 
 
 class Run:
@@ -213,18 +213,11 @@ class Run:
 def environment(device: torch.device) -> dict[str, Any]:
     """What else a result may depend on."""
     return {
-        "uraenas": _version("uraenas"),
-        "python": platform.python_version(),
+        "uraenas": version_of("uraenas"),
+        "python": platform.pythonversion_of(),
         "torch": torch.__version__,
-        "numpy": _version("numpy"),
+        "numpy": version_of("numpy"),
         "platform": f"{platform.system()} {platform.machine()}",
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"  # run from a source tree

@@ -188,7 +188,7 @@ class StackOfChains:
         self.stack = Stack([spec.genotype for spec in self.specs], skeleton).to(device, dtype).train()
         for m, chain in enumerate(chains):
             self.stack.put(m, chain.tensors["weights"], chain.tensors["statistics"])
-        self.velocity = torch.cat([chain.tensors["velocity"] for chain in chains]).to(device, dtype)
+        self.velocity = torch.cat([chain.tensors["velocity"].to(device, dtype) for chain in chains])
         owner = torch.repeat_interleave(torch.arange(count), torch.tensor(self.stack.weight_sizes))
         self.owner = owner.to(device)  # weight → member
 
@@ -234,7 +234,6 @@ class StackOfChains:
                 continue
             weights, statistics = self.stack.take(m)
             tensors = {"weights": weights, "velocity": velocities[m].clone(), "statistics": statistics}
-            tensors = {name: tensor.cpu() for name, tensor in tensors.items()}
             history, restarts = list(self.histories[m]), self.good[m].restarts
             self.good[m] = ChainState(spec, self.epoch, tensors, history, restarts=restarts)
         return list(self.good)

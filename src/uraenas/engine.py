@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.data.loader import EpochDraws, Loader
-from uraenas.errors import UraenasError, unknown
+from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.kernels import available
 from uraenas.networks import Stack
 
@@ -34,8 +34,7 @@ class EngineSettings:
             raise unknown("device", self.device, ("auto", "cpu", "cuda"))
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
-        if self.stack < 1:
-            raise UraenasError(f"engine.stack = {self.stack} is out of range; it must be at least 1")
+        require_range("engine.stack", self.stack, 1, 1000)
         if self.checkpoint_seconds < 0:
             raise UraenasError(
                 f"engine.checkpoint_seconds = {self.checkpoint_seconds} is out of range; 0 or more"

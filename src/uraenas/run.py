@@ -74,8 +74,8 @@ class Run:
 
     # Whole files
 
-    def write_json(self, name: str, value: Any) -> None:
-        write_json(self.path / name, value)
+    def write_json(self, name: str, table: Mapping[str, Any]) -> None:
+        write_json(self.path / name, table)
 
     def read_json(self, name: str) -> Any:
         return read_json(self.path / name)

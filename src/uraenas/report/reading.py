@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import safetensors
 import torch
 from torch import Tensor
 
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
+from uraenas.errors import UraenasError
+from uraenas.files import read_tensors
 from uraenas.report.table import Row, mean_name
 from uraenas.run import Run
 from uraenas.spaces import Genotype
@@ -159,8 +160,11 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
 def _history(run: Run) -> list[dict[str, Any]]:
     if not run.has("search/history.jsonl"):
         return []
-    lines = (run.path / "search" / "history.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.strip()]
+    path = run.path / "search" / "history.jsonl"
+    try:
+        return [json.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
+    except ValueError as error:
+        raise UraenasError(f"{path} is damaged; delete it to leave the search out of the report") from error
 
 
 def _concentration(run: Run) -> Tensor | None:
@@ -170,11 +174,10 @@ def _concentration(run: Run) -> Tensor | None:
 
 
 def _members(run: Run, method: str) -> list[MemberFacts]:
-    """The headers of the members' files; their weights stay on the disk."""
+    """What the members' files say of them."""
     members = []
     for path in sorted(run.members_folder(method).glob("*.safetensors")):
-        with safetensors.safe_open(str(path), framework="pt") as file:
-            header = file.metadata() or {}
+        _, header = read_tensors(path)
         genotype = Genotype.from_string(header["genotype"])
         members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
     return members

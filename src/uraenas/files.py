@@ -81,6 +81,12 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
+def checksum_of(path: Path) -> str:
+    """The checksum of a whole file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
 def _damaged(path: Path) -> UraenasError:
     return UraenasError(f"{path} is damaged; delete it and run the same command again")
 

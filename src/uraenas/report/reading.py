@@ -103,7 +103,7 @@ class RunFacts:
     @property
     def n(self) -> str:
         """How many test images each value rests on."""
-        return f"n = {self.data['test_images']:,}" if "test_images" in self.data else "n is not recorded;"
+        return f"n = {self.data['test_images']:,}"
 
     @property
     def classes(self) -> list[str]:
@@ -147,7 +147,7 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
         metrics=stored,
         config=run.read_json("config.json"),
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
-        data=run.read_json("data.json"),
+        data=_data(run),
         costs=run.costs(),
         history=_history(run),
         concentration=_concentration(run),
@@ -155,6 +155,14 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
     )
+
+
+def _data(run: Run) -> dict[str, Any]:
+    facts = run.read_json("data.json")
+    needed = {"classes", "image", "training_images", "held_out_images", "test_images"}
+    if not isinstance(facts, dict) or not needed <= facts.keys():
+        raise UraenasError(f"{run.path / 'data.json'} does not describe images; run the same command again")
+    return facts
 
 
 def _history(run: Run) -> list[dict[str, Any]]:
@@ -170,7 +178,7 @@ def _history(run: Run) -> list[dict[str, Any]]:
 def _concentration(run: Run) -> Tensor | None:
     if not run.has("search/architecture.safetensors"):
         return None
-    return run.read_tensors("search/architecture.safetensors")[0]["concentration"]
+    return run.read_tensors("search/architecture.safetensors", ["concentration"])[0]["concentration"]
 
 
 def _members(run: Run, method: str) -> list[MemberFacts]:
@@ -178,8 +186,11 @@ def _members(run: Run, method: str) -> list[MemberFacts]:
     members = []
     for path in sorted(run.members_folder(method).glob("*.safetensors")):
         _, header = read_tensors(path)
-        genotype = Genotype.from_string(header["genotype"])
-        members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
+        try:
+            genotype = Genotype.from_string(header["genotype"])
+            members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
+        except (KeyError, ValueError) as error:
+            raise UraenasError(f"{path} is not a member file: {error}") from error
     return members
 
 
@@ -188,7 +199,7 @@ def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) ->
     for name in methods:
         file = f"methods/{name}/predictions/{dataset}.safetensors"
         if run.has(file):
-            log_p = run.read_tensors(file)[0]["log_probabilities"]
+            log_p = run.read_tensors(file, ["log_probabilities"])[0]["log_probabilities"]
             if log_p.shape[1] == images:
                 found[name] = log_p
     return found

@@ -142,6 +142,11 @@ def test_the_table_of_the_paper_is_printed(finished):
         (["--presett", "tiny"], ["--presett", "--preset"]),
         (["--set", "data.name=nowhere.npz"], ["nowhere.npz"]),
         (["--set", "train.weight_samples=1", "--set", "train.cycles=2"], ["weight_samples", "2 cycles"]),
+        (["--set", "network.channels=1000000000"], ["network.channels", "1,024"]),
+        (
+            ["--set", "network.channels=1024", "--set", "network.cells=100"],
+            ["parameters", "GB", "network.cells"],
+        ),
     ],
 )
 def test_bad_input_is_one_clear_line_and_writes_nothing(tmp_path, arguments, words):

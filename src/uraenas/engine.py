@@ -1,6 +1,7 @@
 """Every decision about speed: device, precision, own kernels, and whether a step is captured as a graph."""
 
 import gc
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,7 @@ from uraenas.kernels import available
 from uraenas.networks import Stack
 
 PREDICTION_BATCH = 500
+COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 
 
@@ -96,6 +98,19 @@ class Engine:
         """
         return _GraphedStep(step) if self.device.type == "cuda" else step
 
+    def require_room(self, parameters: int) -> None:
+        """Refuse networks that cannot fit: the system would end the process without a word."""
+        needed = COPIES * parameters * self.dtype.itemsize
+        if self.device.type == "cuda":
+            available = torch.cuda.get_device_properties(self.device).total_memory
+        else:
+            available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > available:
+            raise UraenasError(
+                f"one network of {parameters:,} parameters needs {needed / 1e9:,.0f} GB and more, the {self.device} "
+                f"has {available / 1e9:,.0f} GB; use fewer network.channels or network.cells"
+            )
+
     def smaller_stack(self, size: int, error: torch.OutOfMemoryError) -> int:
         """How many members to try side by side after `size` did not fit into memory."""
         if size == 1:
@@ -121,7 +136,7 @@ def naming_want_of_memory() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "DefaultCPUAllocator: can't allocate memory" not in str(error):
+        if "DefaultCPUAllocator" not in str(error):
             raise
         raise torch.OutOfMemoryError(str(error)) from error
     except MemoryError as error:

@@ -136,7 +136,12 @@ class Pipeline:
         self.run.write_tensors(
             "search/architecture.safetensors",
             {"concentration": distribution.concentration},
-            {"genotype": str(distribution.expected_genotype()), "epochs": state.epoch, "seed": config.seed},
+            {
+                "genotype": str(distribution.expected_genotype()),
+                "epochs": state.epoch,
+                "seed": config.seed,
+                "history": state.history,
+            },
         )
         self.run.remove("search/state.safetensors")
         self.run.log("searched", genotype=str(distribution.expected_genotype()))

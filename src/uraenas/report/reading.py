@@ -1,6 +1,5 @@
 """What the report needs of a run, read from its directory once."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -142,6 +141,7 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
     stored = run.metrics()
     methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
     dataset = stored["rows"][0]["dataset"]
+    concentration, history = _search(run)
     return RunFacts(
         name=run.path.resolve().name,
         metrics=stored,
@@ -149,8 +149,8 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
         data=_data(run),
         costs=run.costs(),
-        history=_history(run),
-        concentration=_concentration(run),
+        history=history,
+        concentration=concentration,
         members={name: _members(run, name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
@@ -165,20 +165,12 @@ def _data(run: Run) -> dict[str, Any]:
     return facts
 
 
-def _history(run: Run) -> list[dict[str, Any]]:
-    if not run.has("search/history.jsonl"):
-        return []
-    path = run.path / "search" / "history.jsonl"
-    try:
-        return [json.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
-    except ValueError as error:
-        raise UraenasError(f"{path} is damaged; delete it to leave the search out of the report") from error
-
-
-def _concentration(run: Run) -> Tensor | None:
+def _search(run: Run) -> tuple[Tensor | None, list[dict[str, Any]]]:
+    """The learned concentration and the history of the search that found it."""
     if not run.has("search/architecture.safetensors"):
-        return None
-    return run.read_tensors("search/architecture.safetensors", ["concentration"])[0]["concentration"]
+        return None, []
+    tensors, header = run.read_tensors("search/architecture.safetensors", ("concentration", "history"))
+    return tensors["concentration"], header["history"]
 
 
 def _members(run: Run, method: str) -> list[MemberFacts]:

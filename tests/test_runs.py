@@ -142,6 +142,11 @@ def test_the_table_of_the_paper_is_printed(finished):
         (["--presett", "tiny"], ["--presett", "--preset"]),
         (["--set", "data.name=nowhere.npz"], ["nowhere.npz"]),
         (["--set", "train.weight_samples=1", "--set", "train.cycles=2"], ["weight_samples", "2 cycles"]),
+        (["--set", "network.channels=1000000000"], ["network.channels", "1,024"]),
+        (
+            ["--set", "network.channels=1024", "--set", "network.cells=100"],
+            ["parameters", "GB", "network.cells"],
+        ),
     ],
 )
 def test_bad_input_is_one_clear_line_and_writes_nothing(tmp_path, arguments, words):
@@ -189,6 +194,68 @@ def test_a_run_in_use_is_left_alone(tmp_path):
         done = uraenas("search", tmp_path / "run")
     assert done.returncode == 2
     assert f"process {os.getpid()}" in done.stderr
+
+
+def test_the_directory_of_a_killed_process_can_be_taken_over(finished, tmp_path):
+    """Two processes on one run: the second is told who works there, and goes on with the work when that is dead."""
+    out = tmp_path / "run"
+    command = [*COMMAND, "run", "--preset", "tiny", "--json", "--out", str(out)]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + 300
+        while not (out / "cost.json").exists() and first.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        first.send_signal(signal.SIGSTOP)  # it holds the directory and cannot finish meanwhile
+        refused = uraenas("search", out)
+        first.kill()
+    assert refused.returncode == 2
+    assert f"is in use by process {first.pid}" in refused.stderr
+    done = run_tiny(out)
+    assert done.returncode == 0, done.stderr
+    assert metrics_of(out) == metrics_of(finished)
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=200k tmpfs "$1" || exit 77
+cp -r "$2" "$1/run"
+"$3" -m uraenas.cli run --preset tiny --json --out "$1/run" > "$2/first.out" 2> "$2/first.err"
+echo $? > "$2/first.code"
+mount -o remount,size=50m "$1"
+"$3" -m uraenas.cli run --preset tiny --json --out "$1/run" > "$2/second.out"
+"""
+
+
+def test_a_disk_that_fills_up_in_training_costs_nothing_but_time(finished, tmp_path):
+    """On a file system of 200 kB, with the search done; then it is made larger."""
+    disk, start = tmp_path / "disk", tmp_path / "start"
+    disk.mkdir()
+    shutil.copytree(finished / "search", start / "search")
+    for name in ("config.json", "data.json"):
+        shutil.copy(finished / name, start)
+    script = [
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        FULL_DISK,
+        "sh",
+        disk,
+        start,
+        sys.executable,
+    ]
+    done = subprocess.run(script, env=ENVIRONMENT, capture_output=True, text=True, timeout=600)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("this machine does not allow a file system to be mounted")
+    assert (start / "first.code").read_text() == "2\n"
+    line = (start / "first.err").read_text()
+    assert line.startswith(f"uraenas: cannot write {disk}/run/chains/")
+    assert line.endswith(": No space left on device\n")
+    assert line.count("\n") == 1
+    assert done.returncode == 0, done.stderr
+    ended = json.loads((start / "second.out").read_text())
+    assert {key: value for key, value in ended.items() if key != "run"} == {
+        key: value for key, value in metrics_of(finished).items() if key != "checksum"
+    }
 
 
 def test_labels_of_too_few_examples_are_named(tmp_path):

@@ -12,8 +12,8 @@ from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
 from uraenas.data import LabelledImages, digits, stratified_split
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
-from uraenas.engine import Engine, EngineSettings, Gradients
-from uraenas.ensemble import Member
+from uraenas.engine import Engine, EngineSettings, Gradients, naming_want_of_memory
+from uraenas.ensemble import Member, predict_members
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.networks import Stack
@@ -346,6 +346,29 @@ def test_a_stack_that_does_not_fit_is_split_and_goes_on(
     for name, state in whole.items():
         assert_same(state, states[name])
     assert_same_members(members, samples)
+
+
+def test_predictions_do_not_depend_on_how_many_members_fit(part: LabelledImages, undisturbed: dict) -> None:
+    members = sorted(undisturbed["point"][1], key=lambda member: member.origin.chain)
+    arguments = (members, SKELETON, Normalisation.of(part.images), part.images)
+    whole = predict_members(*arguments, engine())
+
+    class Small(Engine):
+        def predictor(self, stack: Stack) -> tuple:
+            if len(stack.weight_sizes) > 1:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            return super().predictor(stack)
+
+    with pytest.warns(UserWarning, match="3 networks do not fit into memory side by side; going on with 1"):
+        parts = predict_members(*arguments, Small(EngineSettings(device="cpu")))
+    assert torch.equal(parts, whole)
+
+
+def test_want_of_memory_has_one_type_on_every_device() -> None:
+    with pytest.raises(torch.OutOfMemoryError), naming_want_of_memory():
+        torch.zeros(2**46)
+    with pytest.raises(RuntimeError, match="another"), naming_want_of_memory():
+        raise RuntimeError("another")
 
 
 def test_a_network_that_does_not_fit_alone_is_one_line(part: LabelledImages) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from uraenas.data import DataSettings
 from uraenas.engine import EngineSettings
-from uraenas.errors import UraenasError, unknown
+from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.evaluate import EvaluateSettings
 from uraenas.methods import METHODS, method
 from uraenas.search import SearchSettings
@@ -24,11 +24,8 @@ class NetworkSettings:
     cells: int = 5  # per stage
 
     def __post_init__(self) -> None:
-        for name in ("channels", "cells"):
-            if getattr(self, name) < 1:
-                raise UraenasError(
-                    f"network.{name} = {getattr(self, name)} is out of range; it must be at least 1"
-                )
+        require_range("network.channels", self.channels, 1, 1024)
+        require_range("network.cells", self.cells, 1, 100)
 
 
 @dataclass(frozen=True)

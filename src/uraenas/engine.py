@@ -1,6 +1,7 @@
 """Every decision about speed: device, precision, own kernels, and whether a step is captured as a graph."""
 
 import gc
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,11 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.data.loader import EpochDraws, Loader
-from uraenas.errors import UraenasError, unknown
+from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.kernels import available
 from uraenas.networks import Stack, Supernet
 
 PREDICTION_BATCH = 500
+COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 
 
@@ -35,8 +37,7 @@ class EngineSettings:
             raise unknown("device", self.device, ("auto", "cpu", "cuda"))
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
-        if self.stack < 1:
-            raise UraenasError(f"engine.stack = {self.stack} is out of range; it must be at least 1")
+        require_range("engine.stack", self.stack, 1, 1000)
         if self.checkpoint_seconds < 0:
             raise UraenasError(
                 f"engine.checkpoint_seconds = {self.checkpoint_seconds} is out of range; 0 or more"
@@ -111,6 +112,19 @@ class Engine:
         """
         return _GraphedStep(step) if self.device.type == "cuda" else step
 
+    def require_room(self, parameters: int) -> None:
+        """Refuse networks that cannot fit: the system would end the process without a word."""
+        needed = COPIES * parameters * self.dtype.itemsize
+        if self.device.type == "cuda":
+            available = torch.cuda.get_device_properties(self.device).total_memory
+        else:
+            available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > available:
+            raise UraenasError(
+                f"one network of {parameters:,} parameters needs {needed / 1e9:,.0f} GB and more, the {self.device} "
+                f"has {available / 1e9:,.0f} GB; use fewer network.channels or network.cells"
+            )
+
     def smaller_stack(self, size: int, error: torch.OutOfMemoryError) -> int:
         """How many members to try side by side after `size` did not fit into memory."""
         if size == 1:
@@ -136,7 +150,7 @@ def naming_want_of_memory() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "DefaultCPUAllocator: can't allocate memory" not in str(error):
+        if "DefaultCPUAllocator" not in str(error):
             raise
         raise torch.OutOfMemoryError(str(error)) from error
     except MemoryError as error:

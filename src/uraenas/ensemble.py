@@ -13,7 +13,7 @@ from uraenas import calibration
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings, naming_want_of_memory
 from uraenas.errors import UraenasError
-from uraenas.files import read_json, read_tensors, write_json, write_tensors
+from uraenas.files import checksum_of, read_json, read_tensors, write_json, write_tensors
 from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
 from uraenas.networks import Layout, Stack, statistics_layout, weight_layout
 from uraenas.spaces import Genotype, Skeleton
@@ -90,6 +90,11 @@ def _flatten(layout: Layout, tensors: dict[str, Tensor]) -> Tensor:
     return torch.cat(parts)
 
 
+def member_files(folder: Path, count: int) -> list[Path]:
+    """Where so many members of an ensemble lie."""
+    return [folder / f"{m:03d}.safetensors" for m in range(count)]
+
+
 class MembersPredictor:
     """Members made ready to predict: stacked, on the device, in stacks that fit into memory."""
 
@@ -124,9 +129,7 @@ class MembersPredictor:
         for predict, batch in self.stacks:
             batches = []
             for start in range(0, len(images), batch):
-                raw = torch.from_numpy(
-                    np.array(images[start : start + batch])
-                )  # a copy: mapped files are read-only
+                raw = torch.from_numpy(np.array(images[start : start + batch]))  # mapped files are read-only
                 logits = predict(self.normalise(raw.to(self.engine.device)))
                 batches.append(torch.log_softmax(logits.to(self.engine.dtype), dim=-1))
             parts.append(torch.cat(batches, dim=1).cpu())
@@ -182,16 +185,16 @@ class Ensemble:
     def save(self, path: Path | str, half: bool = False) -> None:
         """Write a folder: ensemble.json and one safetensors file per member."""
         folder = Path(path)
-        for m, member in enumerate(self.members):
-            member.save(folder / f"{m:03d}.safetensors", self.skeleton, half)
+        for path, member in zip(member_files(folder, len(self)), self.members, strict=True):
+            member.save(path, self.skeleton, half)
         self.describe(folder)
 
     def describe(self, folder: Path) -> None:
-        """Write ensemble.json: all that the members' files do not say. It is written last, so it vouches for them."""
+        """Write ensemble.json: all that the members' files do not say. It is written last and vouches for them."""
         write_json(
             folder / "ensemble.json",
             {
-                "members": len(self),
+                "members": [checksum_of(path) for path in member_files(folder, len(self))],
                 "skeleton": asdict(self.skeleton),
                 "mean": self.normalisation.mean,
                 "deviation": self.normalisation.deviation,
@@ -208,7 +211,11 @@ class Ensemble:
         facts = read_json(folder / "ensemble.json")
         try:
             normalisation = Normalisation(tuple(facts["mean"]), tuple(facts["deviation"]))
-            members = tuple(Member.load(folder / f"{m:03d}.safetensors") for m in range(facts["members"]))
+            files = member_files(folder, len(facts["members"]))
+            members = tuple(Member.load(path) for path in files)
+            for path, checksum in zip(files, facts["members"], strict=True):
+                if checksum_of(path) != checksum:
+                    raise ValueError(f"{path.name} is not the member it was made with")
             skeleton = Skeleton(**facts["skeleton"])
             if any(len(m.weights) != weight_layout(m.genotype, skeleton).size for m in members):
                 raise ValueError("its skeleton is not that of its members")

@@ -10,6 +10,12 @@ class UraenasError(Exception):
     """One clear line for the user: what was given, what is allowed, how to mend it."""
 
 
+def require_range(name: str, value: float, least: float, most: float) -> None:
+    """Refuse a setting outside its limits."""
+    if not least <= value <= most:
+        raise UraenasError(f"{name} = {value} is out of range; it must lie in {least:,} … {most:,}")
+
+
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
     """The error for a name that is not in a table, with the nearest match."""
     names = sorted(allowed)

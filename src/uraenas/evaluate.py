@@ -15,7 +15,7 @@ from torch import Tensor
 
 from uraenas import calibration, draws, metrics, shifts
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError, unknown
+from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.methods import method
 from uraenas.shifts.suite import open_suite
 
@@ -47,11 +47,8 @@ class EvaluateSettings:
             raise UraenasError(
                 f"evaluate.severities = {self.severities} is out of range; choose from 1 … 5, each once"
             )
-        for name, least in (("bootstrap", 0), ("subsets", 1)):
-            if getattr(self, name) < least:
-                raise UraenasError(
-                    f"evaluate.{name} = {getattr(self, name)} is out of range; at least {least}"
-                )
+        require_range("evaluate.bootstrap", self.bootstrap, 0, 100_000)
+        require_range("evaluate.subsets", self.subsets, 1, 10_000)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from torch import Tensor
 from uraenas.atomic import whole_file, writing
 from uraenas.errors import UraenasError
 
-CHECKSUM = "blake2b"
+CHECKSUM = "blake2b"  # in the header of tensors
+JSON_CHECKSUM = "checksum"  # the last key of a JSON file
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -22,17 +23,31 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def write_json(path: Path, value: Any) -> None:
-    write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+def write_json(path: Path, table: Mapping[str, Any]) -> None:
+    """Write a JSON object whose last key is a checksum of the others."""
+    text = json.dumps({**table, JSON_CHECKSUM: _json_checksum(table)}, indent=1, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
+    """What a JSON file holds; a checksum, if it has one, is verified and left out."""
     try:
-        return json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
     except OSError as error:
         raise UraenasError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise UraenasError(f"{path} is damaged: {error}; delete it and run the same command again") from error
+    if isinstance(value, dict) and JSON_CHECKSUM in value:
+        stated = value.pop(JSON_CHECKSUM)
+        if stated != _json_checksum(value):
+            raise UraenasError(
+                f"{path} is damaged, or was changed by hand; delete it and run the same command again"
+            )
+    return value
+
+
+def _json_checksum(table: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(table).encode(), digest_size=16).hexdigest()
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
@@ -64,6 +79,12 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def checksum_of(path: Path) -> str:
+    """The checksum of a whole file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def _damaged(path: Path) -> UraenasError:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uraenas.ensemble import Ensemble, Member
+from uraenas.ensemble import Ensemble, Member, member_files
 from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
 from uraenas.versions import version_of
@@ -74,8 +74,8 @@ class Run:
 
     # Whole files
 
-    def write_json(self, name: str, value: Any) -> None:
-        write_json(self.path / name, value)
+    def write_json(self, name: str, table: Mapping[str, Any]) -> None:
+        write_json(self.path / name, table)
 
     def read_json(self, name: str) -> Any:
         return read_json(self.path / name)
@@ -84,8 +84,9 @@ class Run:
         write_bytes(self.path / name, text.encode())
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-        """Write tensors with a header of JSON values."""
-        write_tensors(self.path / name, tensors, {key: json.dumps(value) for key, value in header.items()})
+        """Write tensors with a header of JSON values, and the name by which they will be read."""
+        texts = {key: json.dumps(value) for key, value in {**header, "file": name}.items()}
+        write_tensors(self.path / name, tensors, texts)
 
     def read_tensors(self, name: str, needed: Iterable[str] = ()) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and header of a file that must hold the needed names, in the one or in the other."""
@@ -94,6 +95,8 @@ class Run:
             header = {key: json.loads(value) for key, value in texts.items()}
         except ValueError:
             header = {}  # not written by `write_tensors` above
+        if header.pop("file", name) != name:
+            raise UraenasError(f"{self.path / name} is another file of a run, put in its place")
         if missing := set(needed) - set(tensors) - set(header):
             raise UraenasError(
                 f"{self.path / name} lacks {', '.join(sorted(missing))}: another version of uraenas wrote it; "
@@ -121,7 +124,7 @@ class Run:
 
     def costs(self) -> dict[str, dict[str, float]]:
         costs = self.read_json("cost.json") if self.has("cost.json") else {}
-        if not isinstance(costs, dict):
+        if not isinstance(costs, dict) or not all(isinstance(amounts, dict) for amounts in costs.values()):
             raise UraenasError(
                 f"{self.path / 'cost.json'} is damaged; delete it and run the same command again"
             )
@@ -157,8 +160,12 @@ class Run:
 
     def samples(self, chain: str) -> list[Member]:
         """The weight samples of a chain, the newest first."""
-        folder = self.path / "chains" / chain / "samples"
-        return [Member.load(path) for path in sorted(folder.glob("*.safetensors"), reverse=True)]
+        paths = sorted((self.path / "chains" / chain / "samples").glob("*.safetensors"), reverse=True)
+        members = [Member.load(path) for path in paths]
+        for path, member in zip(paths, members, strict=True):
+            if path != self.sample_path(chain, member.origin.epoch) or member.origin.chain != chain:
+                raise UraenasError(f"{path} is another sample, put in its place")
+        return members
 
     def members_folder(self, method: str) -> Path:
         return self.path / "methods" / method / "members"
@@ -169,11 +176,8 @@ class Run:
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
-        for m, member in enumerate(ensemble.members):
-            source, target = (
-                self.sample_path(member.origin.chain, member.origin.epoch),
-                folder / f"{m:03d}.safetensors",
-            )
+        for member, target in zip(ensemble.members, member_files(folder, len(ensemble)), strict=True):
+            source = self.sample_path(member.origin.chain, member.origin.epoch)
             try:
                 os.link(source, target)
             except OSError:
@@ -191,11 +195,12 @@ class Run:
 
     def is_trained(self, method: str) -> bool:
         """Whether the method's members are there, all of them."""
-        description = self.members_folder(method) / "ensemble.json"
-        if not description.exists():
+        folder = self.members_folder(method)
+        if not (folder / "ensemble.json").exists():
             return False
-        members = read_json(description).get("members", 0)
-        return all((description.parent / f"{m:03d}.safetensors").exists() for m in range(members))
+        facts = read_json(folder / "ensemble.json")
+        members = facts.get("members") if isinstance(facts, dict) else None
+        return isinstance(members, list) and all(p.exists() for p in member_files(folder, len(members)))
 
     def ensemble(self, method: str) -> Ensemble:
         self.require()
@@ -214,7 +219,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     """What else a result may depend on."""
     return {
         "uraenas": version_of("uraenas"),
-        "python": platform.pythonversion_of(),
+        "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": version_of("numpy"),
         "platform": f"{platform.system()} {platform.machine()}",

@@ -16,7 +16,7 @@ from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
-from uraenas.errors import UraenasError, unknown
+from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
 from uraenas.networks import Supernet
 from uraenas.spaces import EDGES, OPERATIONS, Skeleton
@@ -55,9 +55,8 @@ class SearchSettings:
             raise unknown("sampler", self.sampler, SAMPLERS)
         if self.regulariser not in REGULARISERS:
             raise unknown("regulariser", self.regulariser, REGULARISERS)
-        for name, least in (("epochs", 1), ("batch", 2), ("cycles", 1)):
-            if getattr(self, name) < least:
-                raise UraenasError(f"search.{name} = {getattr(self, name)} is out of range; at least {least}")
+        for name, least, most in (("epochs", 1, 100_000), ("batch", 2, 1_000_000), ("cycles", 1, 100_000)):
+            require_range(f"search.{name}", getattr(self, name), least, most)
         for name in ("step_size", "architecture_step_size"):
             if getattr(self, name) <= 0:
                 raise UraenasError(

@@ -37,6 +37,7 @@ from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run, environment
 from uraenas.search import STATE, Search, SearchState, search
+from uraenas.spaces import LARGEST, cost
 from uraenas.task import describe_data, prepare
 from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
 
@@ -58,6 +59,7 @@ class Pipeline:
         self.run, self.config, self.progress = run, config, progress
         self.engine = Engine(config.engine)
         self.task = prepare(config, dataset)
+        self.engine.require_room(cost(LARGEST, self.task.skeleton).parameters)
         self._check_data()
 
     @classmethod
@@ -133,7 +135,12 @@ class Pipeline:
         self.run.write_tensors(
             "search/architecture.safetensors",
             {"concentration": distribution.concentration},
-            {"genotype": str(distribution.expected_genotype()), "epochs": state.epoch, "seed": config.seed},
+            {
+                "genotype": str(distribution.expected_genotype()),
+                "epochs": state.epoch,
+                "seed": config.seed,
+                "history": state.history,
+            },
         )
         self.run.remove("search/state.safetensors")
         self.run.log("searched", genotype=str(distribution.expected_genotype()))

@@ -13,7 +13,7 @@ from uraenas.architecture import ArchitectureDistribution, uniform
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, naming_want_of_memory
 from uraenas.ensemble import Member, Origin
-from uraenas.errors import UraenasError, unknown
+from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
 from uraenas.methods import Architectures, Method, Weights
 from uraenas.networks import Stack
@@ -49,9 +49,14 @@ class TrainSettings:
             raise unknown("selection", self.selection, SELECTIONS)
         if self.sampler not in SAMPLERS:
             raise unknown("sampler", self.sampler, SAMPLERS)
-        for name, least in (("members", 1), ("architectures", 1), ("epochs", 1), ("batch", 2), ("cycles", 1)):
-            if getattr(self, name) < least:
-                raise UraenasError(f"train.{name} = {getattr(self, name)} is out of range; at least {least}")
+        for name, least, most in (
+            ("members", 1, 1000),
+            ("architectures", 1, 1000),
+            ("epochs", 1, 100_000),
+            ("batch", 2, 1_000_000),
+            ("cycles", 1, 100_000),
+        ):
+            require_range(f"train.{name}", getattr(self, name), least, most)
         for name in ("step_size", "sampler_step_size"):
             if getattr(self, name) <= 0:
                 raise UraenasError(

@@ -183,7 +183,7 @@ def test_no_bootstrap(make_run: MakeRun) -> None:
 
 def test_no_search_and_no_costs(make_run: MakeRun) -> None:
     run, test = make_run(methods=("random-ensemble",))
-    for name in ("search/architecture.safetensors", "search/history.jsonl", "cost.json"):
+    for name in ("search/architecture.safetensors", "cost.json"):
         run.remove(name)
     page = taken_apart(report.build([(run, test)]))
     assert "no learned distribution" in page.sections["architecture"]

@@ -88,13 +88,12 @@ def sections_of(facts: RunFacts) -> list[Section]:
 def _summary(facts: RunFacts) -> str:
     dataset = facts.rows[0]["dataset"]
     words = [f"Images: {dataset}"]
-    if facts.data:
-        height, width, channels = facts.data["image"]
-        words.append(f"{height} × {width} × {channels}, {count(len(facts.classes), 'class')}")
-        words.append(
-            f"{facts.data['training_images']:,} for training, {facts.data['held_out_images']:,} held out, "
-            f"{facts.data['test_images']:,} for testing"
-        )
+    height, width, channels = facts.data["image"]
+    words.append(f"{height} × {width} × {channels}, {count(len(facts.classes), 'class')}")
+    words.append(
+        f"{facts.data['training_images']:,} for training, {facts.data['held_out_images']:,} held out, "
+        f"{facts.data['test_images']:,} for testing"
+    )
     words.append(count(len(facts.methods), "method"))
     words.append(f"seed {facts.rows[0]['seed']}")
     return " · ".join(words)

@@ -1,17 +1,17 @@
 """What the report needs of a run, read from its directory once."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import safetensors
 import torch
 from torch import Tensor
 
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
+from uraenas.errors import UraenasError
+from uraenas.files import read_tensors
 from uraenas.report.table import Row, mean_name
 from uraenas.run import Run
 from uraenas.spaces import Genotype
@@ -102,7 +102,7 @@ class RunFacts:
     @property
     def n(self) -> str:
         """How many test images each value rests on."""
-        return f"n = {self.data['test_images']:,}" if "test_images" in self.data else "n is not recorded;"
+        return f"n = {self.data['test_images']:,}"
 
     @property
     def classes(self) -> list[str]:
@@ -141,42 +141,48 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
     stored = run.metrics()
     methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
     dataset = stored["rows"][0]["dataset"]
+    concentration, history = _search(run)
     return RunFacts(
         name=run.path.resolve().name,
         metrics=stored,
         config=run.read_json("config.json"),
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
-        data=run.read_json("data.json"),
+        data=_data(run),
         costs=run.costs(),
-        history=_history(run),
-        concentration=_concentration(run),
+        history=history,
+        concentration=concentration,
         members={name: _members(run, name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
     )
 
 
-def _history(run: Run) -> list[dict[str, Any]]:
-    if not run.has("search/history.jsonl"):
-        return []
-    lines = (run.path / "search" / "history.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.strip()]
+def _data(run: Run) -> dict[str, Any]:
+    facts = run.read_json("data.json")
+    needed = {"classes", "image", "training_images", "held_out_images", "test_images"}
+    if not isinstance(facts, dict) or not needed <= facts.keys():
+        raise UraenasError(f"{run.path / 'data.json'} does not describe images; run the same command again")
+    return facts
 
 
-def _concentration(run: Run) -> Tensor | None:
+def _search(run: Run) -> tuple[Tensor | None, list[dict[str, Any]]]:
+    """The learned concentration and the history of the search that found it."""
     if not run.has("search/architecture.safetensors"):
-        return None
-    return run.read_tensors("search/architecture.safetensors")[0]["concentration"]
+        return None, []
+    tensors, header = run.read_tensors("search/architecture.safetensors", ("concentration", "history"))
+    return tensors["concentration"], header["history"]
 
 
 def _members(run: Run, method: str) -> list[MemberFacts]:
-    """The headers of the members' files; their weights stay on the disk."""
+    """What the members' files say of them."""
     members = []
     for path in sorted(run.members_folder(method).glob("*.safetensors")):
-        with safetensors.safe_open(str(path), framework="pt") as file:
-            header = file.metadata() or {}
-        genotype = Genotype.from_string(header["genotype"])
-        members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
+        _, header = read_tensors(path)
+        try:
+            genotype = Genotype.from_string(header["genotype"])
+            members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
+        except (KeyError, ValueError) as error:
+            raise UraenasError(f"{path} is not a member file: {error}") from error
     return members
 
 
@@ -185,7 +191,7 @@ def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) ->
     for name in methods:
         file = f"methods/{name}/predictions/{dataset}.safetensors"
         if run.has(file):
-            log_p = run.read_tensors(file)[0]["log_probabilities"]
+            log_p = run.read_tensors(file, ["log_probabilities"])[0]["log_probabilities"]
             if log_p.shape[1] == images:
                 found[name] = log_p
     return found

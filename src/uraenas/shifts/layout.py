@@ -55,7 +55,7 @@ def map_array(path: Path) -> np.ndarray:
         raise UraenasError(f"{path} is missing; {remedy(path)}")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except Exception as error:  # numpy evaluates the header as a Python literal, with all kinds of errors
         raise UraenasError(f"{path} is truncated or no array; {remedy(path)}") from error
     if not isinstance(array, np.ndarray):
         raise UraenasError(f"{path} is an archive, not an array; {remedy(path)}")

@@ -37,7 +37,9 @@ class Manifest:
             return None
         try:
             manifest = cls(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
+            if not all({"md5", "libraries"} <= entry.keys() for entry in manifest.files.values()):
+                raise ValueError("a file without checksum or libraries")
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise UraenasError(
                 f"{path} cannot be read ({error}); delete it and make the suite again"
             ) from error

@@ -131,6 +131,9 @@ class Genotype:
         return (self.operations[edge], edge, self._terms(EDGES[edge][0]))
 
 
+LARGEST = Genotype(("nor_conv_3x3",) * len(EDGES))  # no genotype has more parameters
+
+
 def _describe_sum(terms: list[tuple], numbers: dict[int, int]) -> str:
     return "+".join(sorted(_describe(term, numbers) for term in terms)) or "0"
 

@@ -7,9 +7,11 @@ import pytest
 from browsing import open_page, start_chromium
 from made_up_run import Source, write_run
 
+from uraenas import report
 from uraenas.config import override, preset
 from uraenas.methods import METHODS
 from uraenas.run import Run
+from uraenas.shifts import SHIFTS
 from uraenas.stages import Pipeline
 
 
@@ -34,6 +36,17 @@ def make_run(tmp_path: Path) -> Any:
         return write_run(tmp_path / name, **settings)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run as large as the paper's on CIFAR-10: 10,000 images, 19 × 5 shifts, 7 methods of 10 members."""
+    path = tmp_path_factory.mktemp("large")
+    every = (1, 2, 3, 4, 5)
+    size: dict[str, Any] = {"members": 10, "images": 10_000, "shifted_images": 60, "side": 32}
+    source = write_run(path / "run", tuple(METHODS), shifts=tuple(SHIFTS), severities=every, **size)
+    (path / "report.html").write_text(report.build([source]), encoding="utf-8")
+    return path / "report.html"
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from browsing import (
     open_page,
     prefer,
     requests_sent,
+    seconds_to_draw,
     shown_tip,
     visible_figures,
 )
@@ -143,3 +144,13 @@ def test_figures_are_saved(browser: Any, tmp_path: Path, figure: str) -> None:
         pixels = np.asarray(picture.convert("L"))
     assert pixels[0].min() == 255, "light paper, though the page is dark"
     assert (pixels < 100).sum() > 500, "ink on it"
+
+
+@pytest.mark.slow
+def test_a_large_page_is_drawn_in_two_seconds(started: Any, large_page: Path) -> None:
+    """The one test that times something: the best of three, since the machine may be busy."""
+    times = []
+    for _ in range(3):
+        open_page(started, large_page)
+        times.append(seconds_to_draw(started))
+    assert min(times) < 2

@@ -8,6 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,26 @@ from torch import Tensor
 
 from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError, unknown
-from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
+from uraenas.files import (
+    append_line,
+    read_header,
+    read_json,
+    read_tensors,
+    write_bytes,
+    write_json,
+    write_tensors,
+)
+from uraenas.spaces import Genotype
+from uraenas.svg import element
+
+
+@dataclass(frozen=True)
+class MemberFacts:
+    """What a member's file says of it, apart from its weights."""
+
+    genotype: Genotype
+    chain: str
+    epoch: int
 
 
 class Run:
@@ -26,6 +46,30 @@ class Run:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._last_checkpoint = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.state})"
+
+    def _repr_html_(self) -> str:
+        """What has been reached, and the methods with their members, for notebooks."""
+        lines = [_table_row("th", "Method", "Members", "Distinct genotypes")]
+        for name in self.trained:
+            genotypes = [member.genotype for member in self.member_facts(name)]
+            lines.append(_table_row("td", name, str(len(genotypes)), str(len(set(genotypes)))))
+        heading = element("p", element("b", str(self.path)) + f": {self.state}")
+        return heading + (element("table", *lines) if len(lines) > 1 else "")
+
+    @property
+    def state(self) -> str:
+        """How far the run has come, in a few words."""
+        if not self.exists:
+            return "not begun"
+        words = ["searched"] if self.has("search/architecture.safetensors") else []
+        trained = len(list(self.path.glob("methods/*/members/ensemble.json")))
+        words += [f"{trained} {'method' if trained == 1 else 'methods'} trained"] if trained else []
+        words += ["evaluated"] if self.has("metrics.json") else []
+        words += ["reported"] if self.has("report.html") else []
+        return ", ".join(words) or "begun"
 
     @property
     def exists(self) -> bool:
@@ -151,6 +195,14 @@ class Run:
     def members_folder(self, method: str) -> Path:
         return self.path / "methods" / method / "members"
 
+    def member_facts(self, method: str) -> list[MemberFacts]:
+        """The headers of the members' files; their weights stay on the disk."""
+        paths = sorted(self.members_folder(method).glob("*.safetensors"))
+        headers = [read_header(path) for path in paths]
+        return [
+            MemberFacts(Genotype.from_string(h["genotype"]), h["chain"], int(h["epoch"])) for h in headers
+        ]
+
     def adopt(self, method: str, ensemble: Ensemble) -> None:
         """Make these chain samples the method's members; files are shared, not copied, where the disk allows it."""
         folder = self.members_folder(method)
@@ -179,17 +231,23 @@ class Run:
         members = read_json(description).get("members", 0)
         return all((description.parent / f"{m:03d}.safetensors").exists() for m in range(members))
 
+    @property
+    def trained(self) -> list[str]:
+        """The methods whose members are there."""
+        return [path.name for path in sorted(self.path.glob("methods/*")) if self.is_trained(path.name)]
+
     def ensemble(self, method: str) -> Ensemble:
         self.require()
         folder = self.members_folder(method)
         if not self.is_trained(method):
-            trained = [
-                path.name for path in sorted(self.path.glob("methods/*")) if self.is_trained(path.name)
-            ]
-            if trained:
-                raise unknown("trained method", method, trained)
+            if self.trained:
+                raise unknown("trained method", method, self.trained)
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
         return Ensemble.load(folder)
+
+
+def _table_row(kind: str, *cells: str) -> str:
+    return element("tr", *(element(kind, cell) for cell in cells))
 
 
 def environment(device: torch.device) -> dict[str, Any]:

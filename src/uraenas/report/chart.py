@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from uraenas.report.blocks import Figure, Key
 from uraenas.report.style import colour, marker
-from uraenas.report.svg import Scale, decimals, element, join, line, mark, path, rect, text
+from uraenas.svg import Scale, decimals, element, join, line, mark, path, rect, text
 
 WIDTH = 360
 HEAD = 44  # pixels that title and n take

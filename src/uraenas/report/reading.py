@@ -6,24 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import safetensors
 import torch
 from torch import Tensor
 
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
 from uraenas.report.table import Row, mean_name
-from uraenas.run import Run
-from uraenas.spaces import Genotype
-
-
-@dataclass(frozen=True)
-class MemberFacts:
-    """What a member's file says of it, apart from its weights."""
-
-    genotype: Genotype
-    chain: str
-    epoch: int
+from uraenas.run import MemberFacts, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +139,7 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
         costs=run.costs(),
         history=_history(run),
         concentration=_concentration(run),
-        members={name: _members(run, name) for name in methods},
+        members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
     )
@@ -167,17 +156,6 @@ def _concentration(run: Run) -> Tensor | None:
     if not run.has("search/architecture.safetensors"):
         return None
     return run.read_tensors("search/architecture.safetensors")[0]["concentration"]
-
-
-def _members(run: Run, method: str) -> list[MemberFacts]:
-    """The headers of the members' files; their weights stay on the disk."""
-    members = []
-    for path in sorted(run.members_folder(method).glob("*.safetensors")):
-        with safetensors.safe_open(str(path), framework="pt") as file:
-            header = file.metadata() or {}
-        genotype = Genotype.from_string(header["genotype"])
-        members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
-    return members
 
 
 def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) -> dict[str, Tensor]:

@@ -173,6 +173,13 @@ class Run:
             raise UraenasError(f"{self.path / 'metrics.json'} is damaged; run: uraenas evaluate {self.path}")
         return metrics
 
+    def search_history(self) -> list[dict[str, Any]]:
+        """One row per epoch of the search, as far as it has been written down."""
+        if not self.has("search/history.jsonl"):
+            return []
+        lines = (self.path / "search" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines if line.strip()]
+
     def add_cost(self, items: Mapping[str, Mapping[str, float]]) -> None:
         """Add seconds, images and the like to what earlier parts of the run have cost."""
         costs = self.costs()

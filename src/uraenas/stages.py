@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ from uraenas.report import build
 from uraenas.run import Run, environment
 from uraenas.search import Search, SearchState, search
 from uraenas.task import describe_data, prepare
+from uraenas.tensorboard import EventFiles
 from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
@@ -55,6 +57,7 @@ class Pipeline:
     ) -> None:
         self.run, self.config, self.progress = run, config, progress
         self.engine = Engine(config.engine)
+        self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self._check_data()
 
@@ -104,6 +107,7 @@ class Pipeline:
         if all(method(name).architecture == "uniform" for name in self.config.methods):
             return None
         if self.run.has("search/architecture.safetensors"):
+            self._watch("search", self.run.search_history())
             tensors, _ = self.run.read_tensors("search/architecture.safetensors")
             return ArchitectureDistribution(tensors["concentration"])
         config, task = self.config, self.task
@@ -117,6 +121,7 @@ class Pipeline:
         clock = _Clock()
 
         def checkpoint(state: SearchState) -> None:
+            self._watch("search", state.history)
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
             if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
                 self._store_search(state)
@@ -154,6 +159,11 @@ class Pipeline:
     def _write_history(self, state: SearchState) -> None:
         self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
 
+    def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
+        """Bring the history's event file up to date, where that was asked for."""
+        if self.events is not None:
+            self.events.update(name, history, time.time())
+
     # Stage 2
 
     def train(self, distribution: ArchitectureDistribution | None) -> None:
@@ -166,12 +176,16 @@ class Pipeline:
         )
         loader = self._loader(self.task.train, self.config.train.batch)
         clock = _Clock()
+        for chain in chains.values():
+            self._watch(f"chains/{chain.spec.name}", chain.history)
         self.progress("train", finished, total)
 
         def collect(member: Member) -> None:
             member.save(self.run.sample_path(member.origin.chain, member.origin.epoch), self.task.skeleton)
 
         def checkpoint(states: list[ChainState]) -> None:
+            for state in states:
+                self._watch(f"chains/{state.spec.name}", state.history)
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
             self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
             if states[0].epoch >= self.config.train.epochs or self.run.checkpoint_due(

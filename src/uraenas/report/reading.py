@@ -1,6 +1,5 @@
 """What the report needs of a run, read from its directory once."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -137,19 +136,12 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
         data=run.read_json("data.json"),
         costs=run.costs(),
-        history=_history(run),
+        history=run.search_history(),
         concentration=_concentration(run),
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
     )
-
-
-def _history(run: Run) -> list[dict[str, Any]]:
-    if not run.has("search/history.jsonl"):
-        return []
-    lines = (run.path / "search" / "history.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.strip()]
 
 
 def _concentration(run: Run) -> Tensor | None:

@@ -24,14 +24,14 @@ CURVES: dict[str, tuple[str, float, str | None]] = {  # colour, width, dashes
     "nor_conv_3x3": ("#0a4fa3", 3.6, None),
     "avg_pool_3x3": ("#00805c", 2.6, "2 2.5"),
 }
-# Height of a curve's control point over its width, by the nodes it passes; labels need room beneath.
+# Height of a curve's control point over its width, by the steps it spans, longer ones as the last; labels need room.
 BENDS = {1: 0.0, 2: 0.36, 3: 0.86}
 LABELLED_BENDS = {1: 0.0, 2: 0.58, 3: 0.64}
 
 
 def operation_class(operation: str) -> str:
     """The class that gives a group this operation's colour."""
-    return f"o{OPERATIONS.index(operation)}"
+    return f"o{list(OPERATION_NAMES).index(operation)}"
 
 
 def operation_name(operation: str) -> str:
@@ -49,7 +49,7 @@ def cell_graph(
         if operation == "none":
             continue
         start, end, span = x + step * source, x + step * target, target - source
-        bend = bends.get(span, 1.0) * step * span * (-1 if source == 0 else 1)
+        bend = bends[min(span, max(bends))] * step * span * (-1 if source == 0 else 1)
         way = f"M{start:.1f} {y:.1f}Q{(start + end) / 2:.1f} {y + bend:.1f} {end:.1f} {y:.1f}"
         told = None if tip else f"node {source} → {target}\t{operation_name(operation)}"
         parts.append(_curve(way, operation, number in genotype.live_edges, told))
@@ -78,7 +78,7 @@ def _node(x: float, y: float, radius: float, label: str) -> Markup:
 
 def operation_legend() -> list[tuple[str, str, Markup]]:
     """A sample of each operation's curve."""
-    return [(operation_name(o), "", _curve("M-9 0H9", o)) for o in CURVES]
+    return [(operation_name(o), "", _curve("M-9 0H9", o)) for o in OPERATIONS if o != "none"]
 
 
 def described(genotype: Genotype) -> str:

@@ -11,7 +11,7 @@ from uraenas import report
 from uraenas.config import override, preset
 from uraenas.methods import METHODS
 from uraenas.run import Run
-from uraenas.shifts import SHIFTS
+from uraenas.shifts import SUITES
 from uraenas.stages import Pipeline
 
 
@@ -44,7 +44,7 @@ def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large")
     every = (1, 2, 3, 4, 5)
     size: dict[str, Any] = {"members": 10, "images": 10_000, "shifted_images": 60, "side": 32}
-    source = write_run(path / "run", tuple(METHODS), shifts=tuple(SHIFTS), severities=every, **size)
+    source = write_run(path / "run", tuple(METHODS), shifts=SUITES["cifar10-c"], severities=every, **size)
     (path / "report.html").write_text(report.build([source]), encoding="utf-8")
     return path / "report.html"
 

@@ -83,18 +83,28 @@ def test_one_chain_serves_drnas_and_the_deep_ensemble(finished):
     ]
 
 
-@pytest.mark.parametrize("moment", ["search/state.safetensors", "chains/*/state.safetensors", "evaluation/*"])
-def test_a_killed_run_ends_with_the_undisturbed_metrics(finished, tmp_path, moment):
-    """kill -9 as soon as the first file of a stage is there, then the same command again."""
-    out = tmp_path / "killed"
-    arguments = ["run", "--preset", "tiny", "--set", "engine.checkpoint_seconds=0", "--out", str(out)]
-    process = subprocess.Popen([*COMMAND, *arguments], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+@pytest.mark.parametrize(
+    ("stage", "number", "code"), [("search", signal.SIGTERM, 143), ("train", signal.SIGINT, 130)]
+)
+def test_a_signal_leaves_a_checkpoint_and_one_line(finished, tmp_path, stage, number, code):
+    """No checkpoint is due for an hour, so that the one that is found was written because of the signal."""
+    out = tmp_path / "stopped"
+    more = ["--set", "engine.checkpoint_seconds=3600", "--json", "--out", str(out)]
+    command = [*COMMAND, "run", "--preset", "tiny", *more]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    cost = "search" if stage == "search" else "chains/"
     deadline = time.monotonic() + 300
-    while not list(out.glob(moment)) and process.poll() is None and time.monotonic() < deadline:
+    while process.poll() is None and time.monotonic() < deadline:
+        if (out / "cost.json").exists() and f'"{cost}' in (out / "cost.json").read_text():
+            break  # the first epoch of the stage is over
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (out / "metrics.json").exists(), "the kill came too late to test anything"
+    process.send_signal(number)
+    _, told = process.communicate(timeout=10)
+    assert process.returncode == code
+    line = f"stopped by {number.name}; {out} holds its state, and the same command goes on from there"
+    assert told == f"uraenas: {line}\n"
+    assert list(out.glob("search/state.safetensors" if stage == "search" else "chains/*/state.safetensors"))
+    assert not list(out.rglob("*.tmp"))
     again = run_tiny(out)
     assert again.returncode == 0, again.stderr
     assert metrics_of(out) == metrics_of(finished)
@@ -218,6 +228,27 @@ def test_a_chain_led_astray_by_its_last_step_gives_no_member(tmp_path):
     with pytest.raises(UraenasError, match="every chain of uraenas diverged"):
         pipeline.train(pipeline.search())
     assert "sample dropped" in (tmp_path / "run" / "log.jsonl").read_text()
+
+
+def test_chains_that_diverge_are_restarted_and_the_report_says_so(tmp_path):
+    out = tmp_path / "run"
+    changes = ("train.step_size=100", "train.batch=64", "evaluate.suite=none", "evaluate.bootstrap=0")
+    done = run_tiny(
+        out, "--methods", "random-ensemble", *(word for one in changes for word in ("--set", one))
+    )
+    assert done.returncode == 0, done.stderr
+    diverged = metrics_of(out)["diverged"]
+    assert {one["chain"] for one in diverged} == {"uniform-point-00", "uniform-point-01"}
+    costs = json.loads((out / "cost.json").read_text())
+    for one in diverged:
+        assert one["given_up"] == ""
+        assert costs[f"chains/{one['chain']}"]["restarts"] == one["restarts"] > 0
+        assert (
+            f"{one['chain']} was restarted with a smaller step ({one['restarts']} time"
+            in (out / "report.html").read_text()
+        )
+    assert (out / "log.jsonl").read_text().count("chain diverged") == sum(one["restarts"] for one in diverged)
+    assert "0 frozen" in uraenas("show", out).stdout
 
 
 @pytest.mark.parametrize("setting", ["evaluate.outside=nowhere.npz", "evaluate.suite=cifar10-c"])

@@ -87,6 +87,14 @@ def test_rows_are_added_and_what_a_kill_left_is_written_again(tmp_path: Path) ->
     assert read(path) == {"loss": expected}
 
 
+def test_a_chain_that_begins_again_begins_its_file_again(tmp_path: Path) -> None:
+    files = EventFiles(tmp_path)
+    diverging = [{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": math.nan}]
+    for history in (diverging[:1], diverging, [{"epoch": 0, "loss": 2.5}], [{"epoch": 0, "loss": 2.5}]):
+        files.update("chain", history, 0.0)
+    assert read(tmp_path / "chain" / FILE) == {"loss": [(1, 2.5)]}
+
+
 def test_a_value_that_is_not_finite_is_kept(tmp_path: Path) -> None:
     EventFiles(tmp_path).update("chain", [{"epoch": 0, "loss": math.nan}], 0.0)
     ((step, value),) = read(tmp_path / "chain" / FILE)["loss"]

@@ -11,14 +11,16 @@ import torch.nn.functional as F
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
 from uraenas.data import LabelledImages, digits, stratified_split
-from uraenas.data.loader import Loader, Normalisation
-from uraenas.engine import Engine, EngineSettings
+from uraenas.data.loader import EpochDraws, Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings, Gradients
 from uraenas.ensemble import Member
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.networks import Stack
 from uraenas.spaces import EDGES, OPERATIONS, Genotype, Skeleton
 from uraenas.train import (
+    MOST_LOSS,
+    RESTARTS,
     ChainSpec,
     ChainState,
     StackOfChains,
@@ -68,7 +70,7 @@ def chains(weights: str = "sampled", count: int = 3) -> list[ChainState]:
 
 def run(
     part: LabelledImages, states: list[ChainState], stack: int = 10, settings: TrainSettings = SETTINGS,
-    stop_after: int = 10**9,
+    stop_after: int = 10**9, on: Engine | None = None,
 ) -> tuple[dict[str, ChainState], list[Member]]:  # fmt: skip
     """Train to the end, or until so many checkpoints were made; the last state of each chain, and all samples."""
     last: dict[str, ChainState] = {state.spec.name: state for state in states}
@@ -87,14 +89,14 @@ def run(
 
     with contextlib.suppress(Cut):
         train(
-            states, settings, SKELETON, loader_for(part), engine(stack), SEED, collected.append, checkpoint,
-            lambda done: None,
+            states, settings, SKELETON, loader_for(part), on or engine(stack), SEED, collected.append, checkpoint
         )  # fmt: skip
     return last, collected
 
 
 def assert_same(first: ChainState, second: ChainState) -> None:
     assert (first.spec, first.epoch, first.failure) == (second.spec, second.epoch, second.failure)
+    assert first.restarts == second.restarts
     assert first.history == second.history
     for name, tensor in first.tensors.items():
         assert torch.equal(tensor, second.tensors[name]), name
@@ -220,52 +222,140 @@ def test_a_snapshot_chain_equals_a_sampled_chain_at_temperature_zero(
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30])
 @pytest.mark.parametrize("weights", ["sampled", "point"])
-def test_a_chain_that_fails_is_frozen_alone(
+def test_a_chain_whose_state_is_spoilt_begins_anew_and_its_neighbours_do_not_notice(
     part: LabelledImages, undisturbed: dict, weights: str, bad: float
 ) -> None:
     whole, samples = undisturbed[weights]
     cut, before = run(part, chains(weights), stop_after=1)
     names = list(cut)
-    spoilt = {**cut[names[1]].tensors, "weights": cut[names[1]].tensors["weights"].clone()}
-    spoilt["weights"][:] = bad
+    spoilt = {**cut[names[1]].tensors, "weights": torch.full_like(cut[names[1]].tensors["weights"], bad)}
     cut[names[1]] = replace(cut[names[1]], tensors=spoilt)
     states, after = run(part, list(cut.values()))
-    failed = states[names[1]]
-    assert "not finite at step 3 (epoch 1, step size 0.0" in failed.failure
-    assert [row["epoch"] for row in failed.history] == [0]
-    torch.testing.assert_close(failed.tensors["weights"], spoilt["weights"], rtol=0, atol=0, equal_nan=True)
     for name in (names[0], names[2]):
         assert_same(states[name], whole[name])
-    assert_same_members(before + after, [member for member in samples if member.origin.chain != names[1]])
+    of_neighbours = [member for member in before + after if member.origin.chain != names[1]]
+    assert_same_members(of_neighbours, [member for member in samples if member.origin.chain != names[1]])
+    fresh = [replace(chains(weights)[1], restarts=1)]
+    assert_same(states[names[1]], run(part, fresh)[0][names[1]])
 
 
-def test_a_frozen_chain_keeps_its_last_finite_weights_and_is_not_run_again(part: LabelledImages) -> None:
-    rule = SETTINGS.rule("sampled", steps_per_epoch=3, images=160)
-    stack = StackOfChains(chains(), rule, SKELETON, loader_for(part), engine(), SEED)
-    stack.advance()
-    with torch.no_grad():
-        stack.stack.weights.split(stack.stack.weight_sizes)[0].mul_(1e25)
-    spoilt = stack.stack.take(0)[0]
-    stack.advance()
-    stack.advance()
-    states = stack.states()
-    assert [bool(state.failure) for state in states] == [True, False, False]
-    assert torch.equal(states[0].tensors["weights"], spoilt)
-    touched = []
-    train(
-        states, SETTINGS, SKELETON, loader_for(part), engine(), SEED, lambda member: None,
-        lambda now: touched.extend(state.spec.number for state in now), lambda done: None,
-    )  # fmt: skip
-    assert set(touched) == {1, 2}
+class OneBadStep(Engine):
+    """An engine that spoils the gradient of the second of three members once, in the second epoch."""
+
+    calls = 0
+
+    def gradients(self, stack: Stack, loader: Loader) -> Gradients:
+        true = super().gradients(stack, loader)
+
+        def spoilt(drawn: EpochDraws, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            losses, gradient = true(drawn, position)
+            self.calls += 1
+            if self.calls == 5:
+                gradient.split(stack.weight_sizes)[1][7] = math.nan
+            return losses, gradient
+
+        return spoilt
 
 
-def test_a_stack_in_which_all_have_failed_is_over(part: LabelledImages) -> None:
-    states = chains(count=2)
-    for state in states:
-        state.tensors["weights"].fill_(math.nan)
-    last, members = run(part, states)
+@pytest.mark.parametrize("weights", ["sampled", "point"])
+def test_a_chain_that_diverges_goes_on_from_its_last_good_state_with_a_smaller_step(
+    part: LabelledImages, undisturbed: dict, weights: str
+) -> None:
+    whole, samples = undisturbed[weights]
+    states, members = run(part, chains(weights), on=OneBadStep(EngineSettings(device="cpu")))
+    first, second, third = states
+    for name in (first, third):
+        assert_same(states[name], whole[name])
+    of_neighbours = [member for member in members if member.origin.chain != second]
+    assert_same_members(of_neighbours, [member for member in samples if member.origin.chain != second])
+
+    # The restarted chain is the one that stops after its first epoch and goes on with a quarter of the step.
+    good, before = run(part, chains(weights), stop_after=1)
+    smaller = replace(
+        SETTINGS, step_size=SETTINGS.step_size / 4, sampler_step_size=SETTINGS.sampler_step_size / 4
+    )
+    expected, after = run(part, [good[second]], settings=smaller)
+    assert_same(states[second], replace(expected[second], restarts=1))
+    own = [member for member in before + after if member.origin.chain == second]
+    assert_same_members([member for member in members if member.origin.chain == second], own)
+
+
+def test_a_chain_cut_off_between_divergence_and_restart_ends_the_same(part: LabelledImages) -> None:
+    whole, _ = run(part, chains("point"), on=OneBadStep(EngineSettings(device="cpu")))
+    frozen, _ = run(part, chains("point"), stop_after=3, on=OneBadStep(EngineSettings(device="cpu")))
+    assert [bool(state.failure) for state in frozen.values()] == [False, True, False]
+    resumed, _ = run(part, list(frozen.values()))
+    for name, state in whole.items():
+        assert_same(state, resumed[name])
+
+
+def test_a_step_far_too_large_is_made_smaller_until_the_chain_holds(part: LabelledImages) -> None:
+    states, members = run(part, chains("point"), settings=replace(SETTINGS, step_size=400.0))
+    for state in states.values():
+        assert state.failure == ""
+        assert 1 <= state.restarts <= RESTARTS
+        assert state.history[-1]["loss"] < MOST_LOSS
+    assert len(members) == 3
+
+
+def test_chains_beyond_help_are_given_up_and_not_run_again(part: LabelledImages) -> None:
+    last, members = run(part, chains("point", count=2), settings=replace(SETTINGS, step_size=1e9))
     assert members == []
-    assert all(state.failure and state.epoch == 1 for state in last.values())
+    for state in last.values():
+        assert state.failure.startswith(
+            "loss above 10000 or gradient not finite at step 1 (epoch 0, step size 1"
+        )
+        assert (state.epoch, state.restarts, state.history) == (0, RESTARTS, [])
+        assert state.is_over(SETTINGS.epochs)
+
+    def touched(now: list[ChainState]) -> None:
+        raise AssertionError("a chain was run again")
+
+    train(
+        list(last.values()), SETTINGS, SKELETON, loader_for(part), engine(), SEED, members.append, touched
+    )  # fmt: skip
+
+
+# Memory
+
+
+class SmallDevice(Engine):
+    """An engine that runs out of memory in the second epoch of a stack of more than so many networks."""
+
+    most = 1
+
+    def gradients(self, stack: Stack, loader: Loader) -> Gradients:
+        true, calls = super().gradients(stack, loader), iter(range(10**6))
+
+        def limited(drawn: EpochDraws, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            if len(stack.weight_sizes) > self.most and next(calls) == 4:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            return true(drawn, position)
+
+        return limited
+
+
+@pytest.mark.parametrize("weights", ["sampled", "point"])
+def test_a_stack_that_does_not_fit_is_split_and_goes_on(
+    part: LabelledImages, undisturbed: dict, weights: str
+) -> None:
+    whole, samples = undisturbed[weights]
+    small = SmallDevice(EngineSettings(device="cpu"))
+    with pytest.warns(UserWarning, match="3 networks do not fit into memory side by side; going on with 1"):
+        states, members = run(part, chains(weights), on=small)
+    for name, state in whole.items():
+        assert_same(state, states[name])
+    assert_same_members(members, samples)
+
+
+def test_a_network_that_does_not_fit_alone_is_one_line(part: LabelledImages) -> None:
+    small = SmallDevice(EngineSettings(device="cpu"))
+    small.most = 0
+    with (
+        pytest.warns(UserWarning, match="going on with 1"),
+        pytest.raises(UraenasError, match="not enough memory on the cpu for one network"),
+    ):
+        run(part, chains(), on=small)
 
 
 # Plans
@@ -346,15 +436,16 @@ def test_chains_start_from_their_own_keys() -> None:
     assert (third.tensors["velocity"] == 0).all()
 
 
-def test_stacks_hold_chains_of_one_kind_and_age() -> None:
+def test_stacks_hold_chains_of_one_kind_age_and_number_of_restarts() -> None:
     states = [*chains("sampled"), *chains("point")]
     states[1] = replace(states[1], epoch=2)
-    groups = [[(s.spec.weights, s.epoch) for s in group] for group in stacks_of(states, 2)]
+    states[4] = replace(states[4], restarts=1)
+    groups = [[(s.spec.weights, s.epoch, s.restarts) for s in group] for group in stacks_of(states, 2)]
     assert groups == [
-        [("sampled", 0)] * 2,
-        [("sampled", 2)],
-        [("point", 0)] * 2,
-        [("point", 0)],
+        [("sampled", 0, 0)] * 2,
+        [("sampled", 2, 0)],
+        [("point", 0, 0)] * 2,
+        [("point", 0, 1)],
     ]
 
 

@@ -98,15 +98,23 @@ PRESETS: dict[str, dict[str, Any]] = {
         "evaluate.subsets": 2,
         "evaluate.severities": "1,5",
     },
-    "cifar10": {"data.name": "cifar10", "data.held_out": 0.1, "evaluate.suite": "cifar10-c"},
+    "cifar10": {
+        "data.name": "cifar10",
+        "data.held_out": 0.1,
+        "evaluate.suite": "cifar10-c",
+        "evaluate.keep_predictions": False,
+    },
     "cifar10-fast": {
         "data.name": "cifar10",
         "data.held_out": 0.1,
         "evaluate.suite": "cifar10-c",
-        "search.epochs": 40,
-        "train.epochs": 60,
-        "train.cycles": 2,
-        "train.weight_samples": 6,
+        "evaluate.keep_predictions": False,
+        "search.epochs": 30,
+        "search.cycles": 2,
+        "search.architecture_step_size": 1e-3,
+        "train.epochs": 30,
+        "train.cycles": 1,
+        "train.weight_samples": 5,
     },
 }
 

@@ -10,7 +10,7 @@ def summary(run: Run) -> dict[str, Any]:
     """What a run is and how far it has come, from its files alone."""
     run.require()
     config = from_json(run.read_json("config.json"))
-    chains = [run.read_tensors(str(file.relative_to(run.path)))[1] for file in run.chain_states()]
+    chains = [run.read_chain(name)[1] for name in run.chains()]
     trained = [name for name in config.methods if run.is_trained(name)]
     frozen = sum(bool(chain["failure"]) for chain in chains)
     stages = {

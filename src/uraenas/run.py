@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -112,6 +112,8 @@ class Run:
             file.truncate(0)
             file.write(f"process {os.getpid()} on {platform.node()}\n")
             file.flush()
+            for unfinished in self.path.rglob(".*.tmp"):  # of a process that was killed
+                unfinished.unlink(missing_ok=True)
             yield
 
     # Whole files
@@ -129,9 +131,19 @@ class Run:
         """Write tensors with a header of JSON values."""
         write_tensors(self.path / name, tensors, {key: json.dumps(value) for key, value in header.items()})
 
-    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, header = read_tensors(self.path / name)
-        return tensors, {key: json.loads(value) for key, value in header.items()}
+    def read_tensors(self, name: str, needed: Iterable[str] = ()) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and header of a file that must hold the needed names, in the one or in the other."""
+        tensors, texts = read_tensors(self.path / name)
+        try:
+            header = {key: json.loads(value) for key, value in texts.items()}
+        except ValueError:
+            header = {}  # not written by `write_tensors` above
+        if missing := set(needed) - set(tensors) - set(header):
+            raise UraenasError(
+                f"{self.path / name} lacks {', '.join(sorted(missing))}: another version of uraenas wrote it; "
+                "delete it and run the same command again, or choose another --out"
+            )
+        return tensors, header
 
     def has(self, name: str) -> bool:
         return (self.path / name).exists()
@@ -227,8 +239,14 @@ class Run:
                 shutil.copyfile(source, target)
         ensemble.describe(folder)
 
-    def chain_states(self) -> list[Path]:
-        return sorted(self.path.glob("chains/*/state.safetensors"))
+    def chains(self) -> list[str]:
+        """The chains that have a checkpoint."""
+        return sorted(path.parent.name for path in self.path.glob("chains/*/state.safetensors"))
+
+    def read_chain(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and header of a chain's checkpoint."""
+        needed = ("genotype", "epoch", "history", "failure", "restarts")
+        return self.read_tensors(f"chains/{name}/state.safetensors", needed)
 
     def is_trained(self, method: str) -> bool:
         """Whether the method's members are there, all of them."""

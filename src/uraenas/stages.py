@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
@@ -21,7 +21,7 @@ from uraenas.data import (
 )
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
-from uraenas.ensemble import Ensemble, Member, predict_members
+from uraenas.ensemble import Ensemble, Member, MembersPredictor, SharedPredictor
 from uraenas.errors import UraenasError
 from uraenas.evaluate import (
     Cell,
@@ -36,13 +36,14 @@ from uraenas.evaluate import (
 from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run, environment
-from uraenas.search import Search, SearchState, search
+from uraenas.search import STATE, Search, SearchState, search
 from uraenas.task import describe_data, prepare
 from uraenas.tensorboard import EventFiles
 from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]
+State = TypeVar("State", SearchState, ChainState)
 
 
 def silent(stage: str, done: float, total: float) -> None:
@@ -108,7 +109,7 @@ class Pipeline:
             return None
         if self.run.has("search/architecture.safetensors"):
             self._watch("search", self.run.search_history())
-            tensors, _ = self.run.read_tensors("search/architecture.safetensors")
+            tensors, _ = self.run.read_tensors("search/architecture.safetensors", ["concentration"])
             return ArchitectureDistribution(tensors["concentration"])
         config, task = self.config, self.task
         train_half = self._loader(task.search_train, config.search.batch)
@@ -121,13 +122,16 @@ class Pipeline:
         clock = _Clock()
 
         def checkpoint(state: SearchState) -> None:
+            unsaved["search"] = state
             self._watch("search", state.history)
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
             if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
                 self._store_search(state)
+                del unsaved["search"]
 
         self.progress("search", searching.epoch, config.search.epochs)
-        state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
+        with _saved_when_cut_short(self._store_search) as unsaved:
+            state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
         distribution = state.distribution
         self._write_history(state)
         self.run.write_tensors(
@@ -148,7 +152,7 @@ class Pipeline:
     def _stored_search(self) -> SearchState | None:
         if not self.run.has("search/state.safetensors"):
             return None
-        tensors, header = self.run.read_tensors("search/state.safetensors")
+        tensors, header = self.run.read_tensors("search/state.safetensors", ("epoch", "history", *STATE))
         return SearchState(header["epoch"], tensors, header["history"])
 
     def _store_search(self, state: SearchState) -> None:
@@ -170,51 +174,49 @@ class Pipeline:
         """Run every chain that some method asks for, each once, then give the methods their members."""
         plans = self._plans(distribution)
         chains = {spec.name: self._stored_chain(spec) for specs in plans.values() for spec in specs}
-        total = len(chains) * self.config.train.epochs
-        finished = sum(
-            self.config.train.epochs if chain.failure else chain.epoch for chain in chains.values()
-        )
+        epochs = self.config.train.epochs
         loader = self._loader(self.task.train, self.config.train.batch)
         clock = _Clock()
         for chain in chains.values():
             self._watch(f"chains/{chain.spec.name}", chain.history)
-        self.progress("train", finished, total)
+
+        def progress() -> None:
+            done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in chains.values())
+            self.progress("train", done, len(chains) * epochs)
 
         def collect(member: Member) -> None:
             member.save(self.run.sample_path(member.origin.chain, member.origin.epoch), self.task.skeleton)
 
         def checkpoint(states: list[ChainState]) -> None:
+            unsaved.update({state.spec.name: state for state in states})
             for state in states:
                 self._watch(f"chains/{state.spec.name}", state.history)
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
             self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
-            if states[0].epoch >= self.config.train.epochs or self.run.checkpoint_due(
-                self.config.engine.checkpoint_seconds
-            ):
-                for state in states:
-                    self._store_chain(state)
+            due = self.run.checkpoint_due(self.config.engine.checkpoint_seconds)
             for state in states:
-                if state.failure and not chains[state.spec.name].failure:
-                    chains[state.spec.name] = state
+                before = chains[state.spec.name]
+                news = (state.failure, state.restarts) != (before.failure, before.restarts)
+                if state.failure and news:
+                    self._tell_divergence(state)
+                chains[state.spec.name] = state
+                if due or news or state.epoch >= epochs:
                     self._store_chain(state)
-                    self.run.log("chain frozen", chain=state.spec.name, why=state.failure)
+                    del unsaved[state.spec.name]
+            progress()
 
-        def progress(chain_epochs: int) -> None:
-            nonlocal finished
-            finished += chain_epochs
-            self.progress("train", finished, total)
-
-        train(
-            list(chains.values()),
-            self.config.train,
-            self.task.skeleton,
-            loader,
-            self.engine,
-            self.config.seed,
-            collect,
-            checkpoint,
-            progress,
-        )
+        progress()
+        with _saved_when_cut_short(self._store_chain) as unsaved:
+            train(
+                list(chains.values()),
+                self.config.train,
+                self.task.skeleton,
+                loader,
+                self.engine,
+                self.config.seed,
+                collect,
+                checkpoint,
+            )
         for name, specs in plans.items():
             if not self.run.is_trained(name):
                 self._choose_members(name, specs)
@@ -232,31 +234,40 @@ class Pipeline:
         name = f"chains/{spec.name}/state.safetensors"
         if not self.run.has(name):
             return initial_chain(spec, self.task.skeleton, self.config.seed)
-        tensors, header = self.run.read_tensors(name)
+        tensors, header = self.run.read_chain(spec.name)
         if header["genotype"] != str(spec.genotype):
             raise UraenasError(
                 f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
             )
         cycle = self.config.train.rule(spec.weights, steps_per_epoch=1, images=1).cycle
         collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
-        if not header["failure"] and not all(self.run.sample_path(spec.name, e).exists() for e in collected):
+        if not all(self.run.sample_path(spec.name, e).exists() for e in collected):
             return initial_chain(
                 spec, self.task.skeleton, self.config.seed
             )  # a sample was lost: run it again
-        return ChainState(spec, header["epoch"], tensors, header["history"], header["failure"])
+        return ChainState(
+            spec, header["epoch"], tensors, header["history"], header["failure"], header["restarts"]
+        )
 
     def _store_chain(self, state: ChainState) -> None:
-        over = state.epoch >= self.config.train.epochs or state.failure
+        over = state.is_over(self.config.train.epochs)
         header = {
             "genotype": str(state.spec.genotype),
             "epoch": state.epoch,
             "history": state.history,
             "failure": state.failure,
+            "restarts": state.restarts,
         }
         # A chain that is over needs no weights to go on with; its samples are kept elsewhere.
         self.run.write_tensors(
             f"chains/{state.spec.name}/state.safetensors", {} if over else state.tensors, header
         )
+
+    def _tell_divergence(self, state: ChainState) -> None:
+        given_up = state.is_over(self.config.train.epochs)
+        self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
+        if not given_up:
+            self.run.add_cost({f"chains/{state.spec.name}": {"restarts": 1}})
 
     def _choose_members(self, name: str, specs: Sequence[ChainSpec]) -> None:
         """Take the method's members from what its chains collected, and fit their temperature on held-out images."""
@@ -266,7 +277,8 @@ class Pipeline:
         for spec in specs:
             samples = self.run.samples(spec.name)
             candidates += samples if row.per_chain == "all" else samples[:1]
-        log_p = self._predict(candidates, task.held_out.images) if candidates else torch.empty(0)
+        predict = MembersPredictor(candidates, task.skeleton, task.normalisation, self.engine)
+        log_p = predict(task.held_out.images) if candidates else torch.empty(0)
         sound = [bool(torch.isfinite(prediction).all()) for prediction in log_p]
         for member, kept in zip(candidates, sound, strict=True):
             if not kept:  # its last step led it astray, after the last loss had been looked at
@@ -300,21 +312,32 @@ class Pipeline:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         settings, seed = self.config.evaluate, self.config.seed
         ensembles = {name: self.run.ensemble(name) for name in self.config.methods}
-        evaluator = Evaluator(settings, seed)
+        evaluator = Evaluator(settings, seed, self.engine.device)
+        predictor = SharedPredictor(ensembles, self.engine)
         total = cell_count(settings)
         cells: list[Cell] = []
         clock = _Clock()
         for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):
             self.progress("evaluate", len(cells), total)
-            cells.append(self._cell(evaluator, where, ensembles))
+            cells.append(self._cell(evaluator, where, predictor))
         self.progress("evaluate", total, total)
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
         temperatures = {name: ensemble.temperature for name, ensemble in ensembles.items()}
         result = summarise(cells, settings, temperatures)
         if settings.outside:
-            result["rows"] += self._outside_rows(evaluator, ensembles)
+            result["rows"] += self._outside_rows(evaluator, predictor)
+        result["diverged"] = self._diverged()
         self.run.write_json("metrics.json", result)
         return result
+
+    def _diverged(self) -> list[dict]:
+        """The chains that had to be restarted, or were given up for the reason stated."""
+        headers = {name: self.run.read_chain(name)[1] for name in self.run.chains()}
+        return [
+            {"chain": name, "restarts": header["restarts"], "given_up": header["failure"]}
+            for name, header in headers.items()
+            if header["restarts"] or header["failure"]
+        ]
 
     # Stage 4
 
@@ -323,18 +346,24 @@ class Pipeline:
         self.run.write_text("report.html", build([(self.run, self.task.dataset.test)]))
         return self.run.path / "report.html"
 
-    def _cell(self, evaluator: Evaluator, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> Cell:
+    def _cell(self, evaluator: Evaluator, where: EvaluationSet, predictor: SharedPredictor) -> Cell:
         file = f"evaluation/{where.name}.safetensors"
         if self.run.has(file):
-            replicates, header = self.run.read_tensors(file)
-            if header["methods"] == list(ensembles):
+            replicates, header = self.run.read_tensors(file, ("methods", "rows"))
+            if header["methods"] == list(predictor.ensembles):
                 return Cell(where.shift, where.severity, header["rows"], replicates)
-        cell = evaluator.cell(where, self._judge(where, ensembles))
-        self.run.write_tensors(file, cell.replicates, {"methods": list(ensembles), "rows": cell.rows})
+        cell = evaluator.cell(where, self._judge(where, predictor))
+        self.run.write_tensors(
+            file, cell.replicates, {"methods": list(predictor.ensembles), "rows": cell.rows}
+        )
         return cell
 
-    def _judge(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Judged]:
-        predictions = self._predictions(where, ensembles)
+    def _judge(self, where: EvaluationSet, predictor: SharedPredictor) -> dict[str, Judged]:
+        predictions = predictor(where.part.images)
+        if self.config.evaluate.keep_predictions or where.shift == "none":
+            for name, prediction in predictions.items():
+                file = f"methods/{name}/predictions/{where.name}.safetensors"
+                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
         return {
             name: Judged(
                 predictions[name],
@@ -342,15 +371,15 @@ class Pipeline:
                 [member.origin.chain for member in ensemble.members],
                 ensemble.temperature,
             )
-            for name, ensemble in ensembles.items()
+            for name, ensemble in predictor.ensembles.items()
         }
 
-    def _outside_rows(self, evaluator: Evaluator, ensembles: dict[str, Ensemble]) -> list[dict]:
+    def _outside_rows(self, evaluator: Evaluator, predictor: SharedPredictor) -> list[dict]:
         """Rows on images of another dataset, brought to the size and channels of this one."""
         dataset = self.task.dataset
         other, part = self._outside_images()
-        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), ensembles)
-        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), ensembles)
+        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), predictor)
+        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), predictor)
         return evaluator.outside(dataset.name, other, inside, outside)
 
     def _outside_images(self) -> tuple[str, LabelledImages]:
@@ -364,26 +393,17 @@ class Pipeline:
             )
         return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
 
-    def _predictions(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Tensor]:
-        """Log-probabilities [M, N, K] per method; a member that two methods share is run once."""
-        distinct: dict[tuple[str, int], Member] = {}
-        for ensemble in ensembles.values():
-            for member in ensemble.members:
-                distinct.setdefault((member.origin.chain, member.origin.epoch), member)
-        log_p = self._predict(list(distinct.values()), where.part.images)
-        position = {name: index for index, name in enumerate(distinct)}
-        predictions = {
-            name: log_p[[position[m.origin.chain, m.origin.epoch] for m in ensemble.members]]
-            for name, ensemble in ensembles.items()
-        }
-        if self.config.evaluate.keep_predictions:
-            for name, prediction in predictions.items():
-                file = f"methods/{name}/predictions/{where.name}.safetensors"
-                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
-        return predictions
 
-    def _predict(self, members: Sequence[Member], images: np.ndarray) -> Tensor:
-        return predict_members(members, self.task.skeleton, self.task.normalisation, images, self.engine)
+@contextmanager
+def _saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, State]]:
+    """States newer than their checkpoints; they are written if the work on them ends early, for whatever reason."""
+    unsaved: dict[str, State] = {}
+    try:
+        yield unsaved
+    except BaseException:
+        for state in unsaved.values():
+            save(state)
+        raise
 
 
 class _Clock:

@@ -20,19 +20,25 @@ class EventFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._written: dict[str, int] = {}  # name → rows in its file
+        self._written: dict[str, list[Mapping[str, Any]]] = {}  # name → rows in its file
 
     def update(self, name: str, history: Sequence[Mapping[str, Any]], seconds: float) -> None:
-        """Add the rows that are new. The first call writes the file afresh: what a killed process left is known."""
+        """Add the rows that are new.
+
+        The file is written afresh by the first call, for what a killed process left is in the history, and where a
+        chain has begun again.
+        """
         path = self.folder / name / FILE
-        new = b"".join(_event(seconds, row) for row in history[self._written.get(name, 0) :])
-        if name in self._written:
+        written = self._written.get(name)
+        goes_on = written is not None and list(history[: len(written)]) == written
+        new = b"".join(_event(seconds, row) for row in history[len(written or ()) if goes_on else 0 :])
+        if goes_on:
             with writing(path), path.open("ab") as file:
                 file.write(new)
         else:
             with whole_file(path) as file:
                 file.write(_record(_double(1, seconds) + _bytes(3, b"brain.Event:2")) + new)
-        self._written[name] = len(history)
+        self._written[name] = list(history)
 
 
 def scalars(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

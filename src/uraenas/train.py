@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
 from uraenas.data.loader import Loader
-from uraenas.engine import Engine
+from uraenas.engine import Engine, naming_want_of_memory
 from uraenas.ensemble import Member, Origin
 from uraenas.errors import UraenasError, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
@@ -19,6 +19,10 @@ from uraenas.methods import Architectures, Method, Weights
 from uraenas.networks import Stack
 from uraenas.selection import SELECTIONS
 from uraenas.spaces import Genotype, Skeleton
+
+MOST_LOSS = 1e4  # in nats; a network that guesses at random among a million classes has 14
+RESTARTS = 3  # of a chain that diverges, each from its last good state with a smaller step
+SMALLER = 0.25  # the step size of a restart, relative to the one before
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,15 @@ class TrainSettings:
     def samples_per_chain(self) -> int:
         return self.weight_samples // self.cycles * self.cycles
 
-    def rule(self, weights: str, steps_per_epoch: int, images: int) -> WeightRule:
-        """How the weights of a chain of this kind move."""
+    def rule(self, weights: str, steps_per_epoch: int, images: int, restarts: int = 0) -> WeightRule:
+        """How the weights of a chain of this kind move, after so many restarts."""
+        scale = SMALLER**restarts
         if weights == "point":
-            cycle = Cycle(self.epochs, steps_per_epoch, self.step_size)
+            cycle = Cycle(self.epochs, steps_per_epoch, scale * self.step_size)
             return WeightRule(cycle, images, self.prior_deviation, self.momentum, nesterov=True)
         per_cycle = self.weight_samples // self.cycles
-        cycle = Cycle(
-            self.epochs, steps_per_epoch, self.sampler_step_size, self.cycles, self.exploration, per_cycle
-        )
+        step_size = scale * self.sampler_step_size
+        cycle = Cycle(self.epochs, steps_per_epoch, step_size, self.cycles, self.exploration, per_cycle)
         momentum = 0.0 if self.sampler == "sgld" else self.momentum
         temperature = 0.0 if weights == "snapshot" else self.temperature
         return WeightRule(cycle, images, self.prior_deviation, momentum, temperature)
@@ -138,7 +142,16 @@ class ChainState:
     epoch: int
     tensors: dict[str, Tensor]  # weights, velocity, statistics
     history: list[dict[str, Any]] = field(default_factory=list)
-    failure: str = ""  # why the chain was frozen, if it was
+    failure: str = ""  # why the chain was frozen after this epoch, if it was
+    restarts: int = 0
+
+    def is_over(self, epochs: int) -> bool:
+        """Whether nothing is left to do: all epochs are run, or the last restart has failed too."""
+        return self.epoch >= epochs or (self.failure != "" and self.restarts == RESTARTS)
+
+    def restarted(self) -> "ChainState":
+        """The chain as it goes on: a frozen one from the same place, with a smaller step."""
+        return replace(self, failure="", restarts=self.restarts + 1) if self.failure else self
 
 
 def initial_chain(spec: ChainSpec, skeleton: Skeleton, seed: int) -> ChainState:
@@ -152,7 +165,7 @@ def initial_chain(spec: ChainSpec, skeleton: Skeleton, seed: int) -> ChainState:
 
 
 class StackOfChains:
-    """Chains of one kind and age that move together, each as if it were alone."""
+    """Chains of one kind, age and number of restarts that move together, each as if it were alone."""
 
     def __init__(
         self,
@@ -165,9 +178,10 @@ class StackOfChains:
     ) -> None:
         self.specs = [chain.spec for chain in chains]
         self.histories = [list(chain.history) for chain in chains]
-        self.failures = [chain.failure for chain in chains]
+        self.failures = [""] * len(chains)
+        self.good = list(chains)  # what each chain would be restarted from
         self.epoch = chains[0].epoch
-        self.rule, self.loader, self.engine = rule, loader, engine
+        self.rule, self.loader, self.engine, self.seed = rule, loader, engine, seed
         device, dtype = engine.device, engine.dtype
         count = len(chains)
 
@@ -185,10 +199,7 @@ class StackOfChains:
         self.deviations = torch.tensor([rule.noise_deviation_at(k) for k in steps], dtype=dtype).to(device)
         self.step = torch.tensor(self.epoch * loader.steps).to(device)
         self.losses = torch.zeros(count, device=device, dtype=torch.float64)  # summed over an epoch
-        self.failed_at = torch.full((count,), -1, device=device)  # step of the first loss that is not finite
-        for m, failure in enumerate(self.failures):
-            if failure:
-                self.failed_at[m] = 0
+        self.failed_at = torch.full((count,), -1, device=device)  # step at which the chain diverged
         self.drawn = loader.draw(self.order_keys, self.epoch)
         self.gradients = engine.gradients(self.stack, loader)
         self._quiet = engine.capture(lambda: self._step(noisy=False))
@@ -215,22 +226,26 @@ class StackOfChains:
         (self._noisy if self.rule.noise_deviation_at(step) > 0 else self._quiet)()
 
     def states(self) -> list[ChainState]:
+        """All chains after this epoch; a frozen one as it was when it was last good."""
         velocities = self.velocity.split(self.stack.weight_sizes)
-        states = []
         for m, spec in enumerate(self.specs):
+            if self.failures[m]:
+                self.good[m] = replace(self.good[m], failure=self.failures[m])
+                continue
             weights, statistics = self.stack.take(m)
             tensors = {"weights": weights, "velocity": velocities[m].clone(), "statistics": statistics}
             tensors = {name: tensor.cpu() for name, tensor in tensors.items()}
-            states.append(ChainState(spec, self.epoch, tensors, list(self.histories[m]), self.failures[m]))
-        return states
+            history, restarts = list(self.histories[m]), self.good[m].restarts
+            self.good[m] = ChainState(spec, self.epoch, tensors, history, restarts=restarts)
+        return list(self.good)
 
     def _step(self, noisy: bool) -> None:
         weights = self.stack.weights
         losses_M, gradient = self.gradients(self.drawn, self.step % self.loader.steps)
 
-        # A member whose loss or gradient is not finite stops here, before it can spoil its own weights.
+        # A member whose loss explodes or whose gradient is not finite stops here.
         sums_M = torch.stack([part.sum() for part in gradient.split(self.stack.weight_sizes)])
-        bad = ~torch.isfinite(losses_M + sums_M) & (self.failed_at < 0)
+        bad = ~((losses_M < MOST_LOSS) & torch.isfinite(sums_M)) & (self.failed_at < 0)
         self.failed_at.copy_(torch.where(bad, self.step, self.failed_at))
         alive = (self.failed_at < 0)[self.owner]
 
@@ -259,8 +274,14 @@ class StackOfChains:
             if failed_at[m] >= 0:
                 at = self.rule.cycle.step_size_at(failed_at[m])
                 self.failures[m] = (
-                    f"loss not finite at step {failed_at[m]} (epoch {self.epoch}, step size {at:.4g})"
+                    f"loss above {MOST_LOSS:g} or gradient not finite at step {failed_at[m]} "
+                    f"(epoch {self.epoch}, step size {at:.4g})"
                 )
+                if (
+                    failed_at[m] == self.epoch * self.loader.steps
+                ):  # what it began the epoch with was not good
+                    beginning = initial_chain(self.specs[m], self.stack.skeleton, self.seed)
+                    self.good[m] = replace(beginning, restarts=self.good[m].restarts)
                 continue
             self.histories[m].append(
                 {
@@ -290,10 +311,10 @@ class StackOfChains:
 
 
 def stacks_of(chains: Sequence[ChainState], size: int) -> Iterator[list[ChainState]]:
-    """Chains grouped by kind and age, at most `size` together; finished and frozen ones are left out by the caller."""
-    groups: dict[tuple[str, int], list[ChainState]] = {}
+    """Chains that may move together, at most `size` of them; those that are over are left out by the caller."""
+    groups: dict[tuple[str, int, int], list[ChainState]] = {}
     for chain in chains:
-        groups.setdefault((chain.spec.weights, chain.epoch), []).append(chain)
+        groups.setdefault((chain.spec.weights, chain.epoch, chain.restarts), []).append(chain)
     for group in groups.values():
         for start in range(0, len(group), size):
             yield group[start : start + size]
@@ -308,18 +329,42 @@ def train(
     seed: int,
     collect: Callable[[Member], None],
     checkpoint: Callable[[list[ChainState]], None],
-    progress: Callable[[int], None],
 ) -> None:
-    """Run chains to their end, stack by stack.
+    """Run chains to their end, stack by stack; one that diverges starts again when the others are through.
 
-    `collect` sees every weight sample, then `checkpoint` the chains that gave it; `progress` counts chain-epochs.
+    `collect` sees every weight sample, then `checkpoint` the chains that gave it, after every epoch. Stacks that do
+    not fit into memory are made smaller, and go on from the last epoch.
     """
-    waiting = [chain for chain in chains if chain.epoch < settings.epochs and not chain.failure]
-    for group in stacks_of(waiting, engine.stack):
-        rule = settings.rule(group[0].spec.weights, loader.steps, loader.count)
-        stack = StackOfChains(group, rule, skeleton, loader, engine, seed)
-        while not stack.done:
-            for member in stack.advance():
-                collect(member)
-            checkpoint(stack.states())
-            progress(len(group))
+    latest = {chain.spec.name: chain for chain in chains}
+    size = engine.stack
+    while waiting := [chain.restarted() for chain in latest.values() if not chain.is_over(settings.epochs)]:
+        for group in stacks_of(waiting, size):
+            try:
+                with naming_want_of_memory():
+                    for states in _epochs(group, settings, skeleton, loader, engine, seed, collect):
+                        checkpoint(states)
+                        latest.update({state.spec.name: state for state in states})
+            except torch.OutOfMemoryError as error:
+                size = engine.smaller_stack(len(group), error)
+                break  # the rest is grouped anew
+            finally:
+                engine.release_memory()
+
+
+def _epochs(
+    group: list[ChainState],
+    settings: TrainSettings,
+    skeleton: Skeleton,
+    loader: Loader,
+    engine: Engine,
+    seed: int,
+    collect: Callable[[Member], None],
+) -> Iterator[list[ChainState]]:
+    """The states of a stack after each epoch, when its samples have been collected."""
+    first = group[0]
+    rule = settings.rule(first.spec.weights, loader.steps, loader.count, first.restarts)
+    stack = StackOfChains(group, rule, skeleton, loader, engine, seed)
+    while not stack.done:
+        for member in stack.advance():
+            collect(member)
+        yield stack.states()

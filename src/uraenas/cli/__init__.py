@@ -3,9 +3,12 @@
 import sys
 import warnings
 
+import torch
 import typer
 
 from uraenas.cli import data, predicting, runs
+from uraenas.cli.stopping import Stopped, heed_signals
+from uraenas.engine import naming_want_of_memory
 from uraenas.errors import UraenasError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -27,18 +30,20 @@ ClickException = next(base for base in typer.BadParameter.__mro__ if base.__name
 def main() -> None:
     """Our own errors are one line on standard error and exit code 2."""
     warnings.simplefilter("default")
+    heed_signals()
     try:
-        code = app(standalone_mode=False)
+        with naming_want_of_memory():
+            code = app(standalone_mode=False)
     except UraenasError as error:
         _stop(str(error), 2)
     except ClickException as error:  # type: ignore[misc]
         _stop(" ".join(error.format_message().split()), 2)
     except OSError as error:
         _stop(f"{error.filename or 'the system'}: {error.strerror or error}", 2)
-    except MemoryError:
-        _stop("there is not enough memory for these settings", 2)
-    except (typer.Abort, KeyboardInterrupt):
-        _stop("stopped; the same command goes on from the last checkpoint", 130)
+    except torch.OutOfMemoryError:
+        _stop("there is not enough memory for these settings; use a smaller batch or network.channels", 2)
+    except Stopped as stop:
+        _stop(str(stop), stop.code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

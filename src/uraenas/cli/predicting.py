@@ -34,7 +34,7 @@ def predict(
         raise UraenasError("--csv and --json exclude each other; choose one")
     opened = Run(run)
     ensemble = opened.ensemble(method)
-    held_out, _ = opened.read_tensors(f"methods/{method}/held-out.safetensors")
+    held_out, _ = opened.read_tensors(f"methods/{method}/held-out.safetensors", ("confidence", "right"))
     threshold = threshold_for(held_out["confidence"], held_out["right"], risk)
     files = find_files(images)
     with bars(quiet=as_json or as_csv) as progress:

@@ -12,6 +12,7 @@ from rich.table import Table
 from uraenas import report
 from uraenas.bench import measure, standard_size
 from uraenas.cli.printing import AsJson, bars, console, methods_table, say
+from uraenas.cli.stopping import working_in
 from uraenas.config import PRESETS, Config, flatten, override, parse_assignments, preset
 from uraenas.data import DATASETS
 from uraenas.engine import Engine, EngineSettings
@@ -48,7 +49,7 @@ def run(
     config = override(preset(preset_name), changes)
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress)
-        with pipeline.run.held():
+        with working_in(pipeline.run):
             pipeline.train(pipeline.search())
             metrics = pipeline.evaluate()
             pipeline.report()
@@ -182,7 +183,7 @@ def list_names(as_json: AsJson = False) -> None:
 def _opened(path: Path, as_json: bool) -> Iterator[Pipeline]:
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.resume(path, progress)
-        with pipeline.run.held():
+        with working_in(pipeline.run):
             yield pipeline
 
 

@@ -30,7 +30,7 @@ def supernet_layout(skeleton: Skeleton) -> Layout:
             for kernel in CONVOLUTIONS.values():
                 outputs = (NODES - 1 - node) * block.channels
                 name = f"{block.name}.from{node}.conv{kernel}"
-                entries.append(convolution(name, outputs, block.channels, kernel, fan_out=block.channels))
+                entries.append(convolution(name, outputs, block.channels, kernel))
     return Layout((*entries, *parts.head_entries(skeleton)))
 
 

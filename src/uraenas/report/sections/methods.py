@@ -1,5 +1,7 @@
 """The table of methods, and the differences to the baseline."""
 
+from typing import Any
+
 from markupsafe import Markup
 
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
@@ -25,12 +27,23 @@ def section(facts: RunFacts) -> Section:
     found = Section("methods", "Methods", lead)
     tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
+    if facts.metrics.get("diverged"):
+        found.blocks.append(Note(_divergence(facts.metrics["diverged"])))
     if facts.baseline is None:
         found.blocks.append(Note(_why_no_differences(facts)))
         return found
     found.blocks.append(Key([(n, colour(n), mark(marker(n), 0, 0)) for n in facts.methods]))
     found.blocks.append(Grid(_forests(facts)))
     return found
+
+
+def _divergence(diverged: list[dict[str, Any]]) -> str:
+    """Which chains did not run as planned: their members were drawn with smaller steps, or are missing."""
+    sentences = []
+    for one in diverged:
+        restarts = f"{one['chain']} was restarted with a smaller step ({count(one['restarts'], 'time')})"
+        sentences.append(restarts + (f" and given up: {one['given_up']}." if one["given_up"] else "."))
+    return f"{count(len(diverged), 'chain')} diverged. " + " ".join(sentences)
 
 
 def _why_no_differences(facts: RunFacts) -> str:

@@ -44,8 +44,7 @@ def section(facts: RunFacts) -> Section:
 def missing(what: str) -> Note:
     """Why a part that needs predictions is not there."""
     return Note(
-        f"The predictions on the clean test set are not in the run directory (evaluate.keep_predictions), so the "
-        f"{what} are left out."
+        f"The predictions on the clean test set are not in the run directory, so the {what} are left out."
     )
 
 

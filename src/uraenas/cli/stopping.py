@@ -1,0 +1,37 @@
+"""SIGTERM and Ctrl-C: the work stops where it is, and one line says where its state lies."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from uraenas.run import Run
+
+
+class Stopped(BaseException):
+    """A signal asks the process to leave. Not an Exception, so that nothing takes it for an error to mend."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.code = 128 + number  # as a shell would report it
+
+
+def heed_signals() -> None:
+    """From now on SIGTERM and Ctrl-C raise `Stopped`."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _raise)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number)
+
+
+@contextmanager
+def working_in(run: Run) -> Iterator[None]:
+    """Hold the run's directory; whoever stops the work is told that all finished epochs are in it."""
+    with run.held():
+        try:
+            yield
+        except Stopped as stop:
+            stop.args = (f"{stop}; {run.path} holds its state, and the same command goes on from there",)
+            raise

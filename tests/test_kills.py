@@ -1,0 +1,18 @@
+"""A run that is killed again and again ends as if nothing had been."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parent.parent / "benchmarks" / "kills.py"
+
+
+def test_fifty_kills_at_random_moments_change_nothing():
+    """The script compares every run's metrics with the undisturbed ones, and reads every file after every kill."""
+    command = [sys.executable, str(SCRIPT), "--kills", "50"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["kills"] >= 50
+    assert min(facts["by stage"].values()) > 0, facts

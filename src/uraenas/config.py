@@ -34,6 +34,7 @@ class Config:
 
     seed: int = 0
     methods: tuple[str, ...] = tuple(METHODS)
+    tensorboard: bool = False  # event files of search and training under RUN/tensorboard
     data: DataSettings = field(default_factory=DataSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
@@ -52,8 +53,8 @@ class Config:
             raise UraenasError(f"seed = {self.seed} is out of range; it must lie in 0 … 2^63 - 1")
 
 
-# Keys that may differ when a run goes on: where it computes, and which methods are wanted of it.
-FREE_KEYS = {"methods", "engine.device", "engine.stack", "engine.checkpoint_seconds"}
+# Keys that may differ when a run goes on: where it computes, what is watched, and which methods are wanted of it.
+FREE_KEYS = {"methods", "tensorboard", "engine.device", "engine.stack", "engine.checkpoint_seconds"}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "digits": {

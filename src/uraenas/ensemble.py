@@ -1,6 +1,7 @@
 """Members and the ensemble they form: predict, split uncertainty, save, load."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from uraenas.files import checksum_of, read_json, read_tensors, write_json, writ
 from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
 from uraenas.networks import Layout, Stack, statistics_layout, weight_layout
 from uraenas.spaces import Genotype, Skeleton
+from uraenas.spaces.drawing import gallery, standalone
+from uraenas.svg import element
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,15 @@ class Ensemble:
             f"Ensemble({len(self)} members, {distinct} distinct genotypes, {len(self.classes)} classes, "
             f"temperature {self.temperature:.3g})"
         )
+
+    def _repr_html_(self) -> str:
+        """The members' cells as drawings, for notebooks."""
+        members = Counter(member.genotype for member in self.members)
+        cells = [(genotype, f"{number} of {len(self)} members", "") for genotype, number in members.items()]
+        drawing, height = gallery(cells, top=0, width=360)
+        size = self.skeleton
+        takes = f"takes images of {size.height} × {size.width} × {size.image_channels}"
+        return element("p", f"{self!r}, {takes}") + standalone(drawing, 360, height, "Cells of the members")
 
     def member_log_probabilities(self, images: np.ndarray, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member for raw images [N, H, W, C]."""

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from uraenas.run import Run, environment
 from uraenas.search import STATE, Search, SearchState, search
 from uraenas.spaces import LARGEST, cost
 from uraenas.task import describe_data, prepare
+from uraenas.tensorboard import EventFiles
 from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
@@ -58,6 +59,7 @@ class Pipeline:
     ) -> None:
         self.run, self.config, self.progress = run, config, progress
         self.engine = Engine(config.engine)
+        self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self.engine.require_room(cost(LARGEST, self.task.skeleton).parameters)
         self._check_data()
@@ -107,9 +109,10 @@ class Pipeline:
         """The learned distribution; searched for only where some method of the run needs it."""
         if all(method(name).architecture == "uniform" for name in self.config.methods):
             return None
-        if self.run.has("search/architecture.safetensors"):
-            tensors, _ = self.run.read_tensors("search/architecture.safetensors", ["concentration"])
-            return ArchitectureDistribution(tensors["concentration"])
+        concentration, history = self.run.search_result()
+        if concentration is not None:
+            self._watch("search", history)
+            return ArchitectureDistribution(concentration)
         config, task = self.config, self.task
         train_half = self._loader(task.search_train, config.search.batch)
         validation_half = self._loader(task.search_validation, config.search.batch)
@@ -122,6 +125,7 @@ class Pipeline:
 
         def checkpoint(state: SearchState) -> None:
             unsaved["search"] = state
+            self._watch("search", state.history)
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
             if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
                 self._store_search(state)
@@ -166,6 +170,11 @@ class Pipeline:
     def _write_history(self, state: SearchState) -> None:
         self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
 
+    def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
+        """Bring the history's event file up to date, where that was asked for."""
+        if self.events is not None:
+            self.events.update(name, history, time.time())
+
     # Stage 2
 
     def train(self, distribution: ArchitectureDistribution | None) -> None:
@@ -175,6 +184,8 @@ class Pipeline:
         epochs = self.config.train.epochs
         loader = self._loader(self.task.train, self.config.train.batch)
         clock = _Clock()
+        for chain in chains.values():
+            self._watch(f"chains/{chain.spec.name}", chain.history)
 
         def progress() -> None:
             done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in chains.values())
@@ -185,6 +196,8 @@ class Pipeline:
 
         def checkpoint(states: list[ChainState]) -> None:
             unsaved.update({state.spec.name: state for state in states})
+            for state in states:
+                self._watch(f"chains/{state.spec.name}", state.history)
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
             self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
             due = self.run.checkpoint_due(self.config.engine.checkpoint_seconds)

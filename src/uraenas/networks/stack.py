@@ -127,7 +127,7 @@ class Stack(nn.Module):
 
 
 def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict, training: bool) -> Tensor:
-    nodes: list[Tensor | None] = [x, None, None, None]
+    nodes: list[Tensor | None] = [x] + [None] * (NODES - 1)
 
     def add(target: int, term: Tensor) -> None:
         present = nodes[target]

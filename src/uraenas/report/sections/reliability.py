@@ -9,7 +9,7 @@ from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Sectio
 from uraenas.report.chart import HEAD, Axis, Frame, Series, draw, line_chart, method_key
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour, show
-from uraenas.report.svg import element, join, line, padded, rect, text
+from uraenas.svg import element, join, line, padded, rect, text
 
 COUNTS_HEIGHT = 34
 COVERAGES = 80  # points of a risk–coverage curve

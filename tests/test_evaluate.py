@@ -74,7 +74,7 @@ def cells() -> list[Cell]:
 
 @pytest.fixture(scope="module")
 def result(cells: list[Cell]) -> dict:
-    return summarise(cells, SETTINGS, {"uraenas": 1.3})
+    return summarise(cells, SETTINGS)
 
 
 def pick(rows: list[dict], **wanted: object) -> dict:
@@ -188,7 +188,7 @@ def test_nineteen_shifts_give_both_means() -> None:
     skills = {shift: 0.1 * number for number, shift in enumerate(SUITES["cifar10-c"])}
     for shift, skill in skills.items():
         found.append(evaluator.cell(evaluation_set(shift, 1), {"drnas": judged(1, skill, 3)}))
-    rows = summarise(found, EvaluateSettings(bootstrap=0), {})["rows"]
+    rows = summarise(found, EvaluateSettings(bootstrap=0))["rows"]
     wanted = {"metric": "nll", "calibration": "raw"}
     for name, members in (("mean19", SUITES["cifar10-c"]), ("mean15", SUITES["cifar10-c-15"])):
         expected = np.mean([pick(rows, shift=shift, **wanted)["value"] for shift in members])
@@ -229,7 +229,7 @@ def test_intervals_shrink_with_the_number_of_images() -> None:
         cell = Evaluator(SETTINGS, SEED).cell(
             evaluation_set(images=images), {"deep-ensemble": judged(2, 1.0, 4, images)}
         )
-        rows = summarise([cell], SETTINGS, {})["rows"]
+        rows = summarise([cell], SETTINGS)["rows"]
         for metric in ("accuracy", "nll", "brier"):
             row = pick(rows, metric=metric, members=2, calibration="raw")
             widths[metric, images] = row["high"] - row["low"]
@@ -241,7 +241,7 @@ def test_intervals_shrink_with_the_number_of_images() -> None:
 def test_the_difference_of_a_method_to_its_equal_is_nothing() -> None:
     twins = {"deep-ensemble": ENSEMBLES["uraenas"], "uraenas": ENSEMBLES["uraenas"]}
     cell = Evaluator(SETTINGS, SEED).cell(evaluation_set(), twins)
-    differences = summarise([cell], SETTINGS, {})["differences"]
+    differences = summarise([cell], SETTINGS)["differences"]
     assert len(differences) == 2 * len(BOOTSTRAPPED)
     for row in differences:
         assert (row["method"], row["baseline"]) == ("uraenas", "deep-ensemble")
@@ -264,13 +264,13 @@ def test_differences_are_paired(result: dict) -> None:
 
 def test_without_the_baseline_there_are_no_differences() -> None:
     cell = Evaluator(SETTINGS, SEED).cell(evaluation_set(), {"uraenas": ENSEMBLES["uraenas"]})
-    assert summarise([cell], SETTINGS, {})["differences"] == []
+    assert summarise([cell], SETTINGS)["differences"] == []
 
 
 def test_without_bootstrap_there_are_rows_without_intervals() -> None:
     settings = EvaluateSettings(bootstrap=0)
     cell = Evaluator(settings, SEED).cell(evaluation_set(), ENSEMBLES)
-    found = summarise([cell], settings, {})
+    found = summarise([cell], settings)
     assert cell.replicates == {}
     assert found["differences"] == []
     assert not any("low" in row for row in found["rows"])

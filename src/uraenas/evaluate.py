@@ -5,7 +5,7 @@ suite of any size streams through, and suite means, intervals and paired differe
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +133,9 @@ class Cell:
 
     shift: str
     severity: int
-    rows: list[Row]
-    replicates: dict[str, Tensor]  # "method/calibration/metric" → [resamples]
+    rows: list[Row] = field(default_factory=list)
+    replicates: dict[str, Tensor] = field(default_factory=dict)  # "method/calibration/metric" → [resamples]
+    temperatures: dict[str, float] = field(default_factory=dict)  # by method
 
 
 class Evaluator:
@@ -171,7 +172,8 @@ class Evaluator:
             rows += self._rows(place, self._of_members(ensemble, log_p), len(log_p), "raw")
             for size in range(1, len(log_p)):
                 rows += self._rows(place, self._of_subsets(log_p, labels, size), size, "raw")
-        return Cell(where.shift, where.severity, rows, replicates)
+        temperatures = {name: ensemble.temperature for name, ensemble in judged.items()}
+        return Cell(where.shift, where.severity, rows, replicates, temperatures)
 
     def outside(
         self, dataset: str, other: str, inside: Mapping[str, Judged], outside: Mapping[str, Judged]
@@ -272,9 +274,7 @@ def _uncertainty_scores(judged: Judged) -> dict[str, Tensor]:
     return {**scores, "model_uncertainty": split.model} if len(judged.log_probabilities_MNK) > 1 else scores
 
 
-def summarise(
-    cells: Sequence[Cell], settings: EvaluateSettings, temperatures: Mapping[str, float]
-) -> dict[str, Any]:
+def summarise(cells: Sequence[Cell], settings: EvaluateSettings) -> dict[str, Any]:
     """metrics.json from all cells: rows with intervals, suite means, and paired differences to the baseline."""
     clean = [cell for cell in cells if cell.shift == "none"]
     groups: dict[tuple[str, int], list[Cell]] = {("none", 0): clean}
@@ -291,7 +291,7 @@ def summarise(
     for cell in cells:
         if cell.shift != "none":
             rows += [row for row in cell.rows if row["members"] == full[row["method"]]]
-    return {"rows": rows, "differences": differences, "temperatures": dict(temperatures)}
+    return {"rows": rows, "differences": differences, "temperatures": clean[0].temperatures}
 
 
 def _suites_of(present: Sequence[str]) -> dict[str, tuple[str, ...]]:

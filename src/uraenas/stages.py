@@ -59,6 +59,7 @@ class Pipeline:
     ) -> None:
         self.run, self.config, self.progress = run, config, progress
         self.engine = Engine(config.engine)
+        self._kept: SharedPredictor | None = None
         self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self.engine.require_room(cost(LARGEST, self.task.skeleton).parameters)
@@ -179,7 +180,9 @@ class Pipeline:
 
     def train(self, distribution: ArchitectureDistribution | None) -> None:
         """Run every chain that some method asks for, each once, then give the methods their members."""
-        plans = self._plans(distribution)
+        plans = {n: specs for n, specs in self._plans(distribution).items() if not self.run.is_trained(n)}
+        if not plans:
+            return
         chains = {spec.name: self._stored_chain(spec) for specs in plans.values() for spec in specs}
         epochs = self.config.train.epochs
         loader = self._loader(self.task.train, self.config.train.batch)
@@ -225,8 +228,7 @@ class Pipeline:
                 checkpoint,
             )
         for name, specs in plans.items():
-            if not self.run.is_trained(name):
-                self._choose_members(name, specs)
+            self._choose_members(name, specs)
 
     def _plans(self, distribution: ArchitectureDistribution | None) -> dict[str, list[ChainSpec]]:
         plans = {}
@@ -318,21 +320,18 @@ class Pipeline:
     def evaluate(self) -> dict:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         settings, seed = self.config.evaluate, self.config.seed
-        ensembles = {name: self.run.ensemble(name) for name in self.config.methods}
         evaluator = Evaluator(settings, seed, self.engine.device)
-        predictor = SharedPredictor(ensembles, self.engine)
         total = cell_count(settings)
         cells: list[Cell] = []
         clock = _Clock()
         for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):
             self.progress("evaluate", len(cells), total)
-            cells.append(self._cell(evaluator, where, predictor))
+            cells.append(self._cell(evaluator, where))
         self.progress("evaluate", total, total)
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
-        temperatures = {name: ensemble.temperature for name, ensemble in ensembles.items()}
-        result = summarise(cells, settings, temperatures)
+        result = summarise(cells, settings)
         if settings.outside:
-            result["rows"] += self._outside_rows(evaluator, predictor)
+            result["rows"] += self._outside_rows(evaluator)
         result["diverged"] = self._diverged()
         self.run.write_json("metrics.json", result)
         return result
@@ -353,19 +352,26 @@ class Pipeline:
         self.run.write_text("report.html", build([(self.run, self.task.dataset.test)]))
         return self.run.path / "report.html"
 
-    def _cell(self, evaluator: Evaluator, where: EvaluationSet, predictor: SharedPredictor) -> Cell:
-        file = f"evaluation/{where.name}.safetensors"
-        if self.run.has(file):
-            replicates, header = self.run.read_tensors(file, ("methods", "rows"))
-            if header["methods"] == list(predictor.ensembles):
-                return Cell(where.shift, where.severity, header["rows"], replicates)
-        cell = evaluator.cell(where, self._judge(where, predictor))
-        self.run.write_tensors(
-            file, cell.replicates, {"methods": list(predictor.ensembles), "rows": cell.rows}
-        )
+    def _cell(self, evaluator: Evaluator, where: EvaluationSet) -> Cell:
+        """One evaluation set; methods that have been judged on it before are not judged again."""
+        files = {name: f"methods/{name}/evaluation/{where.name}.safetensors" for name in self.config.methods}
+        missing = tuple(name for name, file in files.items() if not self.run.has(file))
+        for name, judged in self._judge(where, missing).items():
+            own = evaluator.cell(where, {name: judged})
+            facts = {"rows": own.rows, "temperatures": own.temperatures}
+            self.run.write_tensors(files[name], own.replicates, facts)
+        cell = Cell(where.shift, where.severity)
+        for file in files.values():
+            replicates, header = self.run.read_tensors(file, ("rows", "temperatures"))
+            cell.rows.extend(header["rows"])
+            cell.replicates.update(replicates)
+            cell.temperatures.update(header["temperatures"])
         return cell
 
-    def _judge(self, where: EvaluationSet, predictor: SharedPredictor) -> dict[str, Judged]:
+    def _judge(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, Judged]:
+        if not methods:
+            return {}
+        predictor = self._predictor(methods)
         predictions = predictor(where.part.images)
         if self.config.evaluate.keep_predictions or where.shift == "none":
             for name, prediction in predictions.items():
@@ -381,12 +387,18 @@ class Pipeline:
             for name, ensemble in predictor.ensembles.items()
         }
 
-    def _outside_rows(self, evaluator: Evaluator, predictor: SharedPredictor) -> list[dict]:
+    def _predictor(self, methods: tuple[str, ...]) -> SharedPredictor:
+        """The last one is kept: mostly all sets lack the same methods."""
+        if self._kept is None or tuple(self._kept.ensembles) != methods:
+            self._kept = SharedPredictor({name: self.run.ensemble(name) for name in methods}, self.engine)
+        return self._kept
+
+    def _outside_rows(self, evaluator: Evaluator) -> list[dict]:
         """Rows on images of another dataset, brought to the size and channels of this one."""
-        dataset = self.task.dataset
+        dataset, methods = self.task.dataset, tuple(self.config.methods)
         other, part = self._outside_images()
-        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), predictor)
-        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), predictor)
+        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), methods)
+        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), methods)
         return evaluator.outside(dataset.name, other, inside, outside)
 
     def _outside_images(self) -> tuple[str, LabelledImages]:

@@ -31,6 +31,7 @@ class TrainSettings:
 
     members: int = 10
     architectures: int = 10  # M_θ: architectures drawn for a method that samples them
+    architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
     epochs: int = 200
     batch: int = 256
     prior_deviation: float = 0.2  # weight decay 5e-4 at 50,000 images
@@ -55,6 +56,7 @@ class TrainSettings:
             ("epochs", 1, 100_000),
             ("batch", 2, 1_000_000),
             ("cycles", 1, 100_000),
+            ("architecture_temperature", 1e-3, 1e3),
         ):
             require_range(f"train.{name}", getattr(self, name), least, most)
         for name in ("step_size", "sampler_step_size"):
@@ -127,7 +129,8 @@ def plan_chains(
     elif distribution is None:
         raise UraenasError("this method needs a search first")
     elif method.architecture == "sampled":
-        genotypes, redrawn = distribution.sample_genotypes(count, draws.key(seed, "sampled"))
+        tempered = distribution.tempered(settings.architecture_temperature)
+        genotypes, redrawn = tempered.sample_genotypes(count, draws.key(seed, "sampled"))
     else:
         genotypes = [distribution.expected_genotype()] * count
         if not genotypes[0].connected:

@@ -298,3 +298,20 @@ def test_the_concentration_is_elu_plus_one() -> None:
     expected = [math.exp(-5), math.exp(-1), 1.0, 1.5, 4.0]
     torch.testing.assert_close(concentration_of(raw), torch.tensor(expected, dtype=torch.float64))
     assert (concentration_of(torch.tensor(-30.0, dtype=torch.float64)) > 0).all()
+
+
+def test_a_colder_distribution_has_the_same_mean_and_draws_closer_to_it() -> None:
+    concentration = torch.tensor([[0.5, 1.0, 1.5, 3.0, 0.4]] * 6, dtype=torch.float64)
+    learned = ArchitectureDistribution(concentration)
+    expected = learned.expected_genotype()
+    differing = {}
+    for temperature in (0.05, 1.0, 20.0):
+        tempered = learned.tempered(temperature)
+        torch.testing.assert_close(tempered.expected_mixing, learned.expected_mixing)
+        genotypes, _ = tempered.sample_genotypes(100, seed=1)
+        pairs = [zip(g.operations, expected.operations, strict=True) for g in genotypes]
+        differing[temperature] = sum(a != b for pair in pairs for a, b in pair) / 100
+    assert differing[0.05] < differing[1.0] < differing[20.0]
+    assert tuple(str(g) for g in learned.tempered(1.0).sample_genotypes(5, 3)[0]) == tuple(
+        str(g) for g in learned.sample_genotypes(5, 3)[0]
+    )

@@ -66,6 +66,10 @@ class ArchitectureDistribution:
         """The argmax of the expected mixing on every edge."""
         return Genotype.from_indices(self.expected_mixing.argmax(dim=-1).tolist())
 
+    def tempered(self, temperature: float) -> "ArchitectureDistribution":
+        """Dirichlet(β/T): the same expected mixing; below 1 draws lie closer to it, above 1 farther from it."""
+        return ArchitectureDistribution(self.concentration / temperature)
+
     def sample_genotypes(self, count: int, seed: int) -> tuple[list[Genotype], int]:
         """`count` connected genotypes, and how many draws were thrown away because they cut input off from output."""
         genotypes: list[Genotype] = []

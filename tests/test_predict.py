@@ -93,6 +93,8 @@ def test_csv_and_table_hold_the_same_predictions(run, folder):
     assert table.returncode == 0
     assert [row["label"] for row in rows] == [rows[0]["label"]]
     assert f"{float(rows[0]['probability']):.3f}" in table.stdout
+    assert "resized" not in table.stdout
+    assert "1 of 1 images were resized" in uraenas("predict", run, folder / "large.jpg").stdout
 
 
 def test_predictions_do_not_depend_on_what_else_is_asked(run, folder):

@@ -64,13 +64,16 @@ def predict(
 
 def _table(predictions: list[Prediction], threshold: float, risk: float) -> Table:
     title = f"abstain below {threshold:.3f} (risk {risk:.0%} on held-out images); uncertainty in nats"
-    shown = Table(title=title, title_justify="left")
+    noted = sum(bool(row.note) for row in predictions)
+    caption = f"{noted:,} of {len(predictions):,} images were resized; --csv and --json say from which size"
+    shown = Table(
+        title=title, title_justify="left", caption=caption if noted else None, caption_justify="left"
+    )
     shown.add_column("File", overflow="fold")
     for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
         shown.add_column(heading, no_wrap=True)
-    shown.add_column("Note")
     for row in predictions:
         numbers = (row.probability, row.total, row.data, row.weights, row.architecture)
         words = [f"{number:.3f}" for number in numbers]
-        shown.add_row(row.file, row.label, *words, "abstain" if row.abstain else "", row.note)
+        shown.add_row(row.file, row.label, *words, "abstain" if row.abstain else "")
     return shown

@@ -169,7 +169,6 @@ def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
         ("search.regulariser", "l3", "l2"),
         ("train.sampler", "sghcm", "sghmc"),
         ("train.selection", "greed", "greedy"),
-        ("evaluate.suite", "basics", "basic"),
         ("evaluate.baseline", "deep-ensembl", "deep-ensemble"),
         ("engine.device", "cud", "cuda"),
         ("engine.precision", "float16", "bfloat16|float32|float64"),

@@ -48,6 +48,12 @@ def test_a_suite_of_other_images_is_refused(tmp_path):
         list(evaluation_sets("digits", test, EvaluateSettings(suite=str(tmp_path)), seed=0))
 
 
+def test_an_unknown_suite_names_the_nearest_when_it_is_needed():
+    """Not before: a run may be looked at where its suite is not."""
+    with pytest.raises(UraenasError, match="unknown suite or folder 'basics'. Did you mean 'basic'"):
+        list(evaluation_sets("digits", digits().test, EvaluateSettings(suite="basics"), seed=0))
+
+
 def test_images_from_elsewhere_are_told_apart(tmp_path):
     """Pure noise against digits: scores, rows and their names."""
     random = np.random.default_rng(0)

@@ -39,8 +39,6 @@ class EvaluateSettings:
     keep_predictions: bool = True  # on shifted sets, too; those on the clean set are always kept
 
     def __post_init__(self) -> None:
-        if self.suite != "none" and self.suite not in shifts.SUITES and not Path(self.suite).is_dir():
-            raise unknown("suite or folder", self.suite, ("none", *shifts.SUITES))
         method(self.baseline)
         once = len(set(self.severities)) == len(self.severities)
         if not self.severities or not once or not set(self.severities) <= {1, 2, 3, 4, 5}:
@@ -84,6 +82,8 @@ def evaluation_sets(
 def check_suite(test: LabelledImages, settings: EvaluateSettings, seed: int) -> None:
     """Refuse a suite that does not fit the images, or whose requirements are missing."""
     if _is_folder(settings):
+        if not Path(settings.suite).is_dir():
+            raise unknown("suite or folder", settings.suite, ("none", *shifts.SUITES))
         if not np.array_equal(open_suite(settings.suite).labels, test.labels):
             raise UraenasError(f"{settings.suite} holds other images than the test set: its labels differ")
         return

@@ -112,6 +112,7 @@ class Pipeline:
             return None
         concentration, history = self.run.search_result()
         if concentration is not None:
+            self.run.remove("search/state.safetensors")  # a kill may have come between its end and this
             self._watch("search", history)
             return ArchitectureDistribution(concentration)
         config, task = self.config, self.task

@@ -50,7 +50,7 @@ def test_a_suite_of_other_images_is_refused(tmp_path):
 
 def test_an_unknown_suite_names_the_nearest_when_it_is_needed():
     """Not before: a run may be looked at where its suite is not."""
-    with pytest.raises(UraenasError, match="unknown suite or folder 'basics'. Did you mean 'basic'"):
+    with pytest.raises(UraenasError, match=r"unknown suite or folder 'basics'\. Did you mean 'basic'"):
         list(evaluation_sets("digits", digits().test, EvaluateSettings(suite="basics"), seed=0))
 
 

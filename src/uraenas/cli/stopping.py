@@ -23,6 +23,9 @@ def heed_signals() -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
+    # `timeout` and some schedulers send SIGTERM twice, which must not cut short the saving; a second Ctrl-C may.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     raise Stopped(number)
 
 

@@ -190,8 +190,9 @@ class Run:
 
     def read_chain(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and header of a chain's checkpoint."""
-        needed = ("genotype", "epoch", "history", "failure", "restarts")
-        return self.read_tensors(f"chains/{name}/state.safetensors", needed)
+        needed = ("genotype", "epoch", "history", "failure")
+        tensors, header = self.read_tensors(f"chains/{name}/state.safetensors", needed)
+        return tensors, {"restarts": 0, **header}  # the first files did not count them
 
     def is_trained(self, method: str) -> bool:
         """Whether the method's members are there, all of them."""

@@ -169,8 +169,8 @@ def _search(run: Run) -> tuple[Tensor | None, list[dict[str, Any]]]:
     """The learned concentration and the history of the search that found it."""
     if not run.has("search/architecture.safetensors"):
         return None, []
-    tensors, header = run.read_tensors("search/architecture.safetensors", ("concentration", "history"))
-    return tensors["concentration"], header["history"]
+    tensors, header = run.read_tensors("search/architecture.safetensors", ["concentration"])
+    return tensors["concentration"], header.get("history", [])  # the first files had none
 
 
 def _members(run: Run, method: str) -> list[MemberFacts]:

@@ -17,7 +17,7 @@ from uraenas.architecture import ArchitectureDistribution
 from uraenas.config import override, preset
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble import predict_members
+from uraenas.ensemble import MembersPredictor
 from uraenas.task import prepare
 from uraenas.train import ChainSpec, StackOfChains, initial_chain
 
@@ -54,7 +54,7 @@ def train_with(settings: EngineSettings, specs: list[ChainSpec], task, config) -
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
     judge = Engine(EngineSettings(device="cuda", precision="float32"))
-    log_p = predict_members(members, task.skeleton, task.normalisation, task.held_out.images, judge)
+    log_p = MembersPredictor(members, task.skeleton, task.normalisation, judge)(task.held_out.images)
     labels = torch.from_numpy(task.held_out.labels)
     return {
         "losses": [[row["loss"] for row in history] for history in stack.histories],

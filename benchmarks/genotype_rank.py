@@ -13,7 +13,7 @@ import torch
 
 from uraenas import draws, metrics
 from uraenas.architecture import uniform
-from uraenas.ensemble import Member, predict_members
+from uraenas.ensemble import Member, MembersPredictor
 from uraenas.stages import Pipeline
 from uraenas.train import ChainSpec, initial_chain, train
 
@@ -46,9 +46,8 @@ def main() -> None:
         checkpoint=lambda states: None,
     )
     ordered = [members[spec.name] for spec in specs]
-    log_p = predict_members(
-        ordered, task.skeleton, task.normalisation, task.held_out.images, pipeline.engine
-    ).double()
+    predict = MembersPredictor(ordered, task.skeleton, task.normalisation, pipeline.engine)
+    log_p = predict(task.held_out.images).double()
     labels = torch.from_numpy(task.held_out.labels)
     rows = [
         {

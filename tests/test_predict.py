@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from uraenas.config import override, preset
 from uraenas.errors import UraenasError
@@ -50,16 +51,40 @@ def test_what_cannot_be_read_is_named_and_the_rest_predicted(run, folder):
     done = uraenas("predict", run, folder, "--json")
     assert done.returncode == 1
     result = json.loads(done.stdout)
-    assert [Path(row["file"]).name for row in result["unreadable"]] == ["broken.png", "notes.txt"]
+    assert [Path(row["file"]).name for row in result["unreadable"]] == ["broken.png", "deep.png", "notes.txt"]
     names = {Path(row["file"]).name: row for row in result["predictions"]}
-    assert set(names) == {"0.png", "1.png", "2.png", "3.png", "4.png", "large.jpg", "deep.png"}
-    assert "16-bit" in names["deep.png"]["note"]
+    assert set(names) == {"0.png", "1.png", "2.png", "3.png", "4.png", "large.jpg"}
     assert "resized from 30×20" in names["large.jpg"]["note"]
     assert names["0.png"]["note"] == ""
-    for name in ("broken.png", "notes.txt"):
-        assert name in done.stderr
+    for name, why in (
+        ("broken.png", "truncated"),
+        ("deep.png", "16-bit grey"),
+        ("notes.txt", "cannot identify"),
+    ):
+        assert any(name in line and why in line for line in done.stderr.splitlines())
     for row in names.values():
         assert row["total"] == pytest.approx(row["data"] + row["weights"] + row["architecture"], abs=1e-9)
+
+
+def test_a_folder_of_a_thousand_with_three_bad_ones(run, tmp_path):
+    """997 digits as PNG files, a truncated one, a text file and a 16-bit grey one."""
+    digits = np.uint8(load_digits().images * 255 / 16)[:997]
+    for number, image in enumerate(digits):
+        Image.fromarray(image).save(tmp_path / f"{number:04d}.png")
+    (tmp_path / "0100-truncated.png").write_bytes((tmp_path / "0100.png").read_bytes()[:-60])
+    (tmp_path / "notes.txt").write_text("no image")
+    Image.fromarray(digits[0].astype(np.uint16) * 257).save(tmp_path / "0900-deep.png")
+    done = uraenas("predict", run, tmp_path, "--csv")
+    assert done.returncode == 1
+    *complaints, count = done.stderr.splitlines()
+    named = [Path(line.split(": ")[1]).name for line in complaints]
+    assert named == ["0100-truncated.png", "0900-deep.png", "notes.txt"]
+    assert count == "uraenas: 997 of 1,000 files predicted, 3 could not be read"
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [Path(row["file"]).name for row in rows] == [f"{number:04d}.png" for number in range(997)]
+    ensemble = Pipeline.resume(run).run.ensemble("uraenas")
+    expected = ensemble.predict_proba(digits[..., None])
+    assert [row["label"] for row in rows] == [ensemble.classes[k] for k in expected.argmax(axis=1)]
 
 
 def test_csv_and_table_hold_the_same_predictions(run, folder):

@@ -34,6 +34,7 @@ class Config:
 
     seed: int = 0
     methods: tuple[str, ...] = tuple(METHODS)
+    tensorboard: bool = False  # event files of search and training under RUN/tensorboard
     data: DataSettings = field(default_factory=DataSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
@@ -52,8 +53,8 @@ class Config:
             raise UraenasError(f"seed = {self.seed} is out of range; it must lie in 0 … 2^63 - 1")
 
 
-# Keys that may differ when a run goes on: where it computes, and which methods are wanted of it.
-FREE_KEYS = {"methods", "engine.device", "engine.stack", "engine.checkpoint_seconds"}
+# Keys that may differ when a run goes on: where it computes, what is watched, and which methods are wanted of it.
+FREE_KEYS = {"methods", "tensorboard", "engine.device", "engine.stack", "engine.checkpoint_seconds"}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "digits": {
@@ -94,15 +95,23 @@ PRESETS: dict[str, dict[str, Any]] = {
         "evaluate.subsets": 2,
         "evaluate.severities": "1,5",
     },
-    "cifar10": {"data.name": "cifar10", "data.held_out": 0.1, "evaluate.suite": "cifar10-c"},
+    "cifar10": {
+        "data.name": "cifar10",
+        "data.held_out": 0.1,
+        "evaluate.suite": "cifar10-c",
+        "evaluate.keep_predictions": False,
+    },
     "cifar10-fast": {
         "data.name": "cifar10",
         "data.held_out": 0.1,
         "evaluate.suite": "cifar10-c",
-        "search.epochs": 40,
-        "train.epochs": 60,
-        "train.cycles": 2,
-        "train.weight_samples": 6,
+        "evaluate.keep_predictions": False,
+        "search.epochs": 30,
+        "search.cycles": 2,
+        "search.architecture_step_size": 1e-3,
+        "train.epochs": 30,
+        "train.cycles": 1,
+        "train.weight_samples": 5,
     },
 }
 

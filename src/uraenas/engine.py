@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from torch import Tensor
 from uraenas.data.loader import EpochDraws, Loader
 from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.kernels import available
-from uraenas.networks import Stack
+from uraenas.networks import Stack, Supernet
 
 PREDICTION_BATCH = 500
 COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
@@ -91,6 +92,19 @@ class Engine:
                 return KernelGradients(stack, loader, torch.bfloat16)
         return PlainGradients(stack, loader, self)
 
+    def search_gradients(self, supernet: Supernet, loaders: tuple[Loader, Loader]) -> "SearchGradients":
+        """Likewise for the supernet."""
+        batch = loaders[0].batch
+        if self.kernels and all(
+            loader.images.dtype == torch.uint8 and loader.batch == batch for loader in loaders
+        ):
+            from uraenas.kernels.stack import fits
+            from uraenas.kernels.training import KernelSearchGradients
+
+            if fits(supernet.skeleton):
+                return KernelSearchGradients(supernet, batch, torch.bfloat16)
+        return PlainSearchGradients(supernet, self)
+
     def capture(self, step: Callable[[], None]) -> Callable[[], None]:
         """The step as something fast to repeat: a captured graph on a GPU, the step itself on a CPU.
 
@@ -157,11 +171,62 @@ class PlainGradients:
         images, labels_MN, weights_MN = self.loader.batch_at(drawn, position)
         with self.engine.autocast():
             logits_MNK = self.stack(images)
-        logits_MNK = logits_MNK.to(self.engine.dtype)
-        losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), labels_MN, reduction="none")
-        losses_M = (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+        losses_M = _mean_losses(logits_MNK.to(self.engine.dtype), labels_MN, weights_MN)
         (gradient,) = torch.autograd.grad(losses_M.sum(), self.stack.weights)
         return losses_M.detach(), gradient
+
+
+class SearchGradients(Protocol):
+    """(loader, draws of an epoch, place in it, θ) → loss, and its slope."""
+
+    def begin_epoch(self) -> None:
+        """Forget everything that a resumed search would not know."""
+
+    def of_mixing(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def of_weights(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+class PlainSearchGradients:
+    """The supernet's losses and slopes by PyTorch's own operations."""
+
+    def __init__(self, supernet: Supernet, engine: Engine) -> None:
+        self.supernet, self.engine = supernet, engine
+
+    def begin_epoch(self) -> None:
+        """Nothing is kept from step to step."""
+
+    def of_mixing(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        mixing = mixing.detach().requires_grad_()
+        loss = self._loss(loader, drawn, position, mixing, frozen=True)
+        (slope,) = torch.autograd.grad(loss, mixing)
+        return loss.detach(), slope
+
+    def of_weights(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        loss = self._loss(loader, drawn, position, mixing.detach(), frozen=False)
+        (gradient,) = torch.autograd.grad(loss, self.supernet.weights)
+        return loss.detach(), gradient
+
+    def _loss(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor, frozen: bool
+    ) -> Tensor:
+        images, labels_MN, weights_MN = loader.batch_at(drawn, position)
+        with self.engine.autocast():
+            logits_NK = self.supernet(images[0], mixing, frozen)
+        return _mean_losses(logits_NK.to(self.supernet.weights.dtype)[None], labels_MN, weights_MN)[0]
+
+
+def _mean_losses(logits_MNK: Tensor, labels_MN: Tensor, weights_MN: Tensor | None) -> Tensor:
+    losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), labels_MN, reduction="none")
+    return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
 
 
 class _GraphedStep:

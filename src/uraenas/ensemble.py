@@ -1,7 +1,8 @@
 """Members and the ensemble they form: predict, split uncertainty, save, load."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from uraenas.files import checksum_of, read_json, read_tensors, write_json, writ
 from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
 from uraenas.networks import Layout, Stack, statistics_layout, weight_layout
 from uraenas.spaces import Genotype, Skeleton
+from uraenas.spaces.drawing import gallery, standalone
+from uraenas.svg import element
 
 
 @dataclass(frozen=True)
@@ -95,50 +98,51 @@ def member_files(folder: Path, count: int) -> list[Path]:
     return [folder / f"{m:03d}.safetensors" for m in range(count)]
 
 
-@torch.no_grad()
-def predict_members(
-    members: Sequence[Member],
-    skeleton: Skeleton,
-    normalisation: Normalisation,
-    images: np.ndarray,
-    engine: Engine,
-) -> Tensor:
-    """Log-probabilities [M, N, K] of raw images [N, H, W, C], on the CPU."""
-    expected = (skeleton.height, skeleton.width, skeleton.image_channels)
-    if images.ndim != 4 or images.shape[1:] != expected:
-        raise UraenasError(f"this ensemble takes images of {expected} (H, W, C), not {images.shape[1:]}")
-    parts: list[Tensor] = []
-    first, size = 0, engine.stack
-    while first < len(members):
-        group = members[first : first + size]
-        try:
-            with naming_want_of_memory():
-                parts.append(_predict_stack(group, skeleton, normalisation, images, engine))
-            first += len(group)
-        except torch.OutOfMemoryError as error:
-            size = engine.smaller_stack(len(group), error)
-        finally:
-            engine.release_memory()
-    return torch.cat(parts)
+class MembersPredictor:
+    """Members made ready to predict: stacked, on the device, in stacks that fit into memory."""
 
+    def __init__(
+        self, members: Sequence[Member], skeleton: Skeleton, normalisation: Normalisation, engine: Engine
+    ) -> None:
+        self.members, self.skeleton, self.engine = members, skeleton, engine
+        self.normalise = normalisation.on(engine.device, engine.dtype)
+        self.size = engine.stack
+        self.stacks: list[tuple[Callable[[Tensor], Tensor], int]] = []  # made by the first prediction
 
-def _predict_stack(
-    group: Sequence[Member],
-    skeleton: Skeleton,
-    normalisation: Normalisation,
-    images: np.ndarray,
-    engine: Engine,
-) -> Tensor:
-    normalise = normalisation.on(engine.device, engine.dtype)
-    stack = Stack([member.genotype for member in group], skeleton).to(engine.device, engine.dtype).eval()
-    for m, member in enumerate(group):
-        stack.put(m, member.weights, member.statistics)
-    predict, batch = engine.predictor(stack)
-    batches = []
-    for start in range(0, len(images), batch):
-        raw = torch.from_numpy(np.ascontiguousarray(images[start : start + batch])).to(engine.device)
-        batches.append(torch.log_softmax(predict(normalise(raw)).to(engine.dtype), dim=-1).cpu())
-    return torch.cat(batches, dim=1)
+    @torch.no_grad()
+    def __call__(self, images: np.ndarray) -> Tensor:
+        """Log-probabilities [M, N, K] of raw images [N, H, W, C], on the CPU."""
+        expected = (self.skeleton.height, self.skeleton.width, self.skeleton.image_channels)
+        if images.ndim != 4 or images.shape[1:] != expected:
+            raise UraenasError(f"this ensemble takes images of {expected} (H, W, C), not {images.shape[1:]}")
+        while True:
+            try:
+                with naming_want_of_memory():
+                    return self._predict(images)
+            except torch.OutOfMemoryError as error:
+                self.size = self.engine.smaller_stack(min(self.size, len(self.members)), error)
+                self.stacks = []
+            self.engine.release_memory()
+
+    def _predict(self, images: np.ndarray) -> Tensor:
+        if not self.stacks:
+            groups = range(0, len(self.members), self.size)
+            self.stacks = [self._stacked(self.members[first : first + self.size]) for first in groups]
+        parts = []
+        for predict, batch in self.stacks:
+            batches = []
+            for start in range(0, len(images), batch):
+                raw = torch.from_numpy(np.array(images[start : start + batch]))  # mapped files are read-only
+                logits = predict(self.normalise(raw.to(self.engine.device)))
+                batches.append(torch.log_softmax(logits.to(self.engine.dtype), dim=-1))
+            parts.append(torch.cat(batches, dim=1).cpu())
+        return torch.cat(parts)
+
+    def _stacked(self, group: Sequence[Member]) -> tuple[Callable[[Tensor], Tensor], int]:
+        stack = Stack([m.genotype for m in group], self.skeleton).to(self.engine.device, self.engine.dtype)
+        for place, member in enumerate(group):
+            stack.put(place, member.weights, member.statistics)
+        return self.engine.predictor(stack.eval())
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +170,19 @@ class Ensemble:
             f"temperature {self.temperature:.3g})"
         )
 
+    def _repr_html_(self) -> str:
+        """The members' cells as drawings, for notebooks."""
+        members = Counter(member.genotype for member in self.members)
+        cells = [(genotype, f"{number} of {len(self)} members", "") for genotype, number in members.items()]
+        drawing, height = gallery(cells, top=0, width=360)
+        size = self.skeleton
+        takes = f"takes images of {size.height} × {size.width} × {size.image_channels}"
+        return element("p", f"{self!r}, {takes}") + standalone(drawing, 360, height, "Cells of the members")
+
     def member_log_probabilities(self, images: np.ndarray, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member for raw images [N, H, W, C]."""
         engine = Engine(EngineSettings(device=device, precision="float32"))
-        return predict_members(self.members, self.skeleton, self.normalisation, images, engine)
+        return MembersPredictor(self.members, self.skeleton, self.normalisation, engine)(images)
 
     def predict_proba(self, images: np.ndarray, calibrated: bool = True, device: str = "auto") -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
@@ -233,3 +246,29 @@ class Ensemble:
             raise UraenasError(
                 f"{folder / 'ensemble.json'} does not describe an ensemble: {error}"
             ) from error
+
+
+class SharedPredictor:
+    """Predicts with several ensembles at once; a member that two of them share is run once."""
+
+    def __init__(self, ensembles: Mapping[str, Ensemble], engine: Engine) -> None:
+        self.ensembles, self.engine = ensembles, engine
+        self.distinct: dict[tuple[str, int], Member] = {}
+        for ensemble in ensembles.values():
+            for member in ensemble.members:
+                self.distinct.setdefault((member.origin.chain, member.origin.epoch), member)
+        self.predictor: MembersPredictor | None = None
+
+    def __call__(self, images: np.ndarray) -> dict[str, Tensor]:
+        """Log-probabilities [M, N, K] by ensemble; the first call puts the members on the device."""
+        if self.predictor is None:
+            first = next(iter(self.ensembles.values()))
+            self.predictor = MembersPredictor(
+                list(self.distinct.values()), first.skeleton, first.normalisation, self.engine
+            )
+        log_p = self.predictor(images)
+        place = {name: position for position, name in enumerate(self.distinct)}
+        return {
+            name: log_p[[place[member.origin.chain, member.origin.epoch] for member in ensemble.members]]
+            for name, ensemble in self.ensembles.items()
+        }

@@ -20,7 +20,6 @@ from uraenas.methods import method
 from uraenas.shifts.suite import open_suite
 
 BOOTSTRAPPED = ("accuracy", "nll", "ece", "brier")
-SIZED = ("accuracy", "nll", "ece", "brier")  # given for every ensemble size
 CALIBRATIONS = ("raw", "temperature")
 INTERVAL = (0.025, 0.975)
 
@@ -37,7 +36,7 @@ class EvaluateSettings:
     bootstrap: int = 1000  # resamples of the test images; 0: no intervals
     subsets: int = 20  # random member subsets for each ensemble size below the full one
     outside: str = ""  # another dataset, by name or path, whose images should be told from the test images
-    keep_predictions: bool = True
+    keep_predictions: bool = True  # on shifted sets, too; those on the clean set are always kept
 
     def __post_init__(self) -> None:
         if self.suite != "none" and self.suite not in shifts.SUITES and not Path(self.suite).is_dir():
@@ -141,13 +140,13 @@ class Cell:
 class Evaluator:
     """Measures cells with the same bootstrap resamples and the same member subsets for all of them."""
 
-    def __init__(self, settings: EvaluateSettings, seed: int) -> None:
-        self.settings, self.seed = settings, seed
+    def __init__(self, settings: EvaluateSettings, seed: int, device: torch.device | str = "cpu") -> None:
+        self.settings, self.seed, self.device = settings, seed, device
         self._resamples: Tensor | None = None
 
     def cell(self, where: EvaluationSet, judged: Mapping[str, Judged]) -> Cell:
         """Rows and replicates of all methods on one evaluation set."""
-        labels = torch.from_numpy(where.part.labels)
+        labels = torch.from_numpy(where.part.labels).to(self.device)
         rows: list[Row] = []
         replicates: dict[str, Tensor] = {}
         for name, ensemble in judged.items():
@@ -157,7 +156,7 @@ class Evaluator:
                 "shift": where.shift,
                 "severity": where.severity,
             }
-            log_p = ensemble.log_probabilities_MNK
+            log_p = ensemble.log_probabilities_MNK.to(self.device)
             mean = metrics.mixture(log_p)
             for kind, prediction in (
                 ("raw", mean),
@@ -168,8 +167,8 @@ class Evaluator:
                 }
                 rows += self._rows(place, values, len(log_p), kind)
                 for metric, replicate in self._bootstrap(prediction, labels).items():
-                    replicates[f"{name}/{kind}/{metric}"] = replicate
-            rows += self._rows(place, self._of_members(ensemble), len(log_p), "raw")
+                    replicates[f"{name}/{kind}/{metric}"] = replicate.cpu()
+            rows += self._rows(place, self._of_members(ensemble, log_p), len(log_p), "raw")
             for size in range(1, len(log_p)):
                 rows += self._rows(place, self._of_subsets(log_p, labels, size), size, "raw")
         return Cell(where.shift, where.severity, rows, replicates)
@@ -201,17 +200,16 @@ class Evaluator:
             for metric, value in values.items()
         ]
 
-    def _of_members(self, ensemble: Judged) -> dict[str, float]:
+    def _of_members(self, ensemble: Judged, log_p_MNK: Tensor) -> dict[str, float]:
         """Disagreement, and mean uncertainty by source.
 
         `chain_uncertainty` is the control: the architecture part with chains in the place of genotypes, which
         initialisation and noise alone bring about. In a deep ensemble it is the floor to hold the real one against.
         """
-        log_p = ensemble.log_probabilities_MNK
-        split = metrics.uncertainty_by_source(log_p, ensemble.genotypes)
-        control = metrics.uncertainty_by_source(log_p, ensemble.chains)
+        split = metrics.uncertainty_by_source(log_p_MNK, ensemble.genotypes)
+        control = metrics.uncertainty_by_source(log_p_MNK, ensemble.chains)
         return {
-            "disagreement": metrics.disagreement(log_p),
+            "disagreement": metrics.disagreement(log_p_MNK),
             "total_uncertainty": float(split.total.mean()),
             "data_uncertainty": float(split.data.mean()),
             "weight_uncertainty": float(split.weights.mean()),
@@ -221,25 +219,23 @@ class Evaluator:
 
     def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, float]:
         """Metrics of smaller ensembles, averaged over random subsets."""
-        members = len(log_p_MNK)
-        totals = dict.fromkeys((*SIZED, "disagreement"), 0.0)
-        subsets = self._subsets(members, size)
-        for subset in subsets:
-            chosen = log_p_MNK[subset]
-            mean = metrics.mixture(chosen)
-            for metric in SIZED:
-                totals[metric] += metrics.METRICS[metric](mean, labels) / len(subsets)
-            totals["disagreement"] += metrics.disagreement(chosen) / len(subsets)
-        return totals
+        subsets_SM = self._subsets(len(log_p_MNK), size).to(self.device)
+        values = metrics.of_each(metrics.mixtures(log_p_MNK, subsets_SM), labels)
+        pairs_MM = metrics.disagreement_matrix(log_p_MNK)
+        differing_S = torch.einsum("sm,mn,sn->s", subsets_SM, pairs_MM, subsets_SM) / max(
+            1, size * (size - 1)
+        )
+        return {
+            metric: float(value.mean()) for metric, value in (values | {"disagreement": differing_S}).items()
+        }
 
-    def _subsets(self, members: int, size: int) -> list[list[int]]:
+    def _subsets(self, members: int, size: int) -> Tensor:
+        """[S, M], 1 where a member is in a subset."""
         if size == 1:
-            return [[m] for m in range(members)]
+            return torch.eye(members, dtype=torch.float64)
         key = draws.key(self.seed, "subsets", members, size)
-        return [
-            draws.permutation(draws.at(key, number), members)[:size].tolist()
-            for number in range(self.settings.subsets)
-        ]
+        chosen = [draws.permutation(draws.at(key, n), members)[:size] for n in range(self.settings.subsets)]
+        return torch.zeros(len(chosen), members, dtype=torch.float64).scatter_(1, torch.stack(chosen), 1.0)
 
     def _bootstrap(self, prediction: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Each metric on every resample of the images."""
@@ -264,7 +260,7 @@ class Evaluator:
                 torch.bincount(draws.integers(draws.at(key, number), images, images), minlength=images)
                 for number in range(self.settings.bootstrap)
             ]
-            self._resamples = torch.stack(counts).float()
+            self._resamples = torch.stack(counts).float().to(self.device)
         return self._resamples
 
 

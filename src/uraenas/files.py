@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,17 +60,23 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and header of a file that `write_tensors` wrote, after its checksum has been verified."""
+    with _opened(path) as file:
+        header = dict(file.metadata() or {})
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    if header.pop(CHECKSUM, None) != _checksum(tensors, header):
+        raise _damaged(path)
+    return tensors, header
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safetensors.safe_open(str(path), framework="pt") as file:
-            header = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            yield file
     except (OSError, safetensors.SafetensorError, ValueError, RuntimeError) as error:
         if not path.exists():
             raise UraenasError(f"cannot read {path}: no such file") from error
         raise _damaged(path) from error
-    if header.pop(CHECKSUM, None) != _checksum(tensors, header):
-        raise _damaged(path)
-    return tensors, header
 
 
 def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:

@@ -30,8 +30,9 @@ def nll(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
     return float(nll_per_image(log_probabilities_NK, labels_N).mean())
 
 
-def nll_per_image(log_probabilities_NK: Tensor, labels_N: Tensor) -> Tensor:
-    return -log_probabilities_NK.double().gather(1, labels_N[:, None]).squeeze(1)
+def nll_per_image(log_probabilities: Tensor, labels_N: Tensor) -> Tensor:
+    """Of predictions [..., N, K]."""
+    return -_at_label(log_probabilities.double(), labels_N)
 
 
 def brier(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
@@ -39,26 +40,49 @@ def brier(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
     return float(brier_per_image(log_probabilities_NK, labels_N).mean())
 
 
-def brier_per_image(log_probabilities_NK: Tensor, labels_N: Tensor) -> Tensor:
-    p_NK = log_probabilities_NK.double().exp()
-    return (p_NK**2).sum(dim=1) - 2 * p_NK.gather(1, labels_N[:, None]).squeeze(1) + 1
+def brier_per_image(log_probabilities: Tensor, labels_N: Tensor) -> Tensor:
+    """Of predictions [..., N, K]."""
+    p = log_probabilities.double().exp()
+    return (p**2).sum(dim=-1) - 2 * _at_label(p, labels_N) + 1
 
 
-def confidence_bins(log_probabilities_NK: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Per image: its equal-width confidence bin, its confidence, and 1.0 where it is right."""
-    log_confidence_N, predicted_N = log_probabilities_NK.double().max(dim=1)
-    confidence_N = log_confidence_N.exp().clamp(max=1.0)
-    bin_N = (confidence_N * BINS).ceil().long().clamp(1, BINS) - 1  # bins are open below and closed above
-    return bin_N, confidence_N, (predicted_N == labels_N).double()
+def _at_label(values: Tensor, labels_N: Tensor) -> Tensor:
+    return values.gather(-1, labels_N.expand(values.shape[:-1])[..., None]).squeeze(-1)
+
+
+def confidence_bins(log_probabilities: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of predictions [..., N, K], per image: equal-width confidence bin, confidence, and 1.0 where it is right."""
+    log_confidence, predicted = log_probabilities.double().max(dim=-1)
+    confidence = log_confidence.exp().clamp(max=1.0)
+    bins = (confidence * BINS).ceil().long().clamp(1, BINS) - 1  # bins are open below and closed above
+    return bins, confidence, (predicted == labels_N).double()
 
 
 def ece(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
     """Expected calibration error of the top probability, 15 equal-width bins."""
-    bin_N, confidence_N, right_N = confidence_bins(log_probabilities_NK, labels_N)
-    gaps = torch.zeros(BINS, dtype=torch.float64, device=bin_N.device).index_add_(
-        0, bin_N, confidence_N - right_N
-    )
-    return float(gaps.abs().sum() / len(labels_N))
+    return float(of_each(log_probabilities_NK[None], labels_N)["ece"])
+
+
+def of_each(log_probabilities_SNK: Tensor, labels_N: Tensor) -> dict[str, Tensor]:
+    """Accuracy, NLL, ECE and Brier score of S predictions at once [S]."""
+    bins_SN, confidence_SN, right_SN = confidence_bins(log_probabilities_SNK, labels_N)
+    gaps_SB = torch.zeros(len(bins_SN), BINS, dtype=torch.float64, device=bins_SN.device)
+    gaps_SB.scatter_add_(1, bins_SN, confidence_SN - right_SN)
+    return {
+        "accuracy": right_SN.mean(dim=1),
+        "nll": nll_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
+        "ece": gaps_SB.abs().sum(dim=1) / len(labels_N),
+        "brier": brier_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
+    }
+
+
+def mixtures(log_probabilities_MNK: Tensor, subsets_SM: Tensor) -> Tensor:
+    """The mixture of each of S subsets of the members [S, N, K]; row s of `subsets` is 1 for a member in it, else 0."""
+    log_p_MNK = log_probabilities_MNK.double()
+    largest_NK = log_p_MNK.max(dim=0).values
+    weights_SM = subsets_SM.double() / subsets_SM.sum(dim=1, keepdim=True)
+    p_SNK = torch.einsum("sm,mnk->snk", weights_SM, (log_p_MNK - largest_NK).exp())
+    return p_SNK.clamp_min(1e-300).log() + largest_NK
 
 
 def adaptive_ece(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:

@@ -21,8 +21,7 @@ def summary(run: Run) -> dict[str, Any]:
     }
     members = {
         name: [
-            {"genotype": str(m.genotype), "chain": m.origin.chain, "epoch": m.origin.epoch}
-            for m in run.ensemble(name).members
+            {"genotype": str(m.genotype), "chain": m.chain, "epoch": m.epoch} for m in run.member_facts(name)
         ]
         for name in trained
     }

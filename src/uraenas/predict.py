@@ -103,13 +103,11 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
     try:
         image = read_image(path, size, skeleton.image_channels)
         with Image.open(path, formats=FORMATS) as opened:
-            notes = [f"resized from {opened.width}×{opened.height}"] if opened.size != size[::-1] else []
-            if opened.mode.startswith("I"):
-                notes.append("16-bit, scaled to 8 bits")
+            note = f"resized from {opened.width}×{opened.height}" if opened.size != size[::-1] else ""
     except UraenasError as error:
         return Unreadable(str(path), str(error).removeprefix(f"{path} "))
     # Ensembles of float images were trained on 0 … 1.
-    return (image if ensemble.of_bytes else image.astype(np.float32) / 255), ", ".join(notes)
+    return (image if ensemble.of_bytes else image.astype(np.float32) / 255), note
 
 
 def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict[str, Any]]:

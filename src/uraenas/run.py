@@ -8,7 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import metadata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,18 @@ from torch import Tensor
 from uraenas.ensemble import Ensemble, Member, member_files
 from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
+from uraenas.spaces import Genotype
+from uraenas.svg import element
+from uraenas.versions import version_of
+
+
+@dataclass(frozen=True)
+class MemberFacts:
+    """What a member's file says of it, apart from its weights."""
+
+    genotype: Genotype
+    chain: str
+    epoch: int
 
 
 class Run:
@@ -26,6 +38,30 @@ class Run:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._last_checkpoint = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.state})"
+
+    def _repr_html_(self) -> str:
+        """What has been reached, and the methods with their members, for notebooks."""
+        lines = [_table_row("th", "Method", "Members", "Distinct genotypes")]
+        for name in self.trained:
+            genotypes = [member.genotype for member in self.member_facts(name)]
+            lines.append(_table_row("td", name, str(len(genotypes)), str(len(set(genotypes)))))
+        heading = element("p", element("b", str(self.path)) + f": {self.state}")
+        return heading + (element("table", *lines) if len(lines) > 1 else "")
+
+    @property
+    def state(self) -> str:
+        """How far the run has come, in a few words."""
+        if not self.exists:
+            return "not begun"
+        words = ["searched"] if self.has("search/architecture.safetensors") else []
+        trained = len(list(self.path.glob("methods/*/members/ensemble.json")))
+        words += [f"{trained} {'method' if trained == 1 else 'methods'} trained"] if trained else []
+        words += ["evaluated"] if self.has("metrics.json") else []
+        words += ["reported"] if self.has("report.html") else []
+        return ", ".join(words) or "begun"
 
     @property
     def exists(self) -> bool:
@@ -144,6 +180,13 @@ class Run:
             raise UraenasError(f"{self.path / 'metrics.json'} is damaged; run: uraenas evaluate {self.path}")
         return metrics
 
+    def search_result(self) -> tuple[Tensor | None, list[dict[str, Any]]]:
+        """The learned concentration and the history of the search that found it, once it is over."""
+        if not self.has("search/architecture.safetensors"):
+            return None, []
+        tensors, header = self.read_tensors("search/architecture.safetensors", ["concentration"])
+        return tensors["concentration"], header.get("history", [])  # the first files had none
+
     def add_cost(self, items: Mapping[str, Mapping[str, float]]) -> None:
         """Add seconds, images and the like to what earlier parts of the run have cost."""
         costs = self.costs()
@@ -169,6 +212,18 @@ class Run:
 
     def members_folder(self, method: str) -> Path:
         return self.path / "methods" / method / "members"
+
+    def member_facts(self, method: str) -> list[MemberFacts]:
+        """What the members' files say of them."""
+        members = []
+        for path in sorted(self.members_folder(method).glob("*.safetensors")):
+            _, header = read_tensors(path)
+            try:
+                genotype = Genotype.from_string(header["genotype"])
+                members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
+            except (KeyError, ValueError) as error:
+                raise UraenasError(f"{path} is not a member file: {error}") from error
+        return members
 
     def adopt(self, method: str, ensemble: Ensemble) -> None:
         """Make these chain samples the method's members; files are shared, not copied, where the disk allows it."""
@@ -203,34 +258,33 @@ class Run:
         members = facts.get("members") if isinstance(facts, dict) else None
         return isinstance(members, list) and all(p.exists() for p in member_files(folder, len(members)))
 
+    @property
+    def trained(self) -> list[str]:
+        """The methods whose members are there."""
+        return [path.name for path in sorted(self.path.glob("methods/*")) if self.is_trained(path.name)]
+
     def ensemble(self, method: str) -> Ensemble:
         self.require()
         folder = self.members_folder(method)
         if not self.is_trained(method):
-            trained = [
-                path.name for path in sorted(self.path.glob("methods/*")) if self.is_trained(path.name)
-            ]
-            if trained:
-                raise unknown("trained method", method, trained)
+            if self.trained:
+                raise unknown("trained method", method, self.trained)
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
         return Ensemble.load(folder)
+
+
+def _table_row(kind: str, *cells: str) -> str:
+    return element("tr", *(element(kind, cell) for cell in cells))
 
 
 def environment(device: torch.device) -> dict[str, Any]:
     """What else a result may depend on."""
     return {
-        "uraenas": _version("uraenas"),
+        "uraenas": version_of("uraenas"),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "numpy": _version("numpy"),
+        "numpy": version_of("numpy"),
         "platform": f"{platform.system()} {platform.machine()}",
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"  # run from a source tree

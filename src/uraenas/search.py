@@ -6,17 +6,15 @@ Each step draws θ, takes a batch of the search's validation half and moves the 
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of
-from uraenas.data.loader import EpochDraws, Loader
+from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
@@ -39,7 +37,6 @@ class SearchSettings:
     floor: float = 0.001  # the step size at the end of a cycle
     momentum: float = 0.9
     prior_deviation: float = 0.365  # weight decay 3e-4 at 25,000 images
-    precision: str = "float32"  # of the supernet; auto: the engine's. See docs/gotchas.md before lowering it
     clip: float = 5.0  # largest norm of the weights' gradient; 0: no limit
     cycles: int = 4
     exploration: float = 0.8
@@ -56,8 +53,6 @@ class SearchSettings:
             raise unknown("search weights", self.weights, ("sampled", "point"))
         if self.sampler not in SAMPLERS:
             raise unknown("sampler", self.sampler, SAMPLERS)
-        if self.precision not in ("float32", "auto"):
-            raise unknown("search precision", self.precision, ("float32", "auto"))
         if self.regulariser not in REGULARISERS:
             raise unknown("regulariser", self.regulariser, REGULARISERS)
         for name, least, most in (("epochs", 1, 100_000), ("batch", 2, 1_000_000), ("cycles", 1, 100_000)):
@@ -179,6 +174,7 @@ class Search:
         )  # validation, train; summed over an epoch
         self.drawn_train = train.draw([self.order_keys["train"]], self.epoch)
         self.drawn_validation = validation.draw([self.order_keys["validation"]], self.epoch)
+        self.gradients = engine.search_gradients(self.supernet, (train, validation))
         self._quiet = engine.capture(lambda: self._step(noisy=False))
         self._noisy = engine.capture(lambda: self._step(noisy=True))
 
@@ -202,6 +198,7 @@ class Search:
         self.drawn_train.refill(self.train.draw([self.order_keys["train"]], self.epoch))
         self.drawn_validation.refill(self.validation.draw([self.order_keys["validation"]], self.epoch))
         self.losses.zero_()
+        self.gradients.begin_epoch()
         first = self.epoch * self.train.steps
         for step in range(first, first + self.train.steps):
             self.one_step(step)
@@ -245,15 +242,16 @@ class Search:
         settings = self.settings
         distribution = ArchitectureDistribution(concentration_of(self.raw))
         mixing = distribution.rsample(draws.at(self.keys["architecture θ"], self.step))
-        loss = self._loss(self.validation, self.drawn_validation, mixing, frozen=True)
-        objective = loss.double()
+        position = self.step % self.validation.steps
+        loss, slope = self.gradients.of_mixing(self.validation, self.drawn_validation, position, mixing)
+        objective = (mixing * slope).sum()  # has the loss's slope
         if settings.regulariser == "kl":
             objective = objective + settings.regulariser_weight * distribution.kl_to_uniform().sum()
         (gradient,) = torch.autograd.grad(objective, self.raw)
         if settings.regulariser == "l2":
             gradient = gradient + settings.regulariser_weight * self.raw.detach()
         self._adam(gradient)
-        self.losses[0] += loss.detach()
+        self.losses[0] += loss
 
     def _adam(self, gradient: Tensor) -> None:
         first, second = self.settings.architecture_betas
@@ -270,8 +268,8 @@ class Search:
         with torch.no_grad():
             distribution = ArchitectureDistribution(concentration_of(self.raw))
             mixing = distribution.rsample(draws.at(self.keys["weights θ"], self.step))
-        loss = self._loss(self.train, self.drawn_train, mixing)
-        (gradient,) = torch.autograd.grad(loss, weights)
+        position = self.step % self.train.steps
+        loss, gradient = self.gradients.of_weights(self.train, self.drawn_train, position, mixing)
         if self.settings.clip > 0:
             gradient = gradient * (self.settings.clip / gradient.norm().clamp_min(self.settings.clip))
         noise = None
@@ -285,15 +283,7 @@ class Search:
         with torch.no_grad():
             weights.copy_(moved)
             self.velocity.copy_(velocity)
-        self.losses[1] += loss.detach()
-
-    def _loss(self, loader: Loader, drawn: EpochDraws, mixing: Tensor, frozen: bool = False) -> Tensor:
-        images, labels, weights = loader.batch_at(drawn, self.step % loader.steps)
-        lowered = self.settings.precision == "auto"
-        with self.engine.autocast() if lowered else nullcontext():
-            logits = self.supernet(images[0], mixing, frozen)
-        losses = F.cross_entropy(logits.to(self.engine.dtype), labels[0], reduction="none")
-        return (losses if weights is None else losses * weights[0]).mean()
+        self.losses[1] += loss
 
 
 def search(

@@ -2,14 +2,13 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
@@ -22,7 +21,7 @@ from uraenas.data import (
 )
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
-from uraenas.ensemble import Ensemble, Member, predict_members
+from uraenas.ensemble import Ensemble, Member, MembersPredictor, SharedPredictor
 from uraenas.errors import UraenasError
 from uraenas.evaluate import (
     Cell,
@@ -40,6 +39,7 @@ from uraenas.run import Run, environment
 from uraenas.search import STATE, Search, SearchState, search
 from uraenas.spaces import LARGEST, cost
 from uraenas.task import describe_data, prepare
+from uraenas.tensorboard import EventFiles
 from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
@@ -59,6 +59,7 @@ class Pipeline:
     ) -> None:
         self.run, self.config, self.progress = run, config, progress
         self.engine = Engine(config.engine)
+        self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self.engine.require_room(cost(LARGEST, self.task.skeleton).parameters)
         self._check_data()
@@ -108,9 +109,10 @@ class Pipeline:
         """The learned distribution; searched for only where some method of the run needs it."""
         if all(method(name).architecture == "uniform" for name in self.config.methods):
             return None
-        if self.run.has("search/architecture.safetensors"):
-            tensors, _ = self.run.read_tensors("search/architecture.safetensors", ["concentration"])
-            return ArchitectureDistribution(tensors["concentration"])
+        concentration, history = self.run.search_result()
+        if concentration is not None:
+            self._watch("search", history)
+            return ArchitectureDistribution(concentration)
         config, task = self.config, self.task
         train_half = self._loader(task.search_train, config.search.batch)
         validation_half = self._loader(task.search_validation, config.search.batch)
@@ -123,6 +125,7 @@ class Pipeline:
 
         def checkpoint(state: SearchState) -> None:
             unsaved["search"] = state
+            self._watch("search", state.history)
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
             if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
                 self._store_search(state)
@@ -167,6 +170,11 @@ class Pipeline:
     def _write_history(self, state: SearchState) -> None:
         self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
 
+    def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
+        """Bring the history's event file up to date, where that was asked for."""
+        if self.events is not None:
+            self.events.update(name, history, time.time())
+
     # Stage 2
 
     def train(self, distribution: ArchitectureDistribution | None) -> None:
@@ -176,6 +184,8 @@ class Pipeline:
         epochs = self.config.train.epochs
         loader = self._loader(self.task.train, self.config.train.batch)
         clock = _Clock()
+        for chain in chains.values():
+            self._watch(f"chains/{chain.spec.name}", chain.history)
 
         def progress() -> None:
             done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in chains.values())
@@ -186,6 +196,8 @@ class Pipeline:
 
         def checkpoint(states: list[ChainState]) -> None:
             unsaved.update({state.spec.name: state for state in states})
+            for state in states:
+                self._watch(f"chains/{state.spec.name}", state.history)
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
             self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
             due = self.run.checkpoint_due(self.config.engine.checkpoint_seconds)
@@ -273,7 +285,8 @@ class Pipeline:
         for spec in specs:
             samples = self.run.samples(spec.name)
             candidates += samples if row.per_chain == "all" else samples[:1]
-        log_p = self._predict(candidates, task.held_out.images) if candidates else torch.empty(0)
+        predict = MembersPredictor(candidates, task.skeleton, task.normalisation, self.engine)
+        log_p = predict(task.held_out.images) if candidates else torch.empty(0)
         sound = [bool(torch.isfinite(prediction).all()) for prediction in log_p]
         for member, kept in zip(candidates, sound, strict=True):
             if not kept:  # its last step led it astray, after the last loss had been looked at
@@ -307,19 +320,20 @@ class Pipeline:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         settings, seed = self.config.evaluate, self.config.seed
         ensembles = {name: self.run.ensemble(name) for name in self.config.methods}
-        evaluator = Evaluator(settings, seed)
+        evaluator = Evaluator(settings, seed, self.engine.device)
+        predictor = SharedPredictor(ensembles, self.engine)
         total = cell_count(settings)
         cells: list[Cell] = []
         clock = _Clock()
         for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):
             self.progress("evaluate", len(cells), total)
-            cells.append(self._cell(evaluator, where, ensembles))
+            cells.append(self._cell(evaluator, where, predictor))
         self.progress("evaluate", total, total)
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
         temperatures = {name: ensemble.temperature for name, ensemble in ensembles.items()}
         result = summarise(cells, settings, temperatures)
         if settings.outside:
-            result["rows"] += self._outside_rows(evaluator, ensembles)
+            result["rows"] += self._outside_rows(evaluator, predictor)
         result["diverged"] = self._diverged()
         self.run.write_json("metrics.json", result)
         return result
@@ -340,18 +354,24 @@ class Pipeline:
         self.run.write_text("report.html", build([(self.run, self.task.dataset.test)]))
         return self.run.path / "report.html"
 
-    def _cell(self, evaluator: Evaluator, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> Cell:
+    def _cell(self, evaluator: Evaluator, where: EvaluationSet, predictor: SharedPredictor) -> Cell:
         file = f"evaluation/{where.name}.safetensors"
         if self.run.has(file):
             replicates, header = self.run.read_tensors(file, ("methods", "rows"))
-            if header["methods"] == list(ensembles):
+            if header["methods"] == list(predictor.ensembles):
                 return Cell(where.shift, where.severity, header["rows"], replicates)
-        cell = evaluator.cell(where, self._judge(where, ensembles))
-        self.run.write_tensors(file, cell.replicates, {"methods": list(ensembles), "rows": cell.rows})
+        cell = evaluator.cell(where, self._judge(where, predictor))
+        self.run.write_tensors(
+            file, cell.replicates, {"methods": list(predictor.ensembles), "rows": cell.rows}
+        )
         return cell
 
-    def _judge(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Judged]:
-        predictions = self._predictions(where, ensembles)
+    def _judge(self, where: EvaluationSet, predictor: SharedPredictor) -> dict[str, Judged]:
+        predictions = predictor(where.part.images)
+        if self.config.evaluate.keep_predictions or where.shift == "none":
+            for name, prediction in predictions.items():
+                file = f"methods/{name}/predictions/{where.name}.safetensors"
+                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
         return {
             name: Judged(
                 predictions[name],
@@ -359,15 +379,15 @@ class Pipeline:
                 [member.origin.chain for member in ensemble.members],
                 ensemble.temperature,
             )
-            for name, ensemble in ensembles.items()
+            for name, ensemble in predictor.ensembles.items()
         }
 
-    def _outside_rows(self, evaluator: Evaluator, ensembles: dict[str, Ensemble]) -> list[dict]:
+    def _outside_rows(self, evaluator: Evaluator, predictor: SharedPredictor) -> list[dict]:
         """Rows on images of another dataset, brought to the size and channels of this one."""
         dataset = self.task.dataset
         other, part = self._outside_images()
-        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), ensembles)
-        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), ensembles)
+        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), predictor)
+        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), predictor)
         return evaluator.outside(dataset.name, other, inside, outside)
 
     def _outside_images(self) -> tuple[str, LabelledImages]:
@@ -380,27 +400,6 @@ class Pipeline:
                 f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one"
             )
         return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
-
-    def _predictions(self, where: EvaluationSet, ensembles: dict[str, Ensemble]) -> dict[str, Tensor]:
-        """Log-probabilities [M, N, K] per method; a member that two methods share is run once."""
-        distinct: dict[tuple[str, int], Member] = {}
-        for ensemble in ensembles.values():
-            for member in ensemble.members:
-                distinct.setdefault((member.origin.chain, member.origin.epoch), member)
-        log_p = self._predict(list(distinct.values()), where.part.images)
-        position = {name: index for index, name in enumerate(distinct)}
-        predictions = {
-            name: log_p[[position[m.origin.chain, m.origin.epoch] for m in ensemble.members]]
-            for name, ensemble in ensembles.items()
-        }
-        if self.config.evaluate.keep_predictions:
-            for name, prediction in predictions.items():
-                file = f"methods/{name}/predictions/{where.name}.safetensors"
-                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
-        return predictions
-
-    def _predict(self, members: Sequence[Member], images: np.ndarray) -> Tensor:
-        return predict_members(members, self.task.skeleton, self.task.normalisation, images, self.engine)
 
 
 @contextmanager

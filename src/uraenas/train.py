@@ -193,7 +193,7 @@ class StackOfChains:
         self.stack = Stack([spec.genotype for spec in self.specs], skeleton).to(device, dtype).train()
         for m, chain in enumerate(chains):
             self.stack.put(m, chain.tensors["weights"], chain.tensors["statistics"])
-        self.velocity = torch.cat([chain.tensors["velocity"] for chain in chains]).to(device, dtype)
+        self.velocity = torch.cat([chain.tensors["velocity"].to(device, dtype) for chain in chains])
         owner = torch.repeat_interleave(torch.arange(count), torch.tensor(self.stack.weight_sizes))
         self.owner = owner.to(device)  # weight → member
 
@@ -239,7 +239,6 @@ class StackOfChains:
                 continue
             weights, statistics = self.stack.take(m)
             tensors = {"weights": weights, "velocity": velocities[m].clone(), "statistics": statistics}
-            tensors = {name: tensor.cpu() for name, tensor in tensors.items()}
             history, restarts = list(self.histories[m]), self.good[m].restarts
             self.good[m] = ChainState(spec, self.epoch, tensors, history, restarts=restarts)
         return list(self.good)
@@ -282,9 +281,8 @@ class StackOfChains:
                     f"loss above {MOST_LOSS:g} or gradient not finite at step {failed_at[m]} "
                     f"(epoch {self.epoch}, step size {at:.4g})"
                 )
-                if (
-                    failed_at[m] == self.epoch * self.loader.steps
-                ):  # what it began the epoch with was not good
+                first = self.epoch * self.loader.steps
+                if failed_at[m] == first:  # the state at the end of the epoch before was bad already
                     beginning = initial_chain(self.specs[m], self.stack.skeleton, self.seed)
                     self.good[m] = replace(beginning, restarts=self.good[m].restarts)
                 continue

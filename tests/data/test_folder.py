@@ -85,11 +85,13 @@ def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:
     assert len(dataset.train) + len(dataset.test) == 9
 
 
-def test_sixteen_bits_keep_their_brightness(tmp_path: Path) -> None:
-    levels = np.linspace(0, 65535, 8 * 8).astype(np.uint16).reshape(8, 8)
-    for name in ("deep.png", "deep.tif"):
-        Image.fromarray(levels).save(tmp_path / name)
-        np.testing.assert_array_equal(read_image(tmp_path / name, 8, 1)[..., 0], np.rint(levels / 257))
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
+def test_grey_of_more_than_eight_bits_is_refused(tmp_path: Path, kind: type) -> None:
+    """Nothing in the file says which value is white."""
+    levels = np.linspace(0, 4095, 8 * 8).astype(kind).reshape(8, 8)
+    Image.fromarray(levels).save(tmp_path / "deep.tif")
+    with pytest.raises(UraenasError, match=r"deep\.tif .*no stated range; save it with 8 bits"):
+        read_image(tmp_path / "deep.tif", 8, 1)
 
 
 def test_transparency_palettes_and_orientation_are_seen_to(tmp_path: Path) -> None:

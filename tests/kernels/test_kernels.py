@@ -6,16 +6,17 @@ import torch
 import torch.nn.functional as F
 
 from uraenas import draws
+from uraenas.architecture import uniform
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
-from uraenas.engine import Engine, EngineSettings, PlainGradients
+from uraenas.engine import Engine, EngineSettings, PlainGradients, PlainSearchGradients
 from uraenas.errors import UraenasError
 from uraenas.inference import langevin, sgd
 from uraenas.kernels.images import augment
 from uraenas.kernels.stack import StackProgram
-from uraenas.kernels.training import KernelGradients
+from uraenas.kernels.training import KernelGradients, KernelSearchGradients
 from uraenas.kernels.update import Update
-from uraenas.networks.stack import Stack
+from uraenas.networks import Stack, Supernet
 from uraenas.spaces import Genotype, Skeleton
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -72,6 +73,28 @@ def test_a_training_step_has_the_plain_losses_and_gradient():
     torch.testing.assert_close(losses, expected_losses, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(gradient, expected_gradient, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(own.statistics, plain.statistics, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_search_step_has_the_plain_losses_and_slopes():
+    random_images = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    part = LabelledImages(random_images, np.arange(12) % 5)
+    loader = Loader(part, Normalisation.of(part.images), 4, 1, True, DEVICE)
+    engine = Engine(EngineSettings(device=DEVICE.type, precision="float32"))
+    supernet = Supernet(Skeleton(channels=16, cells=1, height=8, width=8, classes=5))
+    supernet.initialise(draws.key(0, "weights"))
+    supernet.to(DEVICE)
+    mixing = uniform().rsample(draws.at(torch.tensor(3), torch.tensor(0))).to(DEVICE)
+    at = loader, loader.draw([5], 0), torch.tensor(2, device=DEVICE), mixing
+    plain, own = (
+        PlainSearchGradients(supernet, engine),
+        KernelSearchGradients(supernet, 4, torch.float32),
+    )
+    for expected, found in ((plain.of_mixing, own.of_mixing), (plain.of_weights, own.of_weights)):
+        expected_loss, expected_slope = expected(*at)
+        loss, slope = found(*at)
+        torch.testing.assert_close(loss, expected_loss, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(slope, expected_slope, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.gpu

@@ -3,21 +3,22 @@
 import pytest
 
 from uraenas.kernels.plan import NORMED, make_plan
+from uraenas.kernels.wiring import wiring_of
 from uraenas.networks.stack import weight_layout
 from uraenas.spaces import Genotype, Skeleton
 
 MIXED = [(3, 2, 3, 1, 4, 3), (2, 0, 3, 3, 2, 1), (1, 1, 4, 0, 3, 2), (0, 0, 0, 3, 0, 0), (3, 3, 3, 3, 3, 3)]
+SKELETON = Skeleton(cells=2)
 
 
 @pytest.fixture
 def plan():
     genotypes = [Genotype.from_indices(indices) for indices in MIXED]
-    return make_plan(genotypes, Skeleton(cells=2), [1, 1, 1])
+    return make_plan([wiring_of(g, SKELETON) for g in genotypes], SKELETON, [1, 1, 1])
 
 
 def test_packs_cover_the_weights_of_all_convolutions(plan):
-    skeleton = Skeleton(cells=2)
-    layouts = [weight_layout(Genotype.from_indices(indices), skeleton) for indices in MIXED]
+    layouts = [weight_layout(Genotype.from_indices(indices), SKELETON) for indices in MIXED]
     expected, position = set(), 0
     for layout in layouts:
         for entry in layout.entries:
@@ -42,7 +43,7 @@ def test_every_map_is_written_once(plan):
 def test_every_normed_edge_arrives_once_and_gets_its_gradient_once(plan):
     for stage in plan.stages:
         normed = [e for e, edge in enumerate(stage.edges) if edge.scale >= 0]
-        arriving = [number for total in stage.sums for kind, number in total.terms if kind == NORMED]
+        arriving = [number for total in stage.sums for kind, number, _ in total.terms if kind == NORMED]
         assert sorted(arriving) == normed
         assert sorted(stage.order) == normed
 
@@ -51,5 +52,5 @@ def test_sums_read_only_maps_written_before(plan):
     for stage in plan.stages:
         written = {edge.output for edge in stage.edges}
         for total in stage.sums:
-            assert all(number in written for _, number in total.terms)
+            assert all(number in written for _, number, _ in total.terms)
             written.add(total.output)

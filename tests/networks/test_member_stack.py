@@ -102,15 +102,13 @@ def test_fresh_weights_depend_on_a_members_own_key_alone() -> None:
     assert not torch.equal(stack.take(2)[0], alone.take(0)[0])
 
 
-def test_fresh_weights_have_the_deviation_of_he_and_the_norms_start_neutral() -> None:
+def test_fresh_weights_have_pytorchs_deviation_and_the_norms_start_neutral() -> None:
     skeleton = Skeleton(channels=16, cells=1, height=8, width=8)
     genotype = Genotype(("nor_conv_3x3",) * 6)
     fresh = weight_layout(genotype, skeleton)
     views = fresh.views(fresh.initial(key=3))
     for name, channels in (("cell0.from0.conv3", 16), ("cell1.from1.conv3", 32), ("reduce1.second", 32)):
-        expected = (
-            2 / (9 * channels)
-        ) ** 0.5  # by fan-out of one convolution, however many are stored together
+        expected = torch.nn.Conv2d(channels, channels, 3).weight.std().item()
         assert views[f"{name}.weight"].std().item() == pytest.approx(expected, rel=0.05)
         assert (views[f"{name}.norm.scale"] == 1).all()
         assert (views[f"{name}.norm.shift"] == 0).all()

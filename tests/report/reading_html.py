@@ -9,9 +9,9 @@ VOID = {"meta", "link", "input", "br", "img"}
 @dataclass
 class Page(HTMLParser):
     ids: list[str] = field(default_factory=list)
-    tables: list[list[list[str]]] = field(
-        default_factory=list
-    )  # lines of cells, each without what is printed small
+    tables: list[list[list[str]]] = field(default_factory=list)  # lines of cells, without what is small
+    small: list[list[list[str]]] = field(default_factory=list)  # the same for what is printed small beneath
+    tiles: list[tuple[str, str]] = field(default_factory=list)  # the class of a part, and its words
     best: list[str] = field(default_factory=list)
     figures: dict[str, list[str]] = field(default_factory=dict)  # name → tips
     texts: dict[str, list[str]] = field(default_factory=dict)  # name → all text drawn in the figure
@@ -51,10 +51,13 @@ class Page(HTMLParser):
             self.figures[self._figure].append(attributes["data-tip"])
         if tag == "table":
             self.tables.append([])
+            self.small.append([])
         if tag == "tr":
             self.tables[-1].append([])
+            self.small[-1].append([])
         if tag in ("td", "th"):
             self.tables[-1][-1].append("")
+            self.small[-1][-1].append("")
             self._marked = attributes.get("class") == "best"
         if tag == "small" or "spoken" in attributes.get("class", "") or "sign" in attributes.get("class", ""):
             self._small = True
@@ -68,6 +71,10 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._section in self.sections:
             self.sections[self._section] += data
+        if self.open_tags[-1:] == ["small"]:
+            self.small[-1][-1][-1] += data
+        if "li" in self.open_tags[-2:-1] and self.open_tags[-1] in ("strong", "span") and not self._section:
+            self.tiles.append((self.open_tags[-1], data))
         if "text" in self.open_tags[-1:]:
             self.texts[self._figure].append(data)
         if any(tag in ("td", "th") for tag in self.open_tags[-3:]) and not self._small and data.strip():

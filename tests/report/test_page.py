@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from made_up_run import Source
@@ -157,6 +158,15 @@ def test_hundred_classes(make_run: MakeRun) -> None:
     html = report.build([make_run(classes=100, images=200)])
     assert taken_apart(html).errors == []
     assert "100 classes" in html
+
+
+def test_page_of_a_large_run_can_be_sent_by_mail(large_page: Path) -> None:
+    html = large_page.read_text(encoding="utf-8")
+    assert len(html.encode()) < 5_000_000
+    page = taken_apart(html)
+    assert page.errors == []
+    assert len(page.figures["heat-nll-uraenas"]) == 19 * 5
+    assert len(page.figures["disagreement-uraenas"]) == 10 * 10
 
 
 def test_missing_predictions(make_run: MakeRun) -> None:

@@ -14,7 +14,7 @@ from uraenas.bench.plain import PlainNetwork, endless_batches
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
-from uraenas.ensemble import Member, Origin, predict_members
+from uraenas.ensemble import Member, MembersPredictor, Origin
 from uraenas.search import Search, SearchSettings
 from uraenas.spaces import Skeleton, cost
 from uraenas.train import ChainSpec, StackOfChains, TrainSettings, initial_chain
@@ -140,6 +140,7 @@ class Bench:
             origin = Origin("bench", 0, 0, 0, 0.0)
             members.append(Member(genotype, state.tensors["weights"], state.tensors["statistics"], origin))
         networks = [PlainNetwork(genotype, size.skeleton).to(device).eval() for genotype in self.genotypes]
+        predict = MembersPredictor(members, size.skeleton, self.normalisation, self.engine)
         count = size.images // 5
         images = self.part.images[:count]
 
@@ -151,7 +152,7 @@ class Bench:
                     torch.log_softmax(network(x[start : start + 256]), dim=1).cpu()
 
         def engine() -> None:
-            predict_members(members, size.skeleton, self.normalisation, images, self.engine)
+            predict(images)
 
         work = sum(cost(genotype, size.skeleton).multiply_adds for genotype in self.genotypes) * count
         return Case("prediction", "member-images/s", count * size.members, plain, engine, work, passes=1)

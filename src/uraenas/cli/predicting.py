@@ -28,7 +28,7 @@ def predict(
 ) -> int:
     """Predict images: class, probability, uncertainty by source, and whether to abstain.
 
-    Files that cannot be read are named on standard error, and the exit code is then 1.
+    Files that cannot be read are named and counted on standard error, and the exit code is then 1.
     """
     if as_csv and as_json:
         raise UraenasError("--csv and --json exclude each other; choose one")
@@ -54,6 +54,11 @@ def predict(
         console.print(_table(predictions, threshold, risk))
     for row in unreadable:
         print(f"uraenas: {row.file}: {row.why}", file=sys.stderr)
+    if unreadable:
+        counts = (
+            f"{len(predictions):,} of {len(files):,} files predicted, {len(unreadable):,} could not be read"
+        )
+        print(f"uraenas: {counts}", file=sys.stderr)
     return 1 if unreadable else 0
 
 

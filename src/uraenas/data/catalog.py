@@ -76,7 +76,8 @@ OFFICIAL: dict[str, Official] = {
         ),
     ),
 }
-DATASETS: tuple[str, ...] = ("digits", *OFFICIAL)
+EMBEDDED: dict[str, Callable[[], Dataset]] = {"digits": digits}  # nothing needs to be fetched for these
+DATASETS: tuple[str, ...] = (*EMBEDDED, *OFFICIAL)
 
 
 def load_dataset(
@@ -91,8 +92,8 @@ def load_dataset(
     `root` is where named datasets lie. `image_size` matters to folders of images, `channels` and
     `value_range` to .npz files whose arrays do not speak for themselves.
     """
-    if name == "digits":
-        return digits()
+    if name in EMBEDDED:
+        return EMBEDDED[str(name)]()
     if name in OFFICIAL:
         return _load_official(str(name), data_root(root))
     path = Path(name).expanduser()
@@ -131,8 +132,8 @@ def fetch_dataset(
 
     What is there already and whole is kept. Downloaded files are removed once the .npz file is on the disk.
     """
-    if name == "digits":
-        raise UraenasError("digits comes with scikit-learn; there is nothing to fetch")
+    if name in EMBEDDED:
+        raise UraenasError(f"{name} is embedded; there is nothing to fetch")
     if name not in OFFICIAL:
         raise unknown("dataset to fetch", name, OFFICIAL)
     official, folder = OFFICIAL[name], data_root(root)

@@ -181,7 +181,7 @@ def _read(path: Path, height: int, width: int) -> _Picture | str:
             stretched = image.width * height != image.height * width
             # A JPEG can be decoded at a fraction of its size: much faster, and still twice as fine as needed.
             image.draft(None, (2 * width, 2 * height))
-            upright = _as_rgb(ImageOps.exif_transpose(image), image.format)
+            upright = _as_rgb(ImageOps.exif_transpose(image))
         resized = upright.resize((width, height), Image.Resampling.BILINEAR)
         return _Picture(np.array(resized), stretched)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -190,13 +190,11 @@ def _read(path: Path, height: int, width: int) -> _Picture | str:
         return " ".join(str(error).split())[:100] or type(error).__name__
 
 
-def _as_rgb(image: Image.Image, file_format: str | None) -> Image.Image:
+def _as_rgb(image: Image.Image) -> Image.Image:
     """Eight bits, three colours; transparent parts become white, of an animation the first picture stays."""
-    if image.mode.startswith("I;16") or (image.mode == "I" and file_format in ("PNG", "PPM")):
-        values = np.asarray(image, dtype=np.float32) / 257  # 65535 ↦ 255
-        return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8)).convert("RGB")
-    if image.mode in ("I", "F"):
-        raise UraenasError("32-bit pixels have no stated range; save it with 8 or 16 bits")
+    if image.mode.startswith(("I", "F")):  # a camera may use 12 of 16 bits, and would come out nearly black
+        bits = "16-bit" if image.mode.startswith("I;16") else "16- or 32-bit"
+        raise UraenasError(f"{bits} grey has no stated range; save it with 8 bits")
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         clear = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")

@@ -40,14 +40,16 @@ from uraenas.kernels.tables import (
     EDGE_TAPS,
     KIND_POOL,
     KIND_SKIP,
-    SOURCE_COLUMNS,
     SOURCE_COUNT,
     SOURCE_FIRST,
     SOURCE_INPUT,
     SOURCE_OUTPUT,
     SOURCE_SHORTCUT,
     SOURCE_TERMS,
-    TERMS,
+    TERM_COLUMNS,
+    TERM_FACTOR,
+    TERM_KIND,
+    TERM_MAP,
     UNIT,
 )
 
@@ -109,7 +111,7 @@ def convolve(
     inputs, outputs, packed, statistics, partials, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr, NORMED: tl.constexpr,
-    BLOCK: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """y of one edge for a run of blocks, and the sums of y and y² around the running mean, per channel."""
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
@@ -147,16 +149,16 @@ def convolve(
                 x2 = _read_window(
                     source, group, groups, 2, k, HEIGHT, WIDTH, STRIDE, INPUTS, GROUP, SPAN, REACH, RECTIFY, EXACT
                 )  # fmt: skip
-                y = tl.dot(x0, w0, y, input_precision=PRECISION)
-                y = tl.dot(x2, w2, y, input_precision=PRECISION)
-            y = tl.dot(x1, w1, y, input_precision=PRECISION)
+                y = tl.dot(x0, w0, y, input_precision="ieee")
+                y = tl.dot(x2, w2, y, input_precision="ieee")
+            y = tl.dot(x1, w1, y, input_precision="ieee")
         else:
             for step in range(first_step, last_step):
                 x = _read_window(
                     source, group, groups, step, k, HEIGHT, WIDTH, STRIDE, INPUTS, GROUP, SPAN, REACH, RECTIFY, EXACT
                 )  # fmt: skip
                 w = _read_weight(weight, taps, step, k, n, INPUTS, OUTPUTS, GROUP, SPAN, REACH)
-                y = tl.dot(x, w, y, input_precision=PRECISION)
+                y = tl.dot(x, w, y, input_precision="ieee")
         present = ((group < groups) | EXACT)[:, None]
         tl.store(target + group[:, None] * WIDE + n[None, :], y.to(outputs.dtype.element_ty), mask=present)
         if NORMED:
@@ -203,7 +205,7 @@ def _gradient_step(
 def _add_edge(
     dx, gradients, packed, table, group, groups, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-    GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
+    GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """dx + Σ_t dy[p − t] W_tᵀ of one edge, p on the edge's input (HEIGHT × WIDTH)."""
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
@@ -222,31 +224,31 @@ def _add_edge(
             g2, w2 = _gradient_step(
                 dy, weight, taps, 2, group, groups, HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, REACH, EXACT
             )  # fmt: skip
-            dx = tl.dot(g0, w0, dx, input_precision=PRECISION)
-            dx = tl.dot(g2, w2, dx, input_precision=PRECISION)
-        dx = tl.dot(g1, w1, dx, input_precision=PRECISION)
+            dx = tl.dot(g0, w0, dx, input_precision="ieee")
+            dx = tl.dot(g2, w2, dx, input_precision="ieee")
+        dx = tl.dot(g1, w1, dx, input_precision="ieee")
     else:
         for step in range(first_step, last_step):
             g, w = _gradient_step(
                 dy, weight, taps, step, group, groups, HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, REACH,
                 EXACT,
             )  # fmt: skip
-            dx = tl.dot(g, w, dx, input_precision=PRECISION)
+            dx = tl.dot(g, w, dx, input_precision="ieee")
     return dx
 
 
 @triton.jit
 def input_gradient(
-    inputs, gradients, results, packed, edges, sources, first, pixels,
+    inputs, gradients, results, packed, mixing, edges, sources, first, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-    GROUP: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr, EXACT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    GROUP: tl.constexpr, SPAN: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
+    EXACT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one node for a run of blocks, from all edges that leave it.
 
     With STRIDE 2 the node is the input (HEIGHT × WIDTH) of a residual block, and the shortcut is added.
     """
-    table = sources + (first + tl.program_id(0)) * SOURCE_COLUMNS
+    table = sources + (first + tl.program_id(0)) * (SOURCE_TERMS + TERMS * TERM_COLUMNS)
     groups, size = pixels // GROUP, pixels * INPUTS
     first_edge = tl.load(table + SOURCE_FIRST).to(tl.int32)
     count = tl.load(table + SOURCE_COUNT).to(tl.int32)
@@ -260,7 +262,7 @@ def input_gradient(
         for edge in range(first_edge, first_edge + count):
             dx = _add_edge(
                 dx, gradients, packed, edges + edge * EDGE_COLUMNS, group, groups, pixels,
-                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 3, EXACT, PRECISION,
+                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 3, EXACT,
             )  # fmt: skip
         if count > 0:
             x = tl.load(x_map + offset, mask=present, other=0.0)
@@ -269,16 +271,17 @@ def input_gradient(
             shortcut = tl.load(table + SOURCE_SHORTCUT)
             dx = _add_edge(
                 dx, gradients, packed, edges + shortcut * EDGE_COLUMNS, group, groups, pixels,
-                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 2, EXACT, PRECISION,
+                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 2, EXACT,
             )  # fmt: skip
         else:
             for term in tl.static_range(TERMS):
-                kind = tl.load(table + SOURCE_TERMS + 2 * term)
-                g = gradients + tl.load(table + SOURCE_TERMS + 2 * term + 1) * size
+                row = table + SOURCE_TERMS + term * TERM_COLUMNS
+                kind, factor = tl.load(row + TERM_KIND), tl.load(mixing + tl.load(row + TERM_FACTOR))
+                g = gradients + tl.load(row + TERM_MAP) * size
                 if kind == KIND_SKIP:
-                    dx += tl.load(g + offset, mask=present, other=0.0).to(tl.float32)
+                    dx += factor * tl.load(g + offset, mask=present, other=0.0).to(tl.float32)
                 if kind == KIND_POOL:
-                    dx += _pool_gradient(g, offset, present, HEIGHT, WIDTH, INPUTS)
+                    dx += factor * _pool_gradient(g, offset, present, HEIGHT, WIDTH, INPUTS)
         tl.store(result + offset, dx.to(results.dtype.element_ty), mask=present)
 
 
@@ -303,7 +306,7 @@ def weight_gradient(
     inputs, gradients, partials, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr,
-    BLOCK: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One edge's weight gradient, summed over a run of blocks: [SPAN · INPUTS, GROUP · OUTPUTS] for each step.
 
@@ -339,9 +342,9 @@ def weight_gradient(
                 x2 = _read_window(
                     source, group, groups, 2, k, HEIGHT, WIDTH, STRIDE, INPUTS, GROUP, SPAN, REACH, RECTIFY, EXACT
                 )  # fmt: skip
-                dw0 = tl.dot(tl.trans(x0), g, dw0, input_precision=PRECISION)
-                dw2 = tl.dot(tl.trans(x2), g, dw2, input_precision=PRECISION)
-            dw1 = tl.dot(tl.trans(x1), g, dw1, input_precision=PRECISION)
+                dw0 = tl.dot(tl.trans(x0), g, dw0, input_precision="ieee")
+                dw2 = tl.dot(tl.trans(x2), g, dw2, input_precision="ieee")
+            dw1 = tl.dot(tl.trans(x1), g, dw1, input_precision="ieee")
         tl.store(partial, dw0)
         tl.store(partial + SIZE, dw1)
         tl.store(partial + 2 * SIZE, dw2)
@@ -359,5 +362,5 @@ def weight_gradient(
             g = tl.load(
                 dy + group[:, None] * WIDE + n[None, :], mask=((group < groups) | EXACT)[:, None], other=0.0
             )
-            dw = tl.dot(tl.trans(x), g, dw, input_precision=PRECISION)
+            dw = tl.dot(tl.trans(x), g, dw, input_precision="ieee")
         tl.store(partial + step * SIZE, dw)

@@ -23,10 +23,15 @@ from uraenas.kernels.tables import (
     KIND_NORMED,
     KIND_POOL,
     KIND_SKIP,
-    SUM_COLUMNS,
+    PASSAGE_ARRIVING,
+    PASSAGE_COLUMNS,
+    PASSAGE_INPUT,
     SUM_OUTPUT,
     SUM_TERMS,
-    TERMS,
+    TERM_COLUMNS,
+    TERM_FACTOR,
+    TERM_KIND,
+    TERM_MAP,
 )
 
 NORM_ROWS = tl.constexpr(4)
@@ -84,26 +89,28 @@ def finish_statistics(
 
 @triton.jit
 def combine(
-    maps, norms, sums, first, pixels,
-    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
+    maps, norms, mixing, sums, first, pixels,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One node for one pixel block: the sum of normed convolutions, skips and pools that arrive there."""
-    table = sums + (first + tl.program_id(0)) * SUM_COLUMNS
+    table = sums + (first + tl.program_id(0)) * (SUM_TERMS + TERMS * TERM_COLUMNS)
     pixel, channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CHANNELS)
     offset, present = pixel[:, None] * CHANNELS + channel[None, :], (pixel < pixels)[:, None]
     total = tl.zeros([BLOCK, CHANNELS], tl.float32)
     for term in tl.static_range(TERMS):
-        kind, number = tl.load(table + SUM_TERMS + 2 * term), tl.load(table + SUM_TERMS + 2 * term + 1)
+        row = table + SUM_TERMS + term * TERM_COLUMNS
+        kind, number = tl.load(row + TERM_KIND), tl.load(row + TERM_MAP)
+        factor = tl.load(mixing + tl.load(row + TERM_FACTOR))
         source = maps + number * (pixels * CHANNELS)
         if kind == KIND_NORMED:
-            row = norms + number * (NORM_ROWS * CHANNELS) + channel
-            scale, shift = tl.load(row), tl.load(row + CHANNELS)
+            norm = norms + number * (NORM_ROWS * CHANNELS) + channel
+            scale, shift = tl.load(norm), tl.load(norm + CHANNELS)
             y = tl.load(source + offset, mask=present, other=0.0).to(tl.float32)
             total += y * scale[None, :] + shift[None, :]
         if kind == KIND_SKIP:
-            total += tl.load(source + offset, mask=present, other=0.0).to(tl.float32)
+            total += factor * tl.load(source + offset, mask=present, other=0.0).to(tl.float32)
         if kind == KIND_POOL:
-            total += _pool(source, pixel, pixels, channel, HEIGHT, WIDTH, CHANNELS)
+            total += factor * _pool(source, pixel, pixels, channel, HEIGHT, WIDTH, CHANNELS)
     target = maps + tl.load(table + SUM_OUTPUT) * (pixels * CHANNELS)
     tl.store(target + offset, total.to(maps.dtype.element_ty), mask=present)
 
@@ -196,3 +203,25 @@ def apply_gradients(
     value = tl.load(g + offset, mask=present, other=0.0).to(tl.float32) * a[None, :]
     value += tl.load(y + offset, mask=present, other=0.0).to(tl.float32) * b[None, :] + c[None, :]
     tl.store(y + offset, value.to(maps.dtype.element_ty), mask=present)
+
+
+@triton.jit
+def sum_passages(
+    maps, partials, passages, first, pixels, blocks_each,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Σ g x and Σ g pool(x) of one passage, for a run of pixel blocks: the slopes of its skip's and pool's factors."""
+    table = passages + (first + tl.program_id(0)) * PASSAGE_COLUMNS
+    x = maps + tl.load(table + PASSAGE_INPUT) * (pixels * CHANNELS)
+    g = maps + tl.load(table + PASSAGE_ARRIVING) * (pixels * CHANNELS)
+    channel = tl.arange(0, CHANNELS)
+    skip, pool = tl.zeros([BLOCK, CHANNELS], tl.float32), tl.zeros([BLOCK, CHANNELS], tl.float32)
+    for block in range(tl.program_id(1) * blocks_each, (tl.program_id(1) + 1) * blocks_each):
+        pixel = block * BLOCK + tl.arange(0, BLOCK)
+        offset, present = pixel[:, None] * CHANNELS + channel[None, :], (pixel < pixels)[:, None]
+        slope = tl.load(g + offset, mask=present, other=0.0).to(tl.float32)
+        skip += slope * tl.load(x + offset, mask=present, other=0.0).to(tl.float32)
+        pool += slope * _pool(x, pixel, pixels, channel, HEIGHT, WIDTH, CHANNELS)
+    place = partials + ((first + tl.program_id(0)) * tl.num_programs(1) + tl.program_id(1)) * 2
+    tl.store(place, tl.sum(tl.sum(skip, axis=0), axis=0))
+    tl.store(place + 1, tl.sum(tl.sum(pool, axis=0), axis=0))

@@ -1,4 +1,4 @@
-"""Which maps, convolutions and sums a stack of different genotypes is made of, as tables of whole numbers.
+"""Which maps, convolutions and sums a stack of networks is made of, as tables of whole numbers.
 
 Kernels know nothing of genotypes. They are launched once for all members, and program k of a launch reads row k of a
 table to find what it works on. So the same compiled kernels serve any genotypes, dead edges cost nothing, and the
@@ -11,15 +11,17 @@ of `edges` is a convolution with its norm, and writes map e. Rows that are launc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from uraenas.kernels.wiring import POOL, SKIP, Wiring
 from uraenas.networks.layout import Layout
-from uraenas.networks.stack import convolutions_from, statistics_layout, weight_layout
-from uraenas.spaces import EDGES, NODES, Genotype, Skeleton
+from uraenas.spaces import NODES, Skeleton
 from uraenas.spaces.skeleton import STAGES
 
 IMAGE_CHANNELS = 4  # images are stored with channels up to this, so that a pixel is one aligned word
 PACKED_UNIT = 64  # offsets into packed weights and partial sums are counted in this many numbers
 
-NOTHING, NORMED, SKIP, POOL = range(4)  # what arrives at a node along one edge
+NOTHING, NORMED = 0, 1  # what arrives at a node, beside SKIP and POOL
+
+Term = tuple[int, int, int]  # kind, map, and the place of its factor in the program's `mixing` (0: one)
 
 
 @dataclass
@@ -44,10 +46,10 @@ class Edge:
 
 @dataclass
 class Sum:
-    """A node of one member: up to three terms, each (kind, map)."""
+    """A node of one member. The factor of a normed term is part of its norm."""
 
     output: int
-    terms: list[tuple[int, int]]
+    terms: list[Term]
 
 
 @dataclass
@@ -59,7 +61,15 @@ class Source:
     first: int
     count: int
     shortcut: int  # edge of the residual block's shortcut, where the node feeds one
-    terms: list[tuple[int, int]]
+    terms: list[Term]
+
+
+@dataclass
+class Passage:
+    """An edge of a supernet's cell: the maps whose products, pixel by pixel, are the slopes of its skip and pool."""
+
+    input: int
+    arriving: int  # map with the gradient of the node that the edge leads to
 
 
 @dataclass
@@ -122,6 +132,7 @@ class Cell:
     sources: list[Span] = field(default_factory=list)  # by source node
     arriving: list[Span] = field(default_factory=list)  # rows of `order`, by target node, from 1
     edges: Span = Span(0, 0)
+    passages: Span = Span(0, 0)
 
 
 @dataclass
@@ -135,6 +146,7 @@ class Stage:
     edges: list[Edge] = field(default_factory=list)
     sums: list[Sum] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
     order: list[int] = field(default_factory=list)  # edges by the node they arrive at
     cells: list[Cell] = field(default_factory=list)
     entry: Cell = field(
@@ -163,12 +175,12 @@ class Plan:
 class _Builder:
     """Numbers maps and lays out packed weights while the plan is drawn up."""
 
-    def __init__(self, genotypes: Sequence[Genotype], skeleton: Skeleton, splits: list[int]) -> None:
-        self.genotypes, self.skeleton, self.splits = genotypes, skeleton, splits
+    def __init__(self, wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) -> None:
+        self.wirings, self.skeleton, self.splits = wirings, skeleton, splits
         self.packs: list[Pack] = []
         self.packed = self.partial = 0
-        self.weights = _offsets([weight_layout(genotype, skeleton) for genotype in genotypes])
-        self.statistics = _offsets([statistics_layout(genotype, skeleton) for genotype in genotypes])
+        self.weights = _offsets([wiring.weights for wiring in wirings])
+        self.statistics = _offsets([wiring.statistics for wiring in wirings])
 
     def edge(
         self, stage: int, m: int, name: str, shape: tuple[int, int, int], part: int = 0, pooled: bool = False
@@ -200,13 +212,13 @@ class _Builder:
         return edge
 
 
-def make_plan(genotypes: Sequence[Genotype], skeleton: Skeleton, splits: list[int]) -> Plan:
+def make_plan(wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) -> Plan:
     """The plan of a stack; weight gradients of stage s are summed in `splits[s]` parts."""
-    builder = _Builder(genotypes, skeleton, splits)
+    builder = _Builder(wirings, skeleton, splits)
     stages: list[Stage] = []
     for number in range(STAGES):
         channels, halvings = skeleton.channels * 2**number, 2**number
-        stage = Stage(channels, skeleton.height // halvings, skeleton.width // halvings, len(genotypes))
+        stage = Stage(channels, skeleton.height // halvings, skeleton.width // halvings, len(wirings))
         _number_edges(builder, number, stage)
         _connect(builder, number, stage, stages[-1] if stages else None)
         stages.append(stage)
@@ -238,7 +250,7 @@ def _number_edges(builder: _Builder, number: int, stage: Stage) -> None:
         for node in range(NODES - 1):
             first = len(stage.edges)
             for m in members:
-                for kernel, targets in convolutions_from(builder.genotypes[m], node):
+                for kernel, targets in builder.wirings[m].convolutions[node]:
                     name = f"cell{number * skeleton.cells + c}.from{node}.conv{kernel}"
                     for part in range(len(targets)):
                         stage.edges.append(builder.edge(number, m, name, (channels, channels, kernel), part))
@@ -274,13 +286,12 @@ def _connect(builder: _Builder, number: int, stage: Stage, before: Stage | None)
         inputs, nodes = nodes, new_maps(members)
         maps: list[list[int | None]] = []
         node_gradients: list[list[int]] = []
-        for m, genotype in enumerate(builder.genotypes):
-            fed = {EDGES[e][1] for e in genotype.live_edges}
-            inner = [new_maps(1)[0] if node in fed else None for node in range(1, NODES - 1)]
+        for m, wiring in enumerate(builder.wirings):
+            inner = [new_maps(1)[0] if node in wiring.fed else None for node in range(1, NODES - 1)]
             maps.append([inputs[m], *inner, nodes[m]])
             g = gradients[m]
             node_gradients.append([g[c % 2], g[2], g[3], g[(c + 1) % 2]])
-        _connect_cell(builder.genotypes, stage, cell, maps, node_gradients)
+        _connect_cell(builder.wirings, stage, cell, maps, node_gradients)
     stage.outputs = nodes
     stage.output_gradients = [gradient[len(stage.cells) % 2] for gradient in gradients]
 
@@ -288,7 +299,7 @@ def _connect(builder: _Builder, number: int, stage: Stage, before: Stage | None)
 def _connect_stem(stage: Stage, nodes: list[int], gradients: list[int]) -> None:
     for m, node in enumerate(nodes):
         stage.edges[m].input, stage.edges[m].arriving = m, gradients[m]
-        stage.sums.append(Sum(node, [(NORMED, m)]))
+        stage.sums.append(Sum(node, [(NORMED, m, 0)]))
     stage.entry.sums = [Span(0, stage.members)]
     stage.entry.arriving = [_order(stage, range(stage.members))]
 
@@ -308,10 +319,10 @@ def _connect_reduction(
         first.input = shortcut.input = before.outputs[m]
         first.arriving, second.input, second.arriving = middle_gradients[m], middle[m], gradients[m]
         shortcut.gradient = gradients[m]  # nothing lies between the shortcut and the node
-        stage.sums.append(Sum(middle[m], [(NORMED, m)]))
+        stage.sums.append(Sum(middle[m], [(NORMED, m, 0)]))
         stage.sources.append(Source(middle[m], middle_gradients[m], members + m, 1, -1, []))
     for m in range(members):
-        stage.sums.append(Sum(nodes[m], [(NORMED, members + m), (SKIP, 2 * members + m)]))
+        stage.sums.append(Sum(nodes[m], [(NORMED, members + m, 0), (SKIP, 2 * members + m, 0)]))
         stage.sources.append(Source(before.outputs[m], before.output_gradients[m], m, 1, 2 * members + m, []))
     stage.entry.sums = [Span(0, members), Span(members, members)]
     stage.entry.sources = [Span(0, members), Span(members, members)]
@@ -319,34 +330,40 @@ def _connect_reduction(
 
 
 def _connect_cell(
-    genotypes: Sequence[Genotype],
+    wirings: Sequence[Wiring],
     stage: Stage,
     cell: Cell,
     maps: list[list[int | None]],
     gradients: list[list[int]],
 ) -> None:
-    arriving: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (node, member) → terms of the sum
+    arriving: dict[tuple[int, int], list[Term]] = {}  # (node, member) → terms of the sum
+    first_passage = len(stage.passages)
     for node in range(NODES - 1):
         e, first_source = cell.leaving[node].first, len(stage.sources)
-        for m, genotype in enumerate(genotypes):
+        for m, wiring in enumerate(wirings):
             source = maps[m][node]
             if source is None:
                 continue
             first, terms = e, []
-            for _, targets in convolutions_from(genotype, node):
+            for _, targets in wiring.convolutions[node]:
                 for target in targets:
                     edge = stage.edges[e]
                     edge.input, edge.arriving = source, gradients[m][target]
-                    arriving.setdefault((target, m), []).append((NORMED, e))
+                    arriving.setdefault((target, m), []).append((NORMED, e, 0))
                     e += 1
-            for live in genotype.live_edges:
-                kind = {"skip_connect": SKIP, "avg_pool_3x3": POOL}.get(genotype.operations[live])
-                if EDGES[live][0] == node and kind is not None:
-                    target = EDGES[live][1]
-                    arriving.setdefault((target, m), []).append((kind, source))
-                    terms.append((kind, gradients[m][target]))
+            for line in wiring.lines[node]:
+                gradient = gradients[m][line.target]
+                if line.skip is not None:
+                    arriving.setdefault((line.target, m), []).append((SKIP, source, line.skip))
+                    terms.append((SKIP, gradient, line.skip))
+                if line.pool is not None:
+                    arriving.setdefault((line.target, m), []).append((POOL, source, line.pool))
+                    terms.append((POOL, gradient, line.pool))
+                if wiring.mixed:
+                    stage.passages.append(Passage(source, gradient))
             stage.sources.append(Source(source, gradients[m][node], first, e - first, -1, terms))
         cell.sources.append(Span(first_source, len(stage.sources) - first_source))
+    cell.passages = Span(first_passage, len(stage.passages) - first_passage)
     for target in range(1, NODES):
         rows = [(m, terms) for (node, m), terms in sorted(arriving.items()) if node == target]
         cell.sums.append(Span(len(stage.sums), len(rows)))
@@ -354,7 +371,7 @@ def _connect_cell(
             output = maps[m][target]
             assert output is not None
             stage.sums.append(Sum(output, terms))
-        normed = [number for _, terms in rows for kind, number in terms if kind == NORMED]
+        normed = [number for _, terms in rows for kind, number, _ in terms if kind == NORMED]
         cell.arriving.append(_order(stage, normed))
 
 

@@ -7,9 +7,9 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from uraenas.kernels import plan
+from uraenas.kernels import plan, wiring
 
-# Edge, Sum, Source and Pack of plan.py, field by field.
+# Edge, Sum, Source, Passage and Pack of plan.py, field by field.
 (
     EDGE_INPUT,
     EDGE_OUTPUT,
@@ -25,12 +25,13 @@ from uraenas.kernels import plan
     EDGE_VARIANCE,
     EDGE_COLUMNS,
 ) = map(tl.constexpr, range(13))
-TERMS = tl.constexpr(3)
-SUM_OUTPUT, SUM_TERMS, SUM_COLUMNS = map(tl.constexpr, (0, 1, 1 + 2 * 3))
+# Terms, three numbers each, stand at the end of a row; how many there is room for is a matter of the program.
+SUM_OUTPUT, SUM_TERMS = map(tl.constexpr, range(2))
 SOURCE_INPUT, SOURCE_OUTPUT, SOURCE_FIRST, SOURCE_COUNT, SOURCE_SHORTCUT, SOURCE_TERMS = map(
     tl.constexpr, range(6)
 )
-SOURCE_COLUMNS = tl.constexpr(5 + 2 * 3)
+TERM_KIND, TERM_MAP, TERM_FACTOR, TERM_COLUMNS = map(tl.constexpr, range(4))
+PASSAGE_INPUT, PASSAGE_ARRIVING, PASSAGE_COLUMNS = map(tl.constexpr, range(3))
 (
     PACK_WEIGHT,
     PACK_PACKED,
@@ -46,18 +47,18 @@ SOURCE_COLUMNS = tl.constexpr(5 + 2 * 3)
     PACK_COLUMNS,
 ) = map(tl.constexpr, range(12))
 UNIT = tl.constexpr(plan.PACKED_UNIT)
-KIND_NORMED, KIND_SKIP, KIND_POOL = map(tl.constexpr, (plan.NORMED, plan.SKIP, plan.POOL))
+KIND_NORMED, KIND_SKIP, KIND_POOL = map(tl.constexpr, (plan.NORMED, wiring.SKIP, wiring.POOL))
 
 
-def table(rows: list[Any], device: torch.device) -> Tensor:
-    """Rows of a plan as a tensor [rows, columns]; a row's list of terms is filled up to three."""
+def table(rows: list[Any], device: torch.device, terms: int = 0) -> Tensor:
+    """Rows of a plan as a tensor [rows, columns]; a row's list of terms is filled up to so many."""
     numbers = []
     for row in rows:
         values: list[int] = []
         for value in astuple(row):
             if isinstance(value, list):
-                terms = value + [(plan.NOTHING, 0)] * (TERMS.value - len(value))
-                values += [number for term in terms for number in term]
+                filled = value + [(plan.NOTHING, 0, 0)] * (terms - len(value))
+                values += [number for term in filled for number in term]
             else:
                 values.append(value)
         numbers.append(values)

@@ -1,4 +1,8 @@
-"""Losses and gradients of a training step of a stack, by own kernels."""
+"""Losses and gradients of a step by own kernels, of a stack and of the supernet.
+
+They compute what `engine.PlainGradients` and `engine.PlainSearchGradients` do, with the images gathered straight into
+the program's buffer.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -6,12 +10,14 @@ from torch import Tensor
 
 from uraenas.data.loader import EpochDraws, Loader
 from uraenas.kernels.images import augment
+from uraenas.kernels.program import Program
 from uraenas.kernels.stack import StackProgram
-from uraenas.networks import Stack
+from uraenas.kernels.supernet import SupernetProgram
+from uraenas.networks import Stack, Supernet
 
 
 class KernelGradients:
-    """What `engine.PlainGradients` computes, with the images gathered straight into the program's buffer."""
+    """A stack's."""
 
     def __init__(self, stack: Stack, loader: Loader, dtype: torch.dtype) -> None:
         self.stack, self.loader = stack, loader
@@ -20,20 +26,66 @@ class KernelGradients:
 
     def __call__(self, drawn: EpochDraws, position: Tensor) -> tuple[Tensor, Tensor]:
         """Losses [M] and the flat gradient of their sum, for the batch at this place of the epoch."""
-        program, loader, normalise = self.program, self.loader, self.loader.normalise
-        augment(
-            loader.images,
-            drawn.order,
-            drawn.corner,
-            drawn.flip,
-            position,
-            normalise.mean,
-            normalise.deviation,
-            program.images,
+        _fill(self.program, self.loader, drawn, position)
+        logits_MNK = self.program.forward(self.stack.weights, self.stack.statistics, True)
+        losses_M, slope_MNK = _losses(logits_MNK, self.loader, drawn, position)
+        return losses_M, self.program.backward(slope_MNK)
+
+
+class KernelSearchGradients:
+    """The supernet's. One program serves both steps, so both loaders must have one batch size."""
+
+    def __init__(self, supernet: Supernet, batch: int, dtype: torch.dtype) -> None:
+        self.supernet = supernet
+        self.program = SupernetProgram(supernet.skeleton, batch, supernet.weights.device, dtype)
+
+    def begin_epoch(self) -> None:
+        """Running means, which sums are taken around, would have other last digits after a resume."""
+        self.program.statistics.zero_()
+
+    def of_mixing(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of a batch and its slope with respect to θ."""
+        loss, slope = self._loss(loader, drawn, position, mixing)
+        return loss, self.program.mixing_gradient(slope)
+
+    def of_weights(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of a batch and its gradient with respect to the weights."""
+        loss, slope = self._loss(loader, drawn, position, mixing)
+        return loss, self.program.backward(slope)[: len(self.supernet.weights)]
+
+    def _loss(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        _fill(self.program, loader, drawn, position)
+        losses_M, slope_MNK = _losses(
+            self.program.run(self.supernet.weights, mixing), loader, drawn, position
         )
-        labels_MN, weights_MN = loader.labels_at(drawn, position)
-        logits_MNK = program.forward(self.stack.weights, self.stack.statistics, True).requires_grad_()
-        losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), labels_MN, reduction="none")
-        losses_M = (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
-        (slope,) = torch.autograd.grad(losses_M.sum(), logits_MNK)
-        return losses_M.detach(), program.backward(slope)
+        return losses_M[0], slope_MNK
+
+
+def _fill(program: Program, loader: Loader, drawn: EpochDraws, position: Tensor) -> None:
+    normalise = loader.normalise
+    augment(
+        loader.images,
+        drawn.order,
+        drawn.corner,
+        drawn.flip,
+        position,
+        normalise.mean,
+        normalise.deviation,
+        program.images,
+    )
+
+
+def _losses(logits_MNK: Tensor, loader: Loader, drawn: EpochDraws, position: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses [M], and the slope of their sum with respect to the logits."""
+    labels_MN, weights_MN = loader.labels_at(drawn, position)
+    logits_MNK = logits_MNK.requires_grad_()
+    losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), labels_MN, reduction="none")
+    losses_M = (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+    (slope_MNK,) = torch.autograd.grad(losses_M.sum(), logits_MNK)
+    return losses_M.detach(), slope_MNK

@@ -41,7 +41,7 @@ def weight_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
         for node in range(NODES - 1):
             for kernel, targets in convolutions_from(genotype, node):
                 name, outputs = f"{block.name}.from{node}.conv{kernel}", len(targets) * block.channels
-                entries.append(convolution(name, outputs, block.channels, kernel, fan_out=block.channels))
+                entries.append(convolution(name, outputs, block.channels, kernel))
                 entries += norm(f"{name}.norm", outputs)
     return Layout((*entries, *parts.head_entries(skeleton)))
 
@@ -127,7 +127,7 @@ class Stack(nn.Module):
 
 
 def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict, training: bool) -> Tensor:
-    nodes: list[Tensor | None] = [x, None, None, None]
+    nodes: list[Tensor | None] = [x] + [None] * (NODES - 1)
 
     def add(target: int, term: Tensor) -> None:
         present = nodes[target]

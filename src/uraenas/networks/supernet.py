@@ -30,7 +30,7 @@ def supernet_layout(skeleton: Skeleton) -> Layout:
             for kernel in CONVOLUTIONS.values():
                 outputs = (NODES - 1 - node) * block.channels
                 name = f"{block.name}.from{node}.conv{kernel}"
-                entries.append(convolution(name, outputs, block.channels, kernel, fan_out=block.channels))
+                entries.append(convolution(name, outputs, block.channels, kernel))
     return Layout((*entries, *parts.head_entries(skeleton)))
 
 
@@ -78,7 +78,7 @@ def _mixed_cell(x: Tensor, name: str, weights: dict[str, Tensor], mixing: Tensor
             # Edge by edge, because a list as an index would be copied from the host.
             scale = torch.cat([column[edge].expand(channels) for edge in edges])
             mixed.append(F.batch_norm(y, None, None, scale, None, True, 0.0, parts.EPSILON))
-        for edge, term in zip(edges, (mixed[0] + mixed[1]).chunk(len(edges), dim=1), strict=True):
+        for edge, term in zip(edges, sum(mixed[1:], start=mixed[0]).chunk(len(edges), dim=1), strict=True):
             linear = torch.addcmul(mixing[edge, SKIP] * source, mixing[edge, POOL], pooled)
             arriving[EDGES[edge][1]] += [term, linear]
         nodes.append(sum(arriving[node + 1][1:], start=arriving[node + 1][0]))

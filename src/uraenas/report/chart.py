@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from uraenas.report.blocks import Figure, Key
 from uraenas.report.style import colour, marker
-from uraenas.report.svg import Scale, decimals, element, join, line, mark, path, rect, text
+from uraenas.svg import Scale, decimals, element, join, line, mark, path, rect, text
 
 WIDTH = 360
 HEAD = 44  # pixels that title and n take
@@ -177,16 +177,11 @@ def _values_at(x: float, series: Sequence[Series], show: Callable[[float], str])
     return [f"\n{{{colour(name)}}}{name}\t{show(y)}" for name, y in found if math.isfinite(y)]
 
 
-def heat(share: float) -> tuple[float, str]:
-    """How opaque a cell is drawn for a share 0 … 1 of the range, and the class of the text on it."""
-    opacity = 0.05 + 0.95 * min(max(share, 0.0), 1.0)
-    return opacity, "on" if opacity > 0.62 else "cell"
-
-
 def heat_cell(x: float, y: float, width: float, height: float, share: float, label: str, tip: str) -> Markup:
-    opacity, class_ = heat(share)
+    """A cell coloured by a share 0 … 1 of the range, its value printed on it."""
+    opacity = 0.05 + 0.95 * min(max(share, 0.0), 1.0)
     cell = rect(x + 0.5, y + 0.5, width - 1, height - 1, "heat", fill_opacity=opacity)
-    words = text(x + width / 2, y + height / 2 + 4, label, class_, "middle") if label else ""
+    words = text(x + width / 2, y + height / 2 + 4, label, "cell", "middle") if label else ""
     return element("g", cell + words, class_="spot", data_tip=tip)
 
 

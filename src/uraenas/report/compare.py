@@ -10,8 +10,8 @@ from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.provenance import shown
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, show
-from uraenas.report.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
 from uraenas.report.table import COLUMNS, Column, Row, best, table
+from uraenas.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
 
 LABELS = 112
 ROW = 15

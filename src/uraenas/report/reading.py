@@ -11,19 +11,8 @@ from torch import Tensor
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
 from uraenas.errors import UraenasError
-from uraenas.files import read_tensors
 from uraenas.report.table import Row, mean_name
-from uraenas.run import Run
-from uraenas.spaces import Genotype
-
-
-@dataclass(frozen=True)
-class MemberFacts:
-    """What a member's file says of it, apart from its weights."""
-
-    genotype: Genotype
-    chain: str
-    epoch: int
+from uraenas.run import MemberFacts, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +130,7 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
     stored = run.metrics()
     methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
     dataset = stored["rows"][0]["dataset"]
-    concentration, history = _search(run)
+    concentration, history = run.search_result()
     return RunFacts(
         name=run.path.resolve().name,
         metrics=stored,
@@ -151,7 +140,7 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
         costs=run.costs(),
         history=history,
         concentration=concentration,
-        members={name: _members(run, name) for name in methods},
+        members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
     )
@@ -163,27 +152,6 @@ def _data(run: Run) -> dict[str, Any]:
     if not isinstance(facts, dict) or not needed <= facts.keys():
         raise UraenasError(f"{run.path / 'data.json'} does not describe images; run the same command again")
     return facts
-
-
-def _search(run: Run) -> tuple[Tensor | None, list[dict[str, Any]]]:
-    """The learned concentration and the history of the search that found it."""
-    if not run.has("search/architecture.safetensors"):
-        return None, []
-    tensors, header = run.read_tensors("search/architecture.safetensors", ["concentration"])
-    return tensors["concentration"], header.get("history", [])  # the first files had none
-
-
-def _members(run: Run, method: str) -> list[MemberFacts]:
-    """What the members' files say of them."""
-    members = []
-    for path in sorted(run.members_folder(method).glob("*.safetensors")):
-        _, header = read_tensors(path)
-        try:
-            genotype = Genotype.from_string(header["genotype"])
-            members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
-        except (KeyError, ValueError) as error:
-            raise UraenasError(f"{path} is not a member file: {error}") from error
-    return members
 
 
 def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) -> dict[str, Tensor]:

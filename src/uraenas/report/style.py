@@ -1,22 +1,14 @@
-"""How methods, operations and values look: the same in every figure."""
+"""How methods and values look: the same in every figure."""
 
 from collections.abc import Sequence
 
 from uraenas.methods import METHODS
-from uraenas.report.svg import MARKS
-from uraenas.spaces import OPERATIONS
+from uraenas.svg import MARKS
 
 # The colours of the slots are in page.css; each method keeps its own whatever else is in the run.
 _ORDER = ("uraenas", "deep-ensemble", "uraenas-a", "uraenas-w", "random-ensemble", "snapshot", "drnas")
 _SLOTS = {name: slot for slot, name in enumerate(dict.fromkeys((*_ORDER, *METHODS)))}
 
-OPERATION_NAMES = {
-    "none": "none",
-    "skip_connect": "skip",
-    "nor_conv_1x1": "1×1 conv",
-    "nor_conv_3x3": "3×3 conv",
-    "avg_pool_3x3": "3×3 pool",
-}
 METRIC_NAMES = {
     "accuracy": "Accuracy",
     "ece": "ECE",
@@ -41,14 +33,6 @@ def colour(method: str) -> str:
 
 def marker(method: str) -> str:
     return MARKS[slot(method) % len(MARKS)]
-
-
-def operation_class(operation: str) -> str:
-    return f"o{OPERATIONS.index(operation)}" if operation in OPERATIONS else "o0"
-
-
-def operation_name(operation: str) -> str:
-    return OPERATION_NAMES.get(operation, operation.replace("_", " "))
 
 
 def show(metric: str, value: float) -> str:

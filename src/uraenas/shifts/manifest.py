@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -16,6 +15,7 @@ import scipy
 
 from uraenas.atomic import whole_file
 from uraenas.errors import UraenasError
+from uraenas.versions import version_of
 
 FORMAT = 1
 
@@ -112,7 +112,7 @@ def library_versions() -> dict[str, str | None]:
         opencv_version = None
     turbo = PIL.features.version("libjpeg_turbo")
     return {
-        "uraenas": version("uraenas"),
+        "uraenas": version_of("uraenas"),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "opencv": opencv_version,

@@ -75,6 +75,15 @@ class Genotype:
             groups.append("|" + "".join(f"{self.operations[e]}~{EDGES[e][0]}|" for e in edges))
         return "+".join(groups)
 
+    def __repr__(self) -> str:
+        return f"Genotype.from_string({str(self)!r})"
+
+    def _repr_html_(self) -> str:
+        """The cell as a drawing, for notebooks."""
+        from uraenas.spaces.drawing import cell_picture  # which draws genotypes, so it comes after them
+
+        return f'{cell_picture(self)}<p style="overflow-wrap: anywhere"><code>{self}</code></p>'
+
     @cached_property
     def live_edges(self) -> tuple[int, ...]:
         """The edges on some path from input to output; all others are dead and pruned from the network."""

@@ -6,12 +6,13 @@ from collections import Counter
 
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
-from uraenas.report.cells import cell_graph, gallery, operation_legend
 from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, draw
-from uraenas.report.reading import MemberFacts, RunFacts
-from uraenas.report.style import colour, count, listed, operation_class, operation_name
-from uraenas.report.svg import element, join, line, padded, path, rect, text
+from uraenas.report.reading import RunFacts
+from uraenas.report.style import colour, count, listed
+from uraenas.run import MemberFacts
 from uraenas.spaces import EDGES, OPERATIONS, Genotype
+from uraenas.spaces.drawing import cell_graph, gallery, operation_class, operation_legend, operation_name
+from uraenas.svg import element, join, line, padded, path, rect, text
 
 MOST_CELLS = 30  # drawn of one method
 

@@ -10,8 +10,8 @@ from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Tab
 from uraenas.report.chart import Axis, Frame, draw, method_key, method_legend
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import METRIC_NAMES, colour, direction, marker, show
-from uraenas.report.svg import element, join, line, mark, padded, rect
 from uraenas.report.table import Row
+from uraenas.svg import element, join, line, mark, padded, rect
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import missing
 from uraenas.report.style import colour, shortened
-from uraenas.report.svg import element, join, rect, text
+from uraenas.svg import element, join, rect, text
 
 SHOWN = 12
 COLUMNS = 3

@@ -6,7 +6,7 @@ from uraenas.report.chart import HEAD, WIDTH, draw, heat_cell, share_of
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import missing
 from uraenas.report.style import colour, count, show
-from uraenas.report.svg import Scale, element, join, line, mark, rect, round_ticks, text
+from uraenas.svg import Scale, element, join, line, mark, rect, round_ticks, text
 
 MOST_MEMBERS = 40  # drawn in a matrix
 SOURCES = {

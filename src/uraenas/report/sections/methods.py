@@ -8,8 +8,8 @@ from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, S
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
-from uraenas.report.svg import Scale, element, join, line, mark, rect, round_ticks, text
 from uraenas.report.table import COLUMNS, DISAGREEMENT, Row, best, table
+from uraenas.svg import Scale, element, join, line, mark, rect, round_ticks, text
 
 CALIBRATIONS = {"raw": "as predicted", "temperature": "temperature-scaled on held-out images"}
 

@@ -9,7 +9,7 @@ from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Sectio
 from uraenas.report.chart import HEAD, Axis, Frame, Series, draw, line_chart, method_key
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour, show
-from uraenas.report.svg import element, join, line, padded, rect, text
+from uraenas.svg import element, join, line, padded, rect, text
 
 COUNTS_HEIGHT = 34
 COVERAGES = 80  # points of a risk–coverage curve
@@ -44,8 +44,7 @@ def section(facts: RunFacts) -> Section:
 def missing(what: str) -> Note:
     """Why a part that needs predictions is not there."""
     return Note(
-        f"The predictions on the clean test set are not in the run directory (evaluate.keep_predictions), so the "
-        f"{what} are left out."
+        f"The predictions on the clean test set are not in the run directory, so the {what} are left out."
     )
 
 

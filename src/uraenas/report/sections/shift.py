@@ -15,7 +15,7 @@ from uraenas.report.chart import (
 )
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import METRIC_NAMES, count, direction, shortened, show
-from uraenas.report.svg import join, padded, text
+from uraenas.svg import join, padded, text
 
 METRICS = ("accuracy", "ece", "nll")
 LABELS = 118  # pixels for the names of the shifts

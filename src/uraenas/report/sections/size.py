@@ -4,7 +4,7 @@ from uraenas.report.blocks import Choice, Figure, Note, Section
 from uraenas.report.chart import Axis, Frame, Series, line_chart, method_key
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import METRIC_NAMES, count, direction, show
-from uraenas.report.svg import padded, round_ticks
+from uraenas.svg import padded, round_ticks
 
 METRICS = ("accuracy", "ece", "nll")
 

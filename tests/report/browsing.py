@@ -1,0 +1,117 @@
+"""Headless Chromium for the tests: where it is found, how it is started, and what is asked of a page in it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+
+def start_chromium(profile: Path) -> Any:
+    """A driven browser; the test is skipped, and says why, where there is none."""
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="needs selenium: pip install 'uraenas[test]'"
+    )
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    driver = shutil.which("chromedriver") or shutil.which("chromedriver", path="/usr/lib/chromium-browser")
+    if not (browser and driver):
+        missing = "a Chromium" if not browser else "its chromedriver"
+        pytest.skip(f"{missing} is not on the PATH: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+
+
+def open_page(driver: Any, page: Path, width: int = 1280, scheme: str = "light") -> None:
+    """The page as someone sees it who opens it for the first time; logs begin here."""
+    resize(driver, width)
+    prefer(driver, scheme)
+    driver.get(page.as_uri())
+    driver.execute_script("localStorage.clear()")
+    driver.get_log("performance")  # what the browser asked for by itself when it started
+    driver.get(page.as_uri())
+
+
+def resize(driver: Any, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": width < 500})
+
+
+def prefer(driver: Any, scheme: str, medium: str = "screen") -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+
+
+def brightness(driver: Any) -> float:
+    """Of the page behind everything, 0 … 255."""
+    colour = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    return sum(float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]) / 3
+
+
+def requests_sent(driver: Any) -> list[str]:
+    """Every address that was asked for since the page was opened."""
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+def visible_figures(driver: Any) -> list[str]:
+    return driver.execute_script(
+        "return [...document.querySelectorAll('.figure')].filter((f) => f.checkVisibility()).map((f) => f.id)"
+    )
+
+
+# Some mark may lie behind another, so a place is taken at which pointing reaches one; scrolling is let come to rest.
+FIND_MARK = """
+const [id, done] = arguments;
+const svg = document.getElementById(id).querySelector('svg');
+svg.scrollIntoView({ block: 'center' });
+requestAnimationFrame(() => requestAnimationFrame(() => {
+  const box = svg.getBoundingClientRect();
+  for (let y = Math.max(box.top, 60) + 3; y < Math.min(box.bottom, innerHeight); y += 5)
+    for (let x = box.left + 3; x < box.right; x += 5) {
+      const mark = document.elementFromPoint(x, y)?.closest('[data-tip]');
+      if (mark && svg.contains(mark)) return done({ x, y, tip: mark.dataset.tip });
+    }
+  done(null);
+}));
+"""
+
+
+def find_mark(driver: Any, figure: str) -> dict[str, Any] | None:
+    """A place {x, y} in this figure that tells something when pointed at, and what it should tell."""
+    return driver.execute_async_script(FIND_MARK, figure)
+
+
+def shown_tip(driver: Any) -> str | None:
+    """The values that are shown at the moment, in the form of data-tip without its colours."""
+    return driver.execute_script(
+        """
+        const tip = document.getElementById('tip');
+        const words = (row) => [...row.children].map((part) => part.textContent).join('\\t');
+        return tip.checkVisibility() ? [...tip.children].map(words).join('\\n') : null;
+        """
+    )
+
+
+def seconds_to_draw(driver: Any) -> float:
+    """From the call for the page that is open until its second frame after loading is on the screen."""
+    wait = "const [done] = arguments; requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))"
+    return driver.execute_async_script(wait) / 1000

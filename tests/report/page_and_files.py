@@ -1,0 +1,105 @@
+"""A run's files as they lie on the disk, beside the page made of them; read without the report's own code."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from made_up_run import SHIFTS, Source
+from reading_html import Page, taken_apart
+
+from uraenas import report
+
+METRICS = {"accuracy": "Accuracy", "ece": "ECE", "nll": "NLL"}
+CALIBRATIONS = ("raw", "temperature")
+PLACES = {"clean": "none", "shifted": f"mean{len(SHIFTS)}"}
+SOURCES = {
+    "data": "data_uncertainty",
+    "weights": "weight_uncertainty",
+    "architecture": "architecture_uncertainty",
+}
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def shown(metric: str, value: float) -> str:
+    return f"{percent(value)} %" if metric == "accuracy" else f"{value:.3f}"
+
+
+def signed(metric: str, value: float) -> str:
+    return f"{100 * value if metric == 'accuracy' else value:+.{2 if metric == 'accuracy' else 3}f}".replace(
+        "-", "−"
+    )
+
+
+@dataclass
+class Case:
+    """One run, its files and its page."""
+
+    source: Source
+
+    @cached_property
+    def page(self) -> Page:
+        return taken_apart(report.build([self.source]))
+
+    def file(self, name: str) -> Any:
+        return json.loads((self.source[0].path / name).read_text())
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        return self.file("metrics.json")["rows"]
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        return {
+            row["method"]: max(r["members"] for r in self.rows if r["method"] == row["method"])
+            for row in self.rows
+        }
+
+    def row(self, method: str, metric: str, shift: str = "none", **more: Any) -> dict[str, Any]:
+        """The one row of metrics.json that says this."""
+        wanted = {"severity": 0, "calibration": "raw", "members": self.sizes[method], **more}
+        wanted |= {"method": method, "metric": metric, "shift": shift}
+        (found,) = [row for row in self.rows if wanted.items() <= row.items()]
+        return found
+
+    def value(self, method: str, metric: str, shift: str = "none", **more: Any) -> float:
+        return self.row(method, metric, shift, **more)["value"]
+
+    def difference(self, method: str, metric: str, shift: str, calibration: str) -> dict[str, Any]:
+        wanted = {"method": method, "metric": metric, "shift": shift, "calibration": calibration}
+        (found,) = [row for row in self.file("metrics.json")["differences"] if wanted.items() <= row.items()]
+        return found
+
+    @cached_property
+    def probabilities(self) -> dict[str, np.ndarray]:
+        """What the members predict [M, N, K]."""
+        file = "methods/{}/predictions/demo.safetensors"
+        read = self.source[0].read_tensors
+        return {m: read(file.format(m))[0]["log_probabilities"].double().exp().numpy() for m in self.sizes}
+
+    def chains(self, method: str) -> list[dict[str, float]]:
+        """What cost.json says of the chains that this method's members could come from."""
+        kinds = {
+            "uraenas": "sampled-sampled",
+            "drnas": "expected-point-00",
+            "deep-ensemble": "expected-point",
+        }
+        costs = self.file("cost.json").items()
+        return [cost for name, cost in costs if name.startswith(f"chains/{kinds[method]}")]
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.source[1].labels
+
+    def tips(self, figure: str) -> list[dict[str, str]]:
+        """What a figure tells: per mark its heading under "", then name → value, without colours."""
+        told = []
+        for tip in self.page.figures[figure]:
+            heading, *lines = re.sub(r"\{[\w-]+\}", "", tip).split("\n")
+            told.append({"": heading, **dict(line.split("\t") for line in lines if "\t" in line)})
+        return told

@@ -1,0 +1,248 @@
+"""Every number on the page, held against the file it comes from: metrics.json first, then the others."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_run import SHIFTS, write_run
+from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "one member": {"members": 1},
+    "no shifts": {"shifts": ()},
+    "hundred classes": {"classes": 100, "images": 200},
+    "one method": {"methods": ("uraenas",)},
+}
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda name: name.replace(" ", "-"))
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(write_run(tmp_path_factory.mktemp("numbers") / "demo", **CASES[request.param]))
+
+
+def check_difference(case: Case, metric: str, words: str) -> None:
+    for tip in case.tips(f"difference-{metric}-{words}"):
+        row = case.difference(tip[""], metric, PLACES[words], "raw")
+        assert tip["difference"] == signed(metric, row["value"])
+        assert tip["interval"] == f"{signed(metric, row['low'])} – {signed(metric, row['high'])}"
+
+
+def check_size(case: Case, metric: str, words: str) -> None:
+    for tip in case.tips(f"size-{metric}-{words}"):
+        members = int(tip.pop("").split()[0])
+        assert set(tip) == {name for name, most in case.sizes.items() if members <= most}
+        for name, told in tip.items():
+            assert told == shown(metric, case.value(name, metric, PLACES[words], members=members))
+
+
+def check_severity(case: Case, metric: str, calibration: str) -> None:
+    for tip in case.tips(f"severity-{metric}-{calibration}"):
+        heading = tip.pop("")
+        severity = 0 if heading == "clean" else int(heading.split(",")[0].split()[1])
+        assert set(tip) == set(case.sizes)
+        for name, told in tip.items():
+            values = [
+                case.value(name, metric, shift, severity=severity, calibration=calibration)
+                for shift in (SHIFTS if severity else ["none"])
+            ]
+            assert told == shown(metric, float(np.mean(values)))
+
+
+def check_heat(case: Case, metric: str, method: str) -> None:
+    tips = case.tips(f"heat-{metric}-{method}")
+    places = {(r["shift"], r["severity"]) for r in case.rows if r["severity"] > 0}
+    assert len(tips) == len(places)
+    printed = case.page.texts[f"heat-{metric}-{method}"]
+    for tip in tips:
+        shift, severity = tip[""].replace(" ", "_").split(",_severity_")
+        value = case.value(method, metric, shift, severity=int(severity))
+        assert tip[method] == shown(metric, value)
+        assert (f"{100 * value:.1f}" if metric == "accuracy" else f"{value:.3f}") in printed
+
+
+def check_reliability(case: Case, method: str, calibration: str) -> None:
+    figure = f"reliability-{method}-{calibration}"
+    assert any(
+        f"ECE {case.value(method, 'ece', calibration=calibration):.3f} ·" in t
+        for t in case.page.texts[figure]
+    )
+    mean = case.probabilities[method].mean(axis=0)
+    if calibration == "temperature":
+        mean = mean ** (1 / case.file("metrics.json")["temperatures"][method])
+        mean /= mean.sum(axis=1, keepdims=True)
+    confidence, right = mean.max(axis=1), mean.argmax(axis=1) == case.labels
+    bins = np.minimum(np.ceil(confidence * 15), 15)
+    told = case.tips(figure)
+    assert len(told) == len(np.unique(bins))
+    for tip, one in zip(told, np.unique(bins), strict=True):
+        inside = bins == one
+        assert tip["images"] == f"{inside.sum():,}"
+        assert tip["mean confidence"] == f"{confidence[inside].mean():.3f}"
+        assert tip["accuracy"] == f"{right[inside].mean():.3f}"
+        assert tip["gap"] == f"{right[inside].mean() - confidence[inside].mean():+.3f}"
+
+
+def check_risk(case: Case) -> None:
+    for tip in case.tips("risk-coverage"):
+        coverage = float(tip.pop("").split()[1]) / 100
+        answered = round(coverage * len(case.labels))
+        for name, told in tip.items():
+            mean = case.probabilities[name].mean(axis=0)
+            order = np.argsort(-mean.max(axis=1), kind="stable")[:answered]
+            assert told == f"{percent((mean.argmax(axis=1) != case.labels)[order].mean())} %"
+
+
+def check_concentration(case: Case) -> None:
+    stored = case.source[0].read_tensors("search/architecture.safetensors")[0]["concentration"].numpy()
+    tips = case.tips("concentration")
+    assert [tip["concentration"] for tip in tips] == [f"{value:.4g}" for value in stored.ravel()]
+    shares = (stored / stored.sum(axis=1, keepdims=True)).ravel()
+    assert [tip["expected share"] for tip in tips] == [f"{share:.3f}" for share in shares]
+
+
+def check_history(case: Case, figure: str, keys: dict[str, str]) -> None:
+    lines = (case.source[0].path / "search/history.jsonl").read_text().splitlines()
+    for tip, line in zip(case.tips(figure), lines, strict=True):
+        stored = json.loads(line)
+        expected = {words: f"{stored[key]:.4f}" for words, key in keys.items()}
+        assert tip == {"": f"epoch {stored['epoch'] + 1}", **expected}
+
+
+def check_disagreement(case: Case, method: str) -> None:
+    figure = f"disagreement-{method}"
+    mean = shown("accuracy", case.value(method, "disagreement"))
+    assert any(f"mean {mean} ·" in text for text in case.page.texts[figure])
+    named = case.probabilities[method].argmax(axis=2)
+    for tip in case.tips(figure):
+        a, b = (int(number) - 1 for number in re.findall(r"\d+", tip[""]))
+        assert tip["differ on"] == shown("accuracy", (named[a] != named[b]).mean())
+
+
+def check_sources(case: Case, words: str) -> None:
+    for tip in case.tips(f"sources-{words}"):
+        parts = {**SOURCES, "total": "total_uncertainty"}
+        assert tip == {
+            "": tip[""],
+            **{name: f"{case.value(tip[''], metric, PLACES[words]):.4f}" for name, metric in parts.items()},
+        }
+
+
+def check_control(case: Case, words: str) -> None:
+    for tip in case.tips(f"control-{words}"):
+        told = {"architecture": "architecture_uncertainty", "by chain (control)": "chain_uncertainty"}
+        for name, metric in told.items():
+            assert tip[name] == f"{case.value(tip[''], metric, PLACES[words]):.4f}"
+
+
+def check_pictures(case: Case, figure: str) -> None:
+    mean = case.probabilities["uraenas"].mean(axis=0)
+    classes = case.file("data.json")["classes"]
+    for tip in case.tips(figure):
+        image = int(tip[""].split()[-1])
+        assert tip["true class"] == classes[case.labels[image]]
+        for guess in np.argsort(-mean[image])[:3]:
+            assert tip[classes[guess]] == f"{mean[image, guess]:.3f}"
+        total = -(mean[image] * np.log(mean[image])).sum()
+        parts = [float(tip[f"{source} (nats)"]) for source in SOURCES]
+        assert float(tip["total (nats)"]) == pytest.approx(total, abs=6e-4)
+        assert sum(parts) == pytest.approx(total, abs=2e-3)
+
+
+def check_cost(case: Case, unit: str, metric: str, words: str) -> None:
+    for tip in case.tips(f"cost-{unit}-{metric}-{words}"):
+        method = tip[""]
+        assert tip[METRICS[metric]] == shown(metric, case.value(method, metric, PLACES[words]))
+        assert tip["members"] == str(case.sizes[method])
+        spent = case.file("cost.json")["search"][unit] + sum(chain[unit] for chain in case.chains(method))
+        assert tip["images seen" if unit == "images" else "seconds"] == f"{spent:,.0f}"
+
+
+def nothing_to_check(case: Case, *_: str) -> None:
+    """Drawn cells, whose only numbers count members; test_page counts those."""
+
+
+ANY, PLACE, KIND = "(accuracy|ece|nll)", "(clean|shifted)", "(raw|temperature)"
+CHECKS: dict[str, Callable[..., None]] = {
+    f"difference-{ANY}-{PLACE}": check_difference,
+    f"size-{ANY}-{PLACE}": check_size,
+    f"severity-{ANY}-{KIND}": check_severity,
+    f"heat-{ANY}-(.+)": check_heat,
+    f"reliability-(.+)-{KIND}": check_reliability,
+    "risk-coverage": check_risk,
+    "concentration": check_concentration,
+    "(entropy)": lambda case, figure: check_history(case, figure, {"entropy": "entropy"}),
+    "(search-loss)": lambda case, figure: check_history(
+        case, figure, {"validation": "validation_loss", "training": "train_loss"}
+    ),
+    "disagreement-(.+)": check_disagreement,
+    f"sources-{PLACE}": check_sources,
+    f"control-{PLACE}": check_control,
+    "(least-sure|most-wrong)": check_pictures,
+    f"cost-(seconds|images)-{ANY}-{PLACE}": check_cost,
+    "expected|cells-.+": nothing_to_check,
+}
+
+
+def test_every_figure_tells_what_the_files_say(case: Case) -> None:
+    for figure in case.page.figures:
+        (check,) = [(found, check) for p, check in CHECKS.items() if (found := re.fullmatch(p, figure))]
+        check[1](case, *check[0].groups())
+
+
+def test_tables_of_methods_equal_metrics(case: Case) -> None:
+    shifted = any(row["severity"] for row in case.rows)
+    columns = [(m, PLACES[w]) for w in ("clean", "shifted")[: 1 + shifted] for m in METRICS]
+    with_differences = bool(case.file("metrics.json")["differences"])
+    for number, calibration in enumerate(CALIBRATIONS):
+        at = number * (1 + with_differences)
+        for line, small in zip(case.page.tables[at][1:], case.page.small[at][1:], strict=True):
+            rows = [case.row(line[0], metric, shift, calibration=calibration) for metric, shift in columns]
+            assert line[1] == str(case.sizes[line[0]])
+            assert line[2:-1] == [shown(row["metric"], row["value"]).removesuffix(" %") for row in rows]
+            ends = [[shown(r["metric"], r[end]).removesuffix(" %") for end in ("low", "high")] for r in rows]
+            assert small[2:-1] == [" – ".join(pair) for pair in ends]
+            several = f"{case.value(line[0], 'disagreement'):.3f}" if case.sizes[line[0]] > 1 else "–"
+            assert line[-1] == several
+        if with_differences:
+            check_difference_table(case, at + 1, columns, calibration)
+
+
+def check_difference_table(case: Case, at: int, columns: list[tuple[str, str]], calibration: str) -> None:
+    for line, small in zip(case.page.tables[at][1:], case.page.small[at][1:], strict=True):
+        rows = [case.difference(line[0], metric, shift, calibration) for metric, shift in columns]
+        assert line[1:] == [signed(row["metric"], row["value"]) for row in rows]
+        assert small[1:] == [" – ".join(signed(r["metric"], r[end]) for end in ("low", "high")) for r in rows]
+
+
+def test_other_tables_equal_the_files(case: Case) -> None:
+    (areas,) = [table for table in case.page.tables if "AURC" in table[0]]
+    for line in areas[1:]:
+        assert line[1:] == [
+            f"{case.value(line[0], metric):.4f}" for metric in ("aurc", "adaptive_ece", "brier")
+        ]
+    (costs,) = [table for table in case.page.tables if "Images seen" in table[0]]
+    search = case.file("cost.json")["search"]
+    for line in costs[1:]:
+        chains = case.chains(line[0])
+        assert line[1:4] == [str(case.sizes[line[0]]), str(len(chains)), f"{search['seconds']:,.1f}"]
+        assert line[4] == f"{sum(chain['seconds'] for chain in chains):,.1f}"
+        assert line[5] == f"{search['images'] + sum(chain['images'] for chain in chains):,}"
+
+
+def test_tiles_equal_metrics(case: Case) -> None:
+    shifted = any(row["severity"] for row in case.rows)
+    wanted = [(m, w) for w in ("clean", "shifted")[: 1 + shifted] for m in METRICS]
+    values = [words for tag, words in case.page.tiles if tag == "strong"]
+    assert values == [shown(metric, case.value("uraenas", metric, PLACES[words])) for metric, words in wanted]
+
+
+def test_settings_and_environment_are_those_of_the_run(case: Case) -> None:
+    words = re.sub(r"\s", "", case.page.sections["settings"])
+    for file in ("config.json", "environment.json"):
+        for key, value in case.file(file).items():
+            listed = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            assert f"{key}{listed}".replace(" ", "") in words

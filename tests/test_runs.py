@@ -17,6 +17,7 @@ from uraenas.config import Config, override, preset
 from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
+from uraenas.run import Run
 from uraenas.stages import Pipeline
 
 COMMAND = [sys.executable, "-m", "uraenas.cli"]
@@ -359,6 +360,24 @@ def test_a_lost_sample_is_made_again(finished, tmp_path):
     assert uraenas("train", out).returncode == 0
     assert torch.equal(Member.load(lost).weights, before.weights)
     assert len(Ensemble.load(out / "methods" / "uraenas" / "members")) == 2
+
+
+def test_state_files_of_other_versions_are_gone_on_with_or_named(finished, tmp_path):
+    """One without the count of restarts, as the first version wrote it; one that lacks what cannot be guessed."""
+    out = tmp_path / "old"
+    shutil.copytree(finished, out)
+    shutil.rmtree(out / "methods")
+    file = "chains/sampled-sampled-00/state.safetensors"
+    tensors, header = Run(out).read_tensors(file)
+    del header["restarts"]
+    Run(out).write_tensors(file, tensors, header)
+    assert uraenas("train", out).returncode == 0
+    del header["history"]
+    Run(out).write_tensors(file, tensors, header)
+    for command in ("train", "show"):
+        done = uraenas(command, out)
+        assert done.returncode == 2
+        assert f"{file} lacks history: another version of uraenas wrote it" in done.stderr
 
 
 @pytest.mark.parametrize("content", ["[]", '{"rows": 5}', '{"rows": [{}]}', "{"])

@@ -13,7 +13,7 @@ from uraenas.architecture import ArchitectureDistribution, uniform
 from uraenas.data import LabelledImages, digits, stratified_split
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings, Gradients, naming_want_of_memory
-from uraenas.ensemble import Member, predict_members
+from uraenas.ensemble import Member, MembersPredictor
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.networks import Stack
@@ -350,8 +350,8 @@ def test_a_stack_that_does_not_fit_is_split_and_goes_on(
 
 def test_predictions_do_not_depend_on_how_many_members_fit(part: LabelledImages, undisturbed: dict) -> None:
     members = sorted(undisturbed["point"][1], key=lambda member: member.origin.chain)
-    arguments = (members, SKELETON, Normalisation.of(part.images), part.images)
-    whole = predict_members(*arguments, engine())
+    arguments = (members, SKELETON, Normalisation.of(part.images))
+    whole = MembersPredictor(*arguments, engine())(part.images)
 
     class Small(Engine):
         def predictor(self, stack: Stack) -> tuple:
@@ -360,7 +360,7 @@ def test_predictions_do_not_depend_on_how_many_members_fit(part: LabelledImages,
             return super().predictor(stack)
 
     with pytest.warns(UserWarning, match="3 networks do not fit into memory side by side; going on with 1"):
-        parts = predict_members(*arguments, Small(EngineSettings(device="cpu")))
+        parts = MembersPredictor(*arguments, Small(EngineSettings(device="cpu")))(part.images)
     assert torch.equal(parts, whole)
 
 

@@ -184,8 +184,8 @@ class Run:
         """The learned concentration and the history of the search that found it, once it is over."""
         if not self.has("search/architecture.safetensors"):
             return None, []
-        tensors, header = self.read_tensors("search/architecture.safetensors", ("concentration", "history"))
-        return tensors["concentration"], header["history"]
+        tensors, header = self.read_tensors("search/architecture.safetensors", ["concentration"])
+        return tensors["concentration"], header.get("history", [])  # the first files had none
 
     def add_cost(self, items: Mapping[str, Mapping[str, float]]) -> None:
         """Add seconds, images and the like to what earlier parts of the run have cost."""
@@ -245,8 +245,9 @@ class Run:
 
     def read_chain(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and header of a chain's checkpoint."""
-        needed = ("genotype", "epoch", "history", "failure", "restarts")
-        return self.read_tensors(f"chains/{name}/state.safetensors", needed)
+        needed = ("genotype", "epoch", "history", "failure")
+        tensors, header = self.read_tensors(f"chains/{name}/state.safetensors", needed)
+        return tensors, {"restarts": 0, **header}  # the first files did not count them
 
     def is_trained(self, method: str) -> bool:
         """Whether the method's members are there, all of them."""

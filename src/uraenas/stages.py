@@ -251,12 +251,13 @@ class Pipeline:
             )
         cycle = self.config.train.rule(spec.weights, steps_per_epoch=1, images=1).cycle
         collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
-        if not all(self.run.sample_path(spec.name, e).exists() for e in collected):
-            return initial_chain(
-                spec, self.task.skeleton, self.config.seed
-            )  # a sample was lost: run it again
-        return ChainState(
+        state = ChainState(
             spec, header["epoch"], tensors, header["history"], header["failure"], header["restarts"]
+        )
+        stopped_for_good = not tensors and not state.is_over(self.config.train.epochs)  # by the first version
+        lost = not all(self.run.sample_path(spec.name, epoch).exists() for epoch in collected)
+        return (
+            initial_chain(spec, self.task.skeleton, self.config.seed) if lost or stopped_for_good else state
         )
 
     def _store_chain(self, state: ChainState) -> None:

@@ -284,9 +284,8 @@ class StackOfChains:
                     f"loss above {MOST_LOSS:g} or gradient not finite at step {failed_at[m]} "
                     f"(epoch {self.epoch}, step size {at:.4g})"
                 )
-                if (
-                    failed_at[m] == self.epoch * self.loader.steps
-                ):  # what it began the epoch with was not good
+                first = self.epoch * self.loader.steps
+                if failed_at[m] == first:  # the state at the end of the epoch before was bad already
                     beginning = initial_chain(self.specs[m], self.stack.skeleton, self.seed)
                     self.good[m] = replace(beginning, restarts=self.good[m].restarts)
                 continue

@@ -81,6 +81,21 @@ def test_bad_content_gets_one_clear_line(tmp_path: Path, arrays: dict[str, objec
         load_npz(saved(tmp_path, **arrays))
 
 
+def test_names_that_lead_elsewhere_are_never_paths(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    part = BytesIO()
+    np.save(part, np.zeros((4, 5, 5, 1), np.uint8))
+    with zipfile.ZipFile(inner / "data.npz", "w") as archive:
+        for name in ("../x_train.npy", "/tmp/uraenas-escaped.npy", "x_train.npy"):
+            archive.writestr(name, part.getvalue())
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UraenasError, match="needed: x_train and y_train"):
+        load_npz(inner / "data.npz")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not Path("/tmp/uraenas-escaped.npy").exists()
+
+
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uraenas.data.npz.SMALL_BYTES", 1 << 20)
     path = tmp_path / "bomb.npz"

@@ -1,5 +1,6 @@
 """The command line: parses, calls, prints."""
 
+import signal
 import sys
 import warnings
 
@@ -7,7 +8,7 @@ import torch
 import typer
 
 from uraenas.cli import data, predicting, runs
-from uraenas.cli.stopping import Stopped, heed_signals
+from uraenas.cli.stopping import Stopped, heed
 from uraenas.engine import naming_want_of_memory
 from uraenas.errors import UraenasError
 
@@ -30,7 +31,7 @@ ClickException = next(base for base in typer.BadParameter.__mro__ if base.__name
 def main() -> None:
     """Our own errors are one line on standard error and exit code 2."""
     warnings.simplefilter("default")
-    heed_signals()
+    heed(signal.SIGINT)
     try:
         with naming_want_of_memory():
             code = app(standalone_mode=False)

@@ -16,10 +16,9 @@ class Stopped(BaseException):
         self.code = 128 + number  # as a shell would report it
 
 
-def heed_signals() -> None:
-    """From now on SIGTERM and Ctrl-C raise `Stopped`."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _raise)
+def heed(number: int) -> None:
+    """From now on this signal raises `Stopped`."""
+    signal.signal(number, _raise)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -31,7 +30,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def working_in(run: Run) -> Iterator[None]:
-    """Hold the run's directory; whoever stops the work is told that all finished epochs are in it."""
+    """Hold the run's directory; whoever stops the work is told that its state is there."""
+    heed(signal.SIGTERM)  # elsewhere nothing is to be written, and the system may end the process at once
     with run.held():
         try:
             yield

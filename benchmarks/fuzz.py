@@ -343,7 +343,8 @@ class Fuzzer:
         """One file of a run is damaged or missing; `uraenas run` must refuse, or end with the undisturbed metrics."""
         self._damage_run()
         if self.draw.random() < 0.5:  # something is left to do
-            shutil.rmtree(self.scratch / "evaluation")
+            for folder in self.scratch.glob("methods/*/evaluation"):
+                shutil.rmtree(folder)
             (self.scratch / "metrics.json").unlink(missing_ok=True)
 
         def case() -> None:

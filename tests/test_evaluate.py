@@ -321,7 +321,6 @@ def test_float_images_are_shifted_in_their_own_units() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"suite": "bassic"},
         {"baseline": "deep"},
         {"severities": ()},
         {"severities": (0, 1)},

@@ -118,7 +118,7 @@ def test_a_run_writes_its_histories(run: Pipeline) -> None:
     folder = run.run.path / "tensorboard"
     names = {str(path.parent.relative_to(folder)) for path in folder.rglob(FILE)}
     assert names == {"search", "chains/sampled-sampled-00", "chains/sampled-sampled-01"}
-    rows = run.run.search_history()
+    _, rows = run.run.search_result()
     found = read(folder / "search" / FILE)
     for tag in ("entropy", "validation_loss", "train_loss", "step_size"):
         assert found[tag] == [(row["epoch"] + 1, pytest.approx(row[tag], rel=1e-6)) for row in rows]

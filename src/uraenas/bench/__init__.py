@@ -1,6 +1,8 @@
 """What `uraenas bench` runs: the plain way and the engine, side by side in one run."""
 
+import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import torch
 
 from uraenas.bench.cases import Bench, Case, Size
+from uraenas.bench.roofline import Peak, measure_peak
 from uraenas.engine import Engine
 from uraenas.spaces import Skeleton
 
@@ -23,11 +26,12 @@ def standard_size(engine: Engine) -> Size:
 
 def measure(engine: Engine, size: Size, rounds: int) -> Iterator[dict[str, Any]]:
     """One row per case: medians over rounds in which the two ways alternate, with their spread."""
+    peak = measure_peak(engine)
     for build in Bench(size, engine).builders():
-        yield _row(build(), rounds, engine)
+        yield _row(build(), rounds, engine, peak)
 
 
-def _row(case: Case, rounds: int, engine: Engine) -> dict[str, Any]:
+def _row(case: Case, rounds: int, engine: Engine, peak: Peak) -> dict[str, Any]:
     cuda = engine.device.type == "cuda"
     for _ in range(5 if cuda else 1):  # a captured step is captured at its fourth call
         case.engine()
@@ -48,11 +52,17 @@ def _row(case: Case, rounds: int, engine: Engine) -> dict[str, Any]:
         "rounds": rounds,
         "spread": {way: (max(s) - min(s)) / median[way] for way, s in times.items()},
     }
-    if case.multiply_adds:
-        row["engine_gflops"] = 2e-9 * case.passes * case.multiply_adds / median["engine"]
-    if cuda:
-        row["peak_memory_gb"] = torch.cuda.max_memory_allocated() / 1e9
+    if case.work:
+        row["engine_gflops"] = 2e-9 * case.work.multiply_adds / median["engine"]
+        row["share_of_roofline"] = peak.least_seconds(case.work) / median["engine"]
+    row["peak_memory_gb"] = torch.cuda.max_memory_allocated() / 1e9 if cuda else _resident_gb()
     return row
+
+
+def _resident_gb() -> float:
+    """The most memory this process has had so far."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def _seconds(call: Callable[[], None]) -> float:

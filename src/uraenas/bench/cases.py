@@ -10,13 +10,15 @@ from torch import Tensor
 
 from uraenas import shifts
 from uraenas.architecture import concentration_of, uniform
+from uraenas.bench import roofline
 from uraenas.bench.plain import PlainNetwork, endless_batches
+from uraenas.bench.roofline import Work
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor, Origin
 from uraenas.search import Search, SearchSettings
-from uraenas.spaces import Skeleton, cost
+from uraenas.spaces import Skeleton
 from uraenas.train import ChainSpec, StackOfChains, TrainSettings, initial_chain
 
 
@@ -40,8 +42,7 @@ class Case:
     amount: float
     plain: Callable[[], None]
     engine: Callable[[], None]
-    multiply_adds: float = 0.0  # of one call, forward only; 0 where that says nothing
-    passes: int = 3  # forward, and twice that backward
+    work: Work | None = None  # what one call must at least do, where that can be said
 
 
 class Bench:
@@ -68,6 +69,12 @@ class Bench:
     def _plain_batches(self, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
         images = torch.from_numpy(self.part.images).movedim(-1, 1).contiguous()
         return endless_batches(images, torch.from_numpy(self.part.labels), batch, 4, self.engine.device)
+
+    def _work(self, images: int, transfers: int, passes: int) -> Work:
+        of_each = [
+            roofline.of_member(g, self.size.skeleton, images, transfers, passes) for g in self.genotypes
+        ]
+        return sum(of_each, start=Work())
 
     def _finish(self) -> None:
         if self.engine.device.type == "cuda":
@@ -98,7 +105,8 @@ class Bench:
             searching.one_step()
             self._finish()
 
-        return Case("search step", "steps/s", 1, plain, engine)
+        work = roofline.of_search_step(size.skeleton, loader.batch)
+        return Case("search step", "steps/s", 1, plain, engine, work)
 
     def training(self) -> Case:
         """One step of every member."""
@@ -127,7 +135,7 @@ class Bench:
             stack.one_step()
             self._finish()
 
-        work = sum(cost(genotype, size.skeleton).multiply_adds for genotype in self.genotypes) * loader.batch
+        work = self._work(loader.batch, roofline.TRAINING, passes=3)
         amount = loader.batch * size.members
         return Case("member training", "member-images/s", amount, plain, engine, work)
 
@@ -154,8 +162,8 @@ class Bench:
         def engine() -> None:
             predict(images)
 
-        work = sum(cost(genotype, size.skeleton).multiply_adds for genotype in self.genotypes) * count
-        return Case("prediction", "member-images/s", count * size.members, plain, engine, work, passes=1)
+        work = self._work(count, roofline.PREDICTION, passes=1)
+        return Case("prediction", "member-images/s", count * size.members, plain, engine, work)
 
     def corruption(self) -> Case:
         """Images under four corruptions: one at a time, and in batches."""

@@ -146,17 +146,24 @@ def bench(
     engine = Engine(EngineSettings(device=device))
     rows = []
     table = Table(
-        "Task", "Plain", "Engine", "Unit", "Ratio", "Spread", title=f"uraenas bench on {engine.device}"
+        *("Task", "Plain", "Engine", "Unit", "Ratio", "Spread", "Of roofline", "Memory"),
+        title=f"uraenas bench on {engine.device}",
     )
     for row in measure(engine, standard_size(engine), rounds):
         rows.append(row)
         spread = f"±{50 * row['spread']['plain']:.0f} % / ±{50 * row['spread']['engine']:.0f} %"
         speeds = (f"{row[way]:,.1f}" for way in ("plain", "engine"))
-        table.add_row(row["task"], *speeds, row["unit"], f"{row['ratio']:.2f}×", spread)
+        table.add_row(row["task"], *speeds, row["unit"], f"{row['ratio']:.2f}×", spread, *_limits(row))
     if as_json:
         print(json.dumps({"rows": rows}))
     else:
         console.print(table)
+
+
+def _limits(row: dict[str, Any]) -> tuple[str, str]:
+    """Share of the roofline, where one is known, and peak memory."""
+    share = row.get("share_of_roofline")
+    return f"{100 * share:.1f} %" if share else "–", f"{row['peak_memory_gb']:.1f} GB"
 
 
 def list_names(as_json: AsJson = False) -> None:

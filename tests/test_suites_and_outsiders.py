@@ -8,8 +8,9 @@ import torch
 
 from uraenas.config import override, preset
 from uraenas.data import digits
+from uraenas.data.dataset import LabelledImages
 from uraenas.errors import UraenasError
-from uraenas.evaluate import EvaluateSettings, evaluation_sets
+from uraenas.evaluate import EvaluateSettings, cell_count, evaluation_sets
 from uraenas.metrics import separation
 from uraenas.shifts import SUITES
 from uraenas.shifts.suite import write_suite
@@ -72,3 +73,18 @@ def test_images_from_elsewhere_are_told_apart(tmp_path):
     assert {row["metric"] for row in rows} == {f"{m}_{s}" for m in ("auroc", "aupr", "fpr95") for s in scores}
     assert all(0 <= row["value"] <= 1 for row in rows)
     json.dumps(rows)
+
+
+def test_grey_images_get_the_suite_without_what_needs_colour(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 1), dtype=np.uint8)
+    test = LabelledImages(images, np.arange(4) % 2)
+    settings = EvaluateSettings(suite="cifar10-c", severities=(3,))
+    found = [where.shift for where in evaluation_sets("grey", test, settings, seed=0)]
+    assert found == ["none", *(name for name in SUITES["cifar10-c"] if name != "saturate")]
+    assert len(found) == cell_count(test, settings)
+    write_suite(images, test.labels, tmp_path, severities=(3,), workers=1)
+    written = {path.stem for path in tmp_path.rglob("*.npy")}
+    assert any("frost" in name for name in written)
+    assert not any("saturate" in name for name in written)
+    with pytest.raises(UraenasError, match="saturate needs colour"):
+        write_suite(images, test.labels, tmp_path / "asked", only=["saturate"], workers=1)

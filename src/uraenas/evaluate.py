@@ -74,7 +74,7 @@ def evaluation_sets(
             if severity in settings.severities:
                 yield EvaluationSet(dataset, shift, severity, LabelledImages(images, test.labels))
         return
-    for shift in _shift_names(settings):
+    for shift in _shift_names(test, settings):
         for severity in settings.severities:
             yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity, seed))
 
@@ -87,23 +87,28 @@ def check_suite(test: LabelledImages, settings: EvaluateSettings, seed: int) -> 
         if not np.array_equal(open_suite(settings.suite).labels, test.labels):
             raise UraenasError(f"{settings.suite} holds other images than the test set: its labels differ")
         return
-    for shift in _shift_names(settings):
+    for shift in _shift_names(test, settings):
         _shifted(test.take(np.arange(1)), shift, settings.severities[0], seed)
 
 
-def cell_count(settings: EvaluateSettings) -> int:
+def cell_count(test: LabelledImages, settings: EvaluateSettings) -> int:
     """How many evaluation sets there are."""
     if _is_folder(settings):
         return 1 + sum(part.severity in settings.severities for part in open_suite(settings.suite).parts)
-    return 1 + len(_shift_names(settings)) * len(settings.severities)
+    return 1 + len(_shift_names(test, settings)) * len(settings.severities)
 
 
 def _is_folder(settings: EvaluateSettings) -> bool:
     return settings.suite != "none" and settings.suite not in shifts.SUITES
 
 
-def _shift_names(settings: EvaluateSettings) -> tuple[str, ...]:
-    return () if settings.suite == "none" else tuple(shifts.SUITES[settings.suite])
+def _shift_names(test: LabelledImages, settings: EvaluateSettings) -> tuple[str, ...]:
+    """Of a suite by name, those that the images can have: grey ones cannot be saturated."""
+    return (
+        ()
+        if settings.suite == "none"
+        else shifts.suited(shifts.SUITES[settings.suite], test.images.shape[-1])
+    )
 
 
 def _shifted(test: LabelledImages, shift: str, severity: int, seed: int) -> LabelledImages:

@@ -323,7 +323,7 @@ class Pipeline:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         settings, seed = self.config.evaluate, self.config.seed
         evaluator = Evaluator(settings, seed, self.engine.device)
-        total = cell_count(settings)
+        total = cell_count(self.task.dataset.test, settings)
         cells: list[Cell] = []
         clock = _Clock()
         for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):

@@ -1,5 +1,5 @@
 """Corruptions by family, and the suites made of them."""
 
-from uraenas.shifts.table import SHIFTS, SUITES, Shift, corrupt
+from uraenas.shifts.table import SHIFTS, SUITES, Shift, corrupt, suited
 
-__all__ = ["SHIFTS", "SUITES", "Shift", "corrupt"]
+__all__ = ["SHIFTS", "SUITES", "Shift", "corrupt", "suited"]

@@ -1,6 +1,6 @@
 """The table of shifts, the suites made of them, and the one function that applies a shift."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,7 @@ class Shift:
     extra: bool  # one of the four that benchmarks leave out of the mean over 15
     random: bool  # False: the draws are never looked at, and the same image always gives the same result
     apply: Callable[[np.ndarray, int, Draws], np.ndarray]
+    grey: bool = True  # whether it means anything for images without colour
 
 
 SHIFTS: dict[str, Shift] = {
@@ -46,7 +47,7 @@ SHIFTS: dict[str, Shift] = {
         Shift("speckle_noise", "noise", True, True, noise.speckle_noise),
         Shift("gaussian_blur", "blur", True, False, blur.gaussian_blur),
         Shift("spatter", "weather", True, True, weather.spatter),
-        Shift("saturate", "digital", True, False, digital.saturate),
+        Shift("saturate", "digital", True, False, digital.saturate, grey=False),
     )
 }
 
@@ -57,6 +58,11 @@ SUITES: dict[str, tuple[str, ...]] = {
     "cifar10-c": RELEASE,
     "cifar10-c-15": tuple(name for name in RELEASE if not SHIFTS[name].extra),
 }
+
+
+def suited(names: Iterable[str], channels: int) -> tuple[str, ...]:
+    """Those of the shifts that images of so many channels can have."""
+    return tuple(name for name in names if channels > 1 or SHIFTS[name].grey)
 
 
 def corrupt(

@@ -22,7 +22,7 @@ from uraenas.shifts.manifest import (
     sha256_of,
     write_array,
 )
-from uraenas.shifts.table import RELEASE, SEVERITIES, corrupt
+from uraenas.shifts.table import RELEASE, SEVERITIES, corrupt, suited
 
 PART_BLOCK = 1000  # images a worker holds at once
 
@@ -53,7 +53,7 @@ def write_suite(
     What is there and whole is kept, so the same call goes on where a killed one stopped. Fewer than five
     severities are kept as parts (see `layout.py`) until the others join them.
     """
-    names = tuple(dict.fromkeys(only)) if only else RELEASE
+    names = tuple(dict.fromkeys(only)) if only else suited(RELEASE, images.shape[-1])
     wanted = sorted(set(severities))
     if len(images) == 0 or not wanted or labels.shape != (len(images),):
         raise UraenasError(

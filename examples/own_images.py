@@ -33,7 +33,7 @@ with tempfile.TemporaryDirectory() as scratch:
         preset("digits"),
         {
             "data.name": str(folder),
-            "data.image_size": 8,
+            "data.image_size": 32 if len(sys.argv) > 1 else 8,
             "methods": "uraenas",
             "train.members": 4,
             "train.architectures": 2,

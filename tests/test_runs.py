@@ -390,3 +390,22 @@ def test_damaged_metrics_are_one_line(finished, tmp_path, content):
         done = uraenas(*arguments)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
+
+
+def test_without_a_terminal_progress_comes_in_lines(finished, tmp_path):
+    out = tmp_path / "again"
+    shutil.copytree(finished, out)
+    shutil.rmtree(out / "methods")
+    shutil.rmtree(out / "chains")
+    done = uraenas("train", out)
+    lines = [line.split() for line in done.stderr.splitlines()]
+    assert lines[0] == ["train", "0", "of", lines[0][3]]
+    assert lines[-1] == ["train", lines[0][3], "of", lines[0][3]]
+    assert len(lines) <= 11
+
+
+def test_no_command_shows_the_help_alone():
+    done = uraenas()
+    assert done.returncode == 2
+    assert "Usage" in done.stdout
+    assert done.stderr == ""

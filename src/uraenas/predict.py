@@ -66,7 +66,7 @@ def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> float:
     An estimate from the held-out images, not a guarantee. Where no threshold will do, it is above 1: always abstain.
     """
     if not 0 < risk < 1:
-        raise UraenasError(f"risk = {risk} is out of range; it must lie between 0 and 1")
+        raise UraenasError(f"risk = {risk} is out of range; it must be more than 0 and less than 1")
     ranked = confidence_N.sort(descending=True).values
     risks = metrics.risk_at_coverage(confidence_N, right_N)
     last_of_tie = torch.cat(

@@ -30,7 +30,7 @@ class SearchSettings:
     """How the architecture distribution is learned. Defaults: DrNAS's, with the weights drawn by cyclical SGLD."""
 
     epochs: int = 100
-    batch: int = 64
+    batch: int = 64  # at most: small sets get smaller ones, so that an epoch has eight steps
     weights: str = "sampled"  # sampled: cyclical Langevin dynamics; point: SGD, which is DrNAS's own search
     sampler: str = "sghmc"  # sgld has no momentum
     step_size: float = 0.025

@@ -19,7 +19,7 @@ from uraenas.data import (
     fit_images,
     load_dataset,
 )
-from uraenas.data.loader import Loader
+from uraenas.data.loader import Loader, suited_batch
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, Member, MembersPredictor, SharedPredictor
 from uraenas.errors import UraenasError
@@ -153,10 +153,9 @@ class Pipeline:
         return distribution
 
     def _loader(self, part: LabelledImages, batch: int) -> Loader:
-        data, task = self.task.dataset, self.task
-        return Loader(
-            part, task.normalisation, batch, data.padding, data.flip, self.engine.device, self.engine.dtype
-        )
+        data, task, engine = self.task.dataset, self.task, self.engine
+        batch = suited_batch(batch, len(part))
+        return Loader(part, task.normalisation, batch, data.padding, data.flip, engine.device, engine.dtype)
 
     def _stored_search(self) -> SearchState | None:
         if not self.run.has("search/state.safetensors"):

@@ -33,7 +33,7 @@ class TrainSettings:
     architectures: int = 10  # M_θ: architectures drawn for a method that samples them
     architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
     epochs: int = 200
-    batch: int = 256
+    batch: int = 256  # at most, as in the search
     prior_deviation: float = 0.2  # weight decay 5e-4 at 50,000 images
     step_size: float = 0.1  # of point estimates
     momentum: float = 0.9

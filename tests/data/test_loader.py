@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from uraenas.data.dataset import LabelledImages
-from uraenas.data.loader import Loader, Normalisation
+from uraenas.data.loader import Loader, Normalisation, suited_batch
 from uraenas.errors import UraenasError
 
 CPU = torch.device("cpu")
@@ -135,3 +135,11 @@ def test_normalisation_gives_mean_zero_and_deviation_one_per_channel() -> None:
 def test_a_constant_channel_is_centred_and_left_in_its_units() -> None:
     normalise = Normalisation.of(np.full((3, 4, 4, 1), 7, np.uint8))
     assert normalise == Normalisation((7.0,), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("batch", "images", "expected"),
+    [(64, 160, 16), (64, 512, 64), (64, 511, 32), (256, 45_000, 256), (64, 20, 8), (4, 20, 4)],
+)
+def test_small_sets_get_smaller_batches(batch: int, images: int, expected: int) -> None:
+    assert suited_batch(batch, images) == expected

@@ -49,5 +49,6 @@ def main() -> None:
 
 
 def _stop(line: str, code: int) -> None:
-    print(f"uraenas: {line}", file=sys.stderr)
+    if line:  # help that was shown for want of a command has none
+        print(f"uraenas: {line}", file=sys.stderr)
     sys.exit(code)

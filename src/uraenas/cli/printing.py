@@ -1,6 +1,7 @@
 """What the commands print: tables on standard output, progress bars on standard error."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -30,6 +31,9 @@ def bars(quiet: bool) -> Iterator[Report]:
     if quiet:
         yield silent
         return
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = Progress(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
@@ -46,6 +50,19 @@ def bars(quiet: bool) -> Iterator[Report]:
     finally:
         if tasks:
             shown.stop()
+
+
+class _Lines:
+    """Progress where no one watches a terminal: a line for every tenth of a stage."""
+
+    def __init__(self) -> None:
+        self.tenths: dict[str, int] = {}
+
+    def __call__(self, stage: str, done: float, total: float) -> None:
+        tenth = int(10 * done / total) if total else 10
+        if self.tenths.get(stage) != tenth:
+            self.tenths[stage] = tenth
+            print(f"{stage} {done:g} of {total:g}", file=sys.stderr, flush=True)
 
 
 def methods_table(metrics: dict[str, Any], calibration: str, title: str) -> Table:

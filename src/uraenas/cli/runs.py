@@ -180,7 +180,13 @@ def list_names(as_json: AsJson = False) -> None:
         return
     for kind in ("presets", "methods", "datasets", "shifts"):
         console.print(f"[bold]{kind}[/]: {', '.join(names[kind])}", highlight=False)
-    settings = Table("setting", "default", title="settings for --set", title_justify="left", box=None)
+    settings = Table(
+        "setting",
+        "default",
+        title="settings for --set, where no preset says otherwise",
+        title_justify="left",
+        box=None,
+    )
     for key, value in flatten(Config()).items():
         settings.add_row(key, str(value))
     console.print(settings)

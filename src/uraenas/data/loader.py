@@ -15,6 +15,8 @@ from uraenas import draws
 from uraenas.data.dataset import LabelledImages
 from uraenas.errors import UraenasError
 
+LEAST_STEPS, LEAST_BATCH = 8, 8  # a few large steps an epoch teach little, a batch norm of a few images less
+
 
 @dataclass(frozen=True)
 class Normalisation:
@@ -65,6 +67,13 @@ class EpochDraws:
         self.order.copy_(fresh.order)
         self.corner.copy_(fresh.corner)
         self.flip.copy_(fresh.flip)
+
+
+def suited_batch(batch: int, images: int) -> int:
+    """The batch to use: halved until an epoch has at least LEAST_STEPS steps, or the batch is LEAST_BATCH."""
+    while batch > LEAST_BATCH and images // batch < LEAST_STEPS:
+        batch = max(LEAST_BATCH, batch // 2)
+    return batch
 
 
 class Loader:

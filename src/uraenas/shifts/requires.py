@@ -22,7 +22,7 @@ def opencv(shift: str) -> ModuleType:
     try:
         return importlib.import_module("cv2")
     except ImportError as error:
-        raise UraenasError(f"{shift} needs OpenCV: pip install 'uraenas[corruptions]'") from error
+        raise UraenasError(f"{shift} needs OpenCV: pip install opencv-python-headless") from error
 
 
 def frost_texture_paths() -> list[Path]:

@@ -63,7 +63,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "search.epochs": 30,
         "search.cycles": 2,
         "search.batch": 64,
-        "search.step_size": 0.1,
         "search.prior_deviation": 1.0,
         "search.architecture_step_size": 0.02,
         "search.temperature": 1e-2,

@@ -127,14 +127,10 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
     console.print(f"[bold]{path}[/]: {facts['dataset']}, seed {facts['seed']}", highlight=False)
     for stage, state in facts["stages"].items():
         console.print(f"  {stage:9} {state}", highlight=False)
-    members = Table("Method", "Member", "Genotype", "Chain", "Epoch", box=None)
     for method, rows in facts["members"].items():
-        for number, row in enumerate(rows):
-            members.add_row(
-                method if number == 0 else "", str(number), row["genotype"], row["chain"], str(row["epoch"])
-            )
-    if facts["members"]:
-        console.print(members)
+        console.print(f"[bold]{method}[/]", highlight=False)
+        for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
+            print(f"  {number:3} {row['chain']:20} epoch {row['epoch']:<4} {row['genotype']}")
 
 
 def bench(

@@ -57,3 +57,13 @@ def test_the_fit_stays_in_bounds_where_all_is_wrong() -> None:
 def test_a_probability_of_zero_for_the_true_class_does_not_break_the_fit() -> None:
     log_p = torch.log(torch.tensor([[1.0, 0.0], [0.7, 0.3], [0.2, 0.8]], dtype=torch.float64))
     assert math.isfinite(fit_temperature(log_p, torch.tensor([1, 0, 1])))
+
+
+def test_images_of_weight_0_do_not_count() -> None:
+    generator = torch.Generator().manual_seed(3)
+    log_p = torch.log_softmax(3 * torch.randn(200, 4, generator=generator, dtype=torch.float64), dim=1)
+    labels = log_p.argmax(dim=1)
+    labels[100:] = (labels[100:] + 1) % 4  # the second half is all wrong
+    weights = torch.cat([torch.ones(100), torch.zeros(100)])
+    assert fit_temperature(log_p, labels, weights) < 0.5 < 1 < fit_temperature(log_p, labels)
+    assert fit_temperature(log_p, labels, torch.ones(200)) == fit_temperature(log_p, labels)

@@ -319,7 +319,7 @@ def test_chains_that_diverge_are_restarted_and_the_report_says_so(tmp_path):
     assert "0 frozen" in uraenas("show", out).stdout
 
 
-@pytest.mark.parametrize("setting", ["evaluate.outside=nowhere.npz", "evaluate.suite=cifar10-c"])
+@pytest.mark.parametrize("setting", ["evaluate.outside=nowhere.npz", "evaluate.suite=nowhere"])
 def test_what_evaluation_cannot_do_is_said_before_training(tmp_path, setting):
     done = run_tiny(tmp_path / "run", "--set", setting)
     assert done.returncode == 2

@@ -12,8 +12,8 @@ def scale(log_probabilities_NK: Tensor, temperature: float) -> Tensor:
     return torch.log_softmax(log_probabilities_NK.double() / temperature, dim=1)
 
 
-def fit_temperature(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
-    """The temperature of least NLL, within 0.05 … 20.
+def fit_temperature(log_probabilities_NK: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
+    """The temperature of least NLL, within 0.05 … 20; images count as much as their weights say.
 
     Where all of a small held-out set is classified right, plain NLL would want unlimited confidence. As Platt did for
     two classes, the true class therefore counts (N + 1)/(N + 2), and the rest is spread over the other classes.
@@ -26,7 +26,8 @@ def fit_temperature(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
         log_p_NK = scale(floored, math.exp(log_temperature))
         true_N = log_p_NK.gather(1, labels_N[:, None]).squeeze(1)
         others_N = (log_p_NK.sum(dim=1) - true_N) / (classes - 1)
-        return -float((((images + 1) * true_N + others_N) / (images + 2)).mean())
+        terms_N = ((images + 1) * true_N + others_N) / (images + 2)
+        return -float((terms_N if weights_N is None else terms_N * weights_N).mean())
 
     bounds = (math.log(0.05), math.log(20))
     return math.exp(minimize_scalar(smoothed_nll, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)

@@ -304,7 +304,8 @@ class Pipeline:
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
         mean = metrics.mixture(log_p[chosen])
-        temperature = calibration.fit_temperature(mean, labels)
+        weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)
+        temperature = calibration.fit_temperature(mean, labels, weights)
         _, confidence, right = metrics.confidence_bins(calibration.scale(mean, temperature), labels)
         self.run.write_tensors(
             f"methods/{name}/held-out.safetensors", {"confidence": confidence, "right": right}, {}

@@ -18,6 +18,7 @@ check: .venv/installed-for-tests
 	.venv/bin/ruff check src tests examples benchmarks
 	.venv/bin/ruff format --check src tests examples benchmarks
 	.venv/bin/mypy
+	.venv/bin/mypy benchmarks
 	.venv/bin/lint-imports
 
 bench: .venv/installed

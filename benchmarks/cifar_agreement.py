@@ -9,16 +9,17 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from uraenas import metrics
 from uraenas.architecture import ArchitectureDistribution
-from uraenas.config import override, preset
+from uraenas.config import Config, override, preset
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble import MembersPredictor
-from uraenas.task import prepare
+from uraenas.ensemble import Member, MembersPredictor
+from uraenas.task import Task, prepare
 from uraenas.train import ChainSpec, StackOfChains, initial_chain
 
 # Plausible rather than learned: convolutions and skips are likely, the rest possible.
@@ -30,7 +31,9 @@ ENGINES = {
 }
 
 
-def train_with(settings: EngineSettings, specs: list[ChainSpec], task, config) -> dict:
+def train_with(
+    settings: EngineSettings, specs: list[ChainSpec], task: Task, config: Config
+) -> dict[str, Any]:
     """One row of the comparison."""
     engine = Engine(settings)
     data = task.dataset
@@ -46,7 +49,8 @@ def train_with(settings: EngineSettings, specs: list[ChainSpec], task, config) -
     rule = config.train.rule("point", loader.steps, loader.count)
     chains = [initial_chain(spec, task.skeleton, config.seed) for spec in specs]
     stack = StackOfChains(chains, rule, task.skeleton, loader, engine, config.seed)
-    seconds, members = [], []
+    seconds: list[float] = []
+    members: list[Member] = []
     while not stack.done:
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -80,7 +84,7 @@ def main() -> None:
     task = prepare(config)
     genotypes, _ = ArchitectureDistribution(CONCENTRATION).sample_genotypes(options.members, seed=0)
     specs = [ChainSpec("sampled", "point", n, genotype) for n, genotype in enumerate(genotypes)]
-    results = {"genotypes": [str(genotype) for genotype in genotypes]}
+    results: dict[str, Any] = {"genotypes": [str(genotype) for genotype in genotypes]}
     for name in options.engines:
         torch.cuda.reset_peak_memory_stats()
         results[name] = row = train_with(ENGINES[name], specs, task, config)

@@ -23,6 +23,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -329,7 +330,8 @@ class Fuzzer:
             require(contents(self.scratch) == before, "a file was changed")
             if len(seen) < 4:
                 raise UraenasError("at least one look at the run was refused")
-            require(_predictions(seen[2][1]) == self.predictions, "the ensembles predict something else")
+            ensembles: Any = seen[2][1]
+            require(_predictions(ensembles) == self.predictions, "the ensembles predict something else")
 
         return case
 

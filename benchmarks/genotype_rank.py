@@ -8,6 +8,7 @@ Uses the run's own settings for point estimates; held-out images only, so the te
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -49,7 +50,7 @@ def main() -> None:
     predict = MembersPredictor(ordered, task.skeleton, task.normalisation, pipeline.engine)
     log_p = predict(task.held_out.images).double()
     labels = torch.from_numpy(task.held_out.labels)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "genotype": str(genotype),
             "nll": metrics.nll(prediction, labels),

@@ -55,7 +55,7 @@ def train(he: bool, images: torch.Tensor, labels: torch.Tensor, steps: int) -> N
         with torch.no_grad():
             gradient *= min(1.0, 5 / gradient.norm().item())
             velocity = 0.9 * velocity + gradient + 3e-4 * supernet.weights
-            supernet.weights -= 0.025 * velocity
+            supernet.weights.sub_(0.025 * velocity)
         losses.append(loss.item())
         if step >= 100:
             pull -= (slope - slope.mean(dim=1, keepdim=True)).mean(dim=0) / (steps - 100)

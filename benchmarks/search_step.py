@@ -6,6 +6,7 @@ python benchmarks/search_step.py [--batch 64] [--steps 50]
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -14,7 +15,7 @@ from uraenas.engine import Engine, EngineSettings
 from uraenas.spaces import Skeleton
 
 
-def milliseconds(step, count: int) -> tuple[float, float]:
+def milliseconds(step: Callable[[], None], count: int) -> tuple[float, float]:
     """Median and spread of one call."""
     times = []
     for _ in range(count):

@@ -11,15 +11,18 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from uraenas import draws
-from uraenas.kernels import convolutions, norms, stack, weights
+from uraenas.inference import Cycle, WeightRule
+from uraenas.kernels import convolutions, norms, weights
 from uraenas.kernels.images import augment
-from uraenas.kernels.stack import StackProgram, Tuning
-from uraenas.kernels.update import Update
+from uraenas.kernels.program import TUNING, Tuning
+from uraenas.kernels.stack import StackProgram
 from uraenas.networks.stack import Stack
 from uraenas.spaces import CONVOLUTIONS, Genotype, Skeleton
 
@@ -57,14 +60,14 @@ class Trainer:
     def __init__(
         self, chosen: list[Genotype], dtype: torch.dtype = torch.bfloat16, batch: int = BATCH
     ) -> None:
-        members, skeleton = len(chosen), Skeleton()
+        members, skeleton, self.genotypes = len(chosen), Skeleton(), chosen
         reference = Stack(chosen, skeleton)
         reference.initialise([draws.key(0, "weights", m) for m in range(members)])
         self.weights = reference.weights.detach().to(DEVICE)
         self.statistics = reference.statistics.to(DEVICE)
         self.velocity = torch.zeros_like(self.weights)
         self.program = StackProgram(chosen, skeleton, batch, DEVICE, dtype)
-        self.update = Update(reference.weight_sizes, 0.9, 5e-4, True, DEVICE)
+        self.rule = WeightRule(Cycle(1, 1, 0.1), 50_000, prior_deviation=0.2, nesterov=True)
         self.images = torch.randint(0, 256, (50_000, 40, 40, 3), dtype=torch.uint8, device=DEVICE)
         self.labels = torch.randint(0, 10, (50_000,), device=DEVICE)
         self.order = torch.randint(0, 50_000, (members, 4, batch), device=DEVICE)
@@ -75,9 +78,7 @@ class Trainer:
             torch.full((3,), 120.0, device=DEVICE),
             torch.full((3,), 60.0, device=DEVICE),
         )
-        self.step_size = torch.full((members,), 0.01, device=DEVICE)
-        self.noise = torch.zeros(members, device=DEVICE)
-        self.keys = torch.arange(members, device=DEVICE)
+        self.step_size = torch.full((1,), 0.01, device=DEVICE)
         self.loss = torch.zeros((), device=DEVICE)
 
     def __call__(self) -> None:
@@ -91,9 +92,9 @@ class Trainer:
             loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / p.batch
         (slope,) = torch.autograd.grad(loss, logits)
         gradient = p.backward(slope)
-        self.update(
-            self.weights, self.velocity, gradient, self.step_size, self.noise, draws.at(self.keys, self.step)
-        )
+        moved, velocity = self.rule.update(self.weights, self.velocity, gradient, self.step_size)
+        self.weights.copy_(moved)
+        self.velocity.copy_(velocity)
         self.loss.copy_(loss.detach())
         self.step.copy_((self.step + 1) % 4)
 
@@ -211,11 +212,11 @@ def kernels(kind: str) -> None:
 
 
 class _Labelled:
-    def __init__(self, name: str, kernel, labels: list[str]) -> None:
+    def __init__(self, name: str, kernel: Any, labels: list[str]) -> None:
         self.name, self.kernel, self.labels = name, kernel, labels
 
-    def __getitem__(self, grid):
-        def launch(*args, **kwargs) -> None:
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def launch(*args: Any, **kwargs: Any) -> None:
             width = kwargs.get("OUTPUTS") or kwargs.get("CHANNELS") or ""
             inputs = kwargs.get("INPUTS", width)
             self.labels.append(f"{self.name} {width}" + (f" from {inputs}" if inputs != width else ""))
@@ -232,29 +233,34 @@ def tune(kind: str, only: str, compile_only: bool) -> None:
     state = torch.ones(10_000_000, device=DEVICE)
     if not compile_only:
         program.forward(flat, state, True)
-    program._weights, program._statistics, program._training = flat, state, True
+    program._weights, program._statistics, program._training, program._frozen = flat, state, True, False
     variants = [(64, 4, 1), (64, 4, 2), (128, 4, 1), (128, 4, 2), (64, 4, 1, 4), (64, 4, 2, 4)]
-    for (kernel, width), before in list(stack.TUNING.items()):
+    for (kernel, width), before in list(TUNING.items()):
         buffers = program.stages[(16, 32, 64).index(width)]
         cell = buffers.stage.cells[2]
         runs: dict[str, Callable[[], None]] = {
-            "convolve": lambda b=buffers, c=cell: program._convolve(b, b.maps, c.leaving[0]),
-            "input_gradient": lambda b=buffers, c=cell: program._input_gradient(b, b, c.sources[0]),
-            "weight_gradient": lambda b=buffers, c=cell: program._weight_gradient(b, b.maps, c.edges),
+            "convolve": partial(program._convolve, buffers, buffers.reading, cell.leaving[0]),
+            "input_gradient": partial(program._input_gradient, buffers, buffers, cell.sources[0]),
+            "weight_gradient": partial(program._weight_gradient, buffers, buffers.reading, cell.edges),
         }
         for variant in (Tuning(*v) for v in variants):
             if only not in (kernel, "all") or (
                 only != "all" and (variant.block, variant.stages) != (64, before.stages)
             ):
                 continue
-            stack.TUNING[kernel, width] = variant
+            TUNING[kernel, width] = variant
             runs[kernel]()
             torch.cuda.synchronize()
             if not compile_only:
-                graph = captured(lambda run=runs[kernel]: [run() for _ in range(4)])
+                graph = captured(partial(_four_times, runs[kernel]))
                 value = milliseconds(graph.replay, 5)[0] / 4
                 print(f"{kernel:16s} {width:3d} {variant}: {value * 1e3:8.1f} us", flush=True)
-        stack.TUNING[kernel, width] = before
+        TUNING[kernel, width] = before
+
+
+def _four_times(run: Callable[[], None]) -> None:
+    for _ in range(4):
+        run()
 
 
 def steps(kind: str, members: list[int], plain: bool) -> None:
@@ -293,7 +299,7 @@ def steps(kind: str, members: list[int], plain: bool) -> None:
         print(
             f"{kind} M={count}: {value:.2f} ms (spread {spread:.2f}), {rate:.1f} k member-images/s, {memory:.1f} GB, "
             f"ready in {begin:.1f} s, loss {trainer.loss.item() / count:.3f}; "
-            f"{convolution_counts(list(trainer.program.genotypes))}",
+            f"{convolution_counts(trainer.genotypes)}",
             flush=True,
         )
         del trainer, graph

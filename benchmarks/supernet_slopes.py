@@ -45,7 +45,8 @@ class Problem:
         with torch.autocast(self.device.type, torch.bfloat16) if lowered else nullcontext():
             logits = supernet(self.images.to(dtype), mixing)
         loss = F.cross_entropy(logits.to(dtype), self.labels)
-        return torch.autograd.grad(loss, (mixing, supernet.weights))
+        of_mixing, of_weights = torch.autograd.grad(loss, (mixing, supernet.weights))
+        return of_mixing, of_weights
 
     def own(self, dtype: torch.dtype) -> Slopes:
         """By own kernels."""

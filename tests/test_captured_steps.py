@@ -76,7 +76,7 @@ def test_a_training_step_stays_on_the_device(pretended_gpu, weights):
     chains = [initial_chain(spec, SKELETON, 0) for spec in specs]
     stack = StackOfChains(chains, rule, SKELETON, images, pretended_gpu, seed=0)
     with HostTraffic() as traffic:
-        stack._step(noisy=weights == "sampled")
+        stack._step(exploring=weights == "point")
     assert traffic.seen == []
 
 

@@ -1,17 +1,16 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 
 from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
+from uraenas.checkpoints import Checkpoints, saved_when_cut_short
 from uraenas.config import Config, differences, flatten, from_json
 from uraenas.data import (
     Dataset,
@@ -36,15 +35,14 @@ from uraenas.evaluate import (
 from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run, environment
-from uraenas.search import STATE, Search, SearchState, search
+from uraenas.search import Search, SearchState, search
 from uraenas.spaces import LARGEST, cost
 from uraenas.task import describe_data, prepare
 from uraenas.tensorboard import EventFiles
-from uraenas.train import ChainSpec, ChainState, initial_chain, plan_chains, train
+from uraenas.train import ChainSpec, ChainState, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]
-State = TypeVar("State", SearchState, ChainState)
 
 
 def silent(stage: str, done: float, total: float) -> None:
@@ -62,6 +60,7 @@ class Pipeline:
         self._kept: SharedPredictor | None = None
         self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
+        self.checkpoints = Checkpoints(run, config.train, self.task.skeleton, config.seed)
         self.engine.require_room(cost(LARGEST, self.task.skeleton).parameters)
         self._check_data()
 
@@ -118,7 +117,7 @@ class Pipeline:
         config, task = self.config, self.task
         train_half = self._loader(task.search_train, config.search.batch)
         validation_half = self._loader(task.search_validation, config.search.batch)
-        state = self._stored_search()
+        state = self.checkpoints.search()
         searching = Search(
             config.search, task.skeleton, train_half, validation_half, self.engine, config.seed, state
         )
@@ -130,14 +129,14 @@ class Pipeline:
             self._watch("search", state.history)
             self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
             if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
-                self._store_search(state)
+                self.checkpoints.store_search(state)
                 del unsaved["search"]
 
         self.progress("search", searching.epoch, config.search.epochs)
-        with _saved_when_cut_short(self._store_search) as unsaved:
+        with saved_when_cut_short(self.checkpoints.store_search) as unsaved:
             state = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
         distribution = state.distribution
-        self._write_history(state)
+        self.checkpoints.write_history(state)
         self.run.write_tensors(
             "search/architecture.safetensors",
             {"concentration": distribution.concentration},
@@ -157,20 +156,6 @@ class Pipeline:
         batch = suited_batch(batch, len(part))
         return Loader(part, task.normalisation, batch, data.padding, data.flip, engine.device, engine.dtype)
 
-    def _stored_search(self) -> SearchState | None:
-        if not self.run.has("search/state.safetensors"):
-            return None
-        tensors, header = self.run.read_tensors("search/state.safetensors", ("epoch", "history", *STATE))
-        return SearchState(header["epoch"], tensors, header["history"])
-
-    def _store_search(self, state: SearchState) -> None:
-        header = {"epoch": state.epoch, "history": state.history}
-        self.run.write_tensors("search/state.safetensors", state.tensors, header)
-        self._write_history(state)
-
-    def _write_history(self, state: SearchState) -> None:
-        self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
-
     def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
         """Bring the history's event file up to date, where that was asked for."""
         if self.events is not None:
@@ -183,7 +168,7 @@ class Pipeline:
         plans = {n: specs for n, specs in self._plans(distribution).items() if not self.run.is_trained(n)}
         if not plans:
             return
-        chains = {spec.name: self._stored_chain(spec) for specs in plans.values() for spec in specs}
+        chains = {spec.name: self.checkpoints.chain(spec) for specs in plans.values() for spec in specs}
         epochs = self.config.train.epochs
         loader = self._loader(self.task.train, self.config.train.batch)
         clock = _Clock()
@@ -211,12 +196,12 @@ class Pipeline:
                     self._tell_divergence(state)
                 chains[state.spec.name] = state
                 if due or news or state.epoch >= epochs:
-                    self._store_chain(state)
+                    self.checkpoints.store_chain(state)
                     del unsaved[state.spec.name]
             progress()
 
         progress()
-        with _saved_when_cut_short(self._store_chain) as unsaved:
+        with saved_when_cut_short(self.checkpoints.store_chain) as unsaved:
             train(
                 list(chains.values()),
                 self.config.train,
@@ -238,40 +223,6 @@ class Pipeline:
             )
             self.run.log("planned", method=name, chains=len(plans[name]), disconnected_draws=redrawn)
         return plans
-
-    def _stored_chain(self, spec: ChainSpec) -> ChainState:
-        name = f"chains/{spec.name}/state.safetensors"
-        if not self.run.has(name):
-            return initial_chain(spec, self.task.skeleton, self.config.seed)
-        tensors, header = self.run.read_chain(spec.name)
-        if header["genotype"] != str(spec.genotype):
-            raise UraenasError(
-                f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
-            )
-        cycle = self.config.train.rule(spec.weights, steps_per_epoch=1, images=1).cycle
-        collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
-        state = ChainState(
-            spec, header["epoch"], tensors, header["history"], header["failure"], header["restarts"]
-        )
-        stopped_for_good = not tensors and not state.is_over(self.config.train.epochs)  # by the first version
-        lost = not all(self.run.sample_path(spec.name, epoch).exists() for epoch in collected)
-        return (
-            initial_chain(spec, self.task.skeleton, self.config.seed) if lost or stopped_for_good else state
-        )
-
-    def _store_chain(self, state: ChainState) -> None:
-        over = state.is_over(self.config.train.epochs)
-        header = {
-            "genotype": str(state.spec.genotype),
-            "epoch": state.epoch,
-            "history": state.history,
-            "failure": state.failure,
-            "restarts": state.restarts,
-        }
-        # A chain that is over needs no weights to go on with; its samples are kept elsewhere.
-        self.run.write_tensors(
-            f"chains/{state.spec.name}/state.safetensors", {} if over else state.tensors, header
-        )
 
     def _tell_divergence(self, state: ChainState) -> None:
         given_up = state.is_over(self.config.train.epochs)
@@ -334,18 +285,9 @@ class Pipeline:
         result = summarise(cells, settings)
         if settings.outside:
             result["rows"] += self._outside_rows(evaluator)
-        result["diverged"] = self._diverged()
+        result["diverged"] = self.checkpoints.diverged()
         self.run.write_json("metrics.json", result)
         return result
-
-    def _diverged(self) -> list[dict]:
-        """The chains that had to be restarted, or were given up for the reason stated."""
-        headers = {name: self.run.read_chain(name)[1] for name in self.run.chains()}
-        return [
-            {"chain": name, "restarts": header["restarts"], "given_up": header["failure"]}
-            for name, header in headers.items()
-            if header["restarts"] or header["failure"]
-        ]
 
     # Stage 4
 
@@ -413,18 +355,6 @@ class Pipeline:
                 f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one"
             )
         return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
-
-
-@contextmanager
-def _saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, State]]:
-    """States newer than their checkpoints; they are written if the work on them ends early, for whatever reason."""
-    unsaved: dict[str, State] = {}
-    try:
-        yield unsaved
-    except BaseException:
-        for state in unsaved.values():
-            save(state)
-        raise
 
 
 class _Clock:

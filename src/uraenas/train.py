@@ -87,7 +87,7 @@ class TrainSettings:
         cycle = Cycle(self.epochs, steps_per_epoch, step_size, self.cycles, self.exploration, per_cycle)
         momentum = 0.0 if self.sampler == "sgld" else self.momentum
         temperature = 0.0 if weights == "snapshot" else self.temperature
-        return WeightRule(cycle, images, self.prior_deviation, momentum, temperature)
+        return WeightRule(cycle, images, self.prior_deviation, momentum, temperature, nesterov=True)
 
     def chains_for(self, method: Method) -> int:
         """How many chains give this method its members."""
@@ -210,8 +210,8 @@ class StackOfChains:
         self.failed_at = torch.full((count,), -1, device=device)  # step at which the chain diverged
         self.drawn = loader.draw(self.order_keys, self.epoch)
         self.gradients = engine.gradients(self.stack, loader)
-        self._quiet = engine.capture(lambda: self._step(noisy=False))
-        self._noisy = engine.capture(lambda: self._step(noisy=True))
+        self._explore = engine.capture(lambda: self._step(exploring=True))
+        self._sample = engine.capture(lambda: self._step(exploring=False))
 
     @property
     def done(self) -> bool:
@@ -230,8 +230,8 @@ class StackOfChains:
         return collected
 
     def one_step(self, step: int = 0) -> None:
-        """Run one step; `step` says which, so that the host knows whether it adds noise."""
-        (self._noisy if self.rule.noise_deviation_at(step) > 0 else self._quiet)()
+        """Run one step; `step` says which, so that the host knows its stage."""
+        (self._sample if self.rule.cycle.samples_at(step) else self._explore)()
 
     def states(self) -> list[ChainState]:
         """All chains after this epoch; a frozen one as it was when it was last good."""
@@ -246,7 +246,7 @@ class StackOfChains:
             self.good[m] = ChainState(spec, self.epoch, tensors, history, restarts=restarts)
         return list(self.good)
 
-    def _step(self, noisy: bool) -> None:
+    def _step(self, exploring: bool) -> None:
         weights = self.stack.weights
         losses_M, gradient = self.gradients(self.drawn, self.step % self.loader.steps)
 
@@ -256,9 +256,11 @@ class StackOfChains:
         self.failed_at.copy_(torch.where(bad, self.step, self.failed_at))
         alive = (self.failed_at < 0)[self.owner]
 
-        noise = self._noise() if noisy else None
+        noise = None if exploring or self.rule.temperature == 0 else self._noise()
         step_size = self.step_sizes.index_select(0, self.step.view(1))
-        moved, velocity = self.rule.update(weights.detach(), self.velocity, gradient, step_size, noise)
+        moved, velocity = self.rule.update(
+            weights.detach(), self.velocity, gradient, step_size, noise, exploring
+        )
         with torch.no_grad():
             weights.copy_(torch.where(alive, moved, weights))
             self.velocity.copy_(torch.where(alive, velocity, self.velocity))

@@ -11,11 +11,9 @@ from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings, PlainGradients, PlainSearchGradients
 from uraenas.errors import UraenasError
-from uraenas.inference import langevin, sgd
 from uraenas.kernels.images import augment
 from uraenas.kernels.stack import StackProgram
 from uraenas.kernels.training import KernelGradients, KernelSearchGradients
-from uraenas.kernels.update import Update
 from uraenas.networks import Stack, Supernet
 from uraenas.spaces import Genotype, Skeleton
 
@@ -150,31 +148,6 @@ def test_augmentation_equals_gather_crop_flip_normalise():
             window = window.flip(1) if drawn.flip[m, 2, b] else window
             torch.testing.assert_close(out[m, b, ..., :3], (window - mean) / deviation)
     assert torch.all(out[..., 3] == 0)
-
-
-@pytest.mark.parametrize("nesterov", [True, False])
-def test_update_equals_the_rules_of_inference(nesterov):
-    sizes, momentum, decay = [1001, 1500], 0.9, 1e-2
-    weights, velocity, gradient = (random(sum(sizes), key=key) for key in range(3))
-    step_size = torch.tensor([0.1, 0.05], device=DEVICE)
-    deviation = torch.tensor([0.0, 0.3], device=DEVICE)
-    keys = draws.at(torch.tensor([11, 12]), 7).to(DEVICE)
-    moved, moved_velocity = weights.clone(), velocity.clone()
-    Update(sizes, momentum, decay, nesterov, DEVICE)(
-        moved, moved_velocity, gradient, step_size, deviation, keys
-    )
-    parts = zip(
-        *(flat.split(sizes) for flat in (weights, velocity, gradient, moved, moved_velocity)), strict=True
-    )
-    for m, (w, v, g, new_w, new_v) in enumerate(parts):
-        g = g + decay * w
-        if nesterov:
-            expected_w, expected_v = sgd.update(w, v, g, step_size[m], momentum)
-        else:
-            noise = deviation[m] * draws.normal(keys[m], sizes[m])
-            expected_w, expected_v = langevin.update(w, v, g, step_size[m], momentum, noise)
-        torch.testing.assert_close(new_w, expected_w, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(new_v, expected_v, rtol=1e-4, atol=1e-5)
 
 
 def test_shapes_that_cannot_run_are_refused():

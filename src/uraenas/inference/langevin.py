@@ -6,6 +6,8 @@ Training minimises U(w)/N, U the negative log posterior of N images, with step s
     v ← μ v − α ∇(U/N) + √(2 (1 − μ) α T / N) ε,     w ← w + v,     ε ~ N(0, I).
 
 μ = 0 is SGLD, μ > 0 is SGHMC. T = 1 aims at the posterior itself; T = 0 is plain gradient descent with momentum.
+
+A step that explores has no noise: it is optimisation, and may look ahead as Nesterov's does, w ← w + μ v − α ∇(U/N).
 """
 
 import math
@@ -24,10 +26,14 @@ def update(
     gradient: Tensor,
     step_size: float | Tensor,
     momentum: float,
-    noise: Tensor | None,
+    noise: Tensor | None = None,
+    look_ahead: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The next weights and velocity. `noise` is already scaled; None in the exploration stage."""
-    velocity = momentum * velocity - step_size * gradient
+    """The next weights and velocity. `noise` is already scaled; there is none in a step that looks ahead."""
+    descent = step_size * gradient
+    velocity = momentum * velocity - descent
+    if look_ahead:
+        return weights + momentum * velocity - descent, velocity
     if noise is not None:
         velocity = velocity + noise
     return weights + velocity, velocity

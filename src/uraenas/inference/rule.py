@@ -20,7 +20,7 @@ class WeightRule:
     prior_deviation: float
     momentum: float = 0.9
     temperature: float = 0.0
-    nesterov: bool = False  # for point estimates only: with noise it would not be a Langevin step
+    nesterov: bool = False  # while exploring: with noise it would not be a Langevin step
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:
@@ -33,8 +33,6 @@ class WeightRule:
             raise UraenasError(
                 f"prior_deviation = {self.prior_deviation} is out of range; it must lie in 1e-6 … 1e6"
             )
-        if self.nesterov and self.temperature > 0:
-            raise UraenasError("Nesterov momentum cannot be combined with injected noise")
 
     @property
     def decay(self) -> float:
@@ -49,10 +47,17 @@ class WeightRule:
         )
 
     def update(
-        self, weights: Tensor, velocity: Tensor, gradient: Tensor, step_size: Tensor, noise: Tensor | None
+        self,
+        weights: Tensor,
+        velocity: Tensor,
+        gradient: Tensor,
+        step_size: Tensor,
+        noise: Tensor | None = None,
+        exploring: bool = True,
     ) -> tuple[Tensor, Tensor]:
         """The next weights and velocity from the gradient of the mean loss; the prior's gradient is added here."""
         gradient = gradient + self.decay * weights
-        if self.nesterov:
+        if self.nesterov and self.cycle.exploration == 1:  # a point estimate
             return sgd.update(weights, velocity, gradient, step_size, self.momentum)
-        return langevin.update(weights, velocity, gradient, step_size, self.momentum, noise)
+        look_ahead = self.nesterov and exploring
+        return langevin.update(weights, velocity, gradient, step_size, self.momentum, noise, look_ahead)

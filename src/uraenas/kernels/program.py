@@ -50,6 +50,21 @@ PROGRAMS = 4096  # to launch at once where that is free to choose
 WEIGHT_PROGRAMS = 2048  # likewise for weight gradients, whose partial sums are large
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """How convolutions read their inputs: from which maps, of how many channels, and what is done on the way."""
+
+    maps: Tensor
+    channels: int
+    stride: int = 1
+    rectify: bool = True
+    pooled: bool = False  # 2×2 averages, as in the shortcut of a residual block
+
+    @property
+    def reach(self) -> int:
+        return 2 if self.pooled else 3
+
+
 class _StageBuffers:
     """The arena, tables and per-edge numbers of one stage."""
 
@@ -60,6 +75,7 @@ class _StageBuffers:
         self.pixels = batch * stage.height * stage.width
         shape = (stage.maps, batch, stage.height, stage.width, stage.channels)
         self.maps = torch.zeros(shape, dtype=dtype, device=device)
+        self.reading = _Reading(self.maps, stage.channels)  # of convolutions in cells
         self.edges = table(stage.edges, device)
         self.sums = table(stage.sums, device, terms[0])
         self.sources = table(stage.sources, device, terms[1]) if stage.sources else self.sums
@@ -141,7 +157,7 @@ class Program:
             self._enter(number)
             for cell in buffers.stage.cells:
                 for node in range(3):
-                    self._convolve(buffers, buffers.maps, cell.leaving[node])
+                    self._convolve(buffers, buffers.reading, cell.leaving[node])
                     self._combine(buffers, cell.sums[node])
         return self._head.forward(self._weights, statistics, training)
 
@@ -149,40 +165,35 @@ class Program:
         """Stem, or residual block."""
         buffers = self.stages[number]
         entry = buffers.stage.entry
-        if number == 0:
-            self._convolve(buffers, self.images, entry.leaving[0], inputs=IMAGE_CHANNELS, rectify=False)
-            self._combine(buffers, entry.sums[0])
-            return
-        before = self.stages[number - 1]
-        first, second, shortcut = entry.leaving
-        half = buffers.channels // 2
-        self._convolve(buffers, before.maps, first, inputs=half, stride=2)
-        self._combine(buffers, entry.sums[0])
-        self._convolve(buffers, buffers.maps, second)
-        self._convolve(buffers, before.maps, shortcut, inputs=half, stride=2, rectify=False, pooled=True)
-        self._combine(buffers, entry.sums[1])
+        readings = self._entry_readings(number)
+        for part, reading in enumerate(readings):
+            self._convolve(buffers, reading, entry.leaving[part])
+            if part != 1:  # a residual block's second convolution waits for the shortcut
+                self._combine(buffers, entry.sums[part // 2])
 
-    def _convolve(
-        self,
-        buffers: _StageBuffers,
-        inputs_at: Tensor,
-        span: Span,
-        inputs: int = 0,
-        stride: int = 1,
-        rectify: bool = True,
-        pooled: bool = False,
-    ) -> None:
+    def _entry_readings(self, number: int) -> list[_Reading]:
+        """Of the stem's convolution, or of a residual block's first, second and shortcut."""
+        if number == 0:
+            return [_Reading(self.images, IMAGE_CHANNELS, rectify=False)]
+        before = self.stages[number - 1]
+        return [
+            _Reading(before.maps, before.channels, stride=2),
+            self.stages[number].reading,
+            _Reading(before.maps, before.channels, stride=2, rectify=False, pooled=True),
+        ]
+
+    def _convolve(self, buffers: _StageBuffers, reading: _Reading, span: Span) -> None:
         if span.count == 0:
             return
         stage, channels = buffers.stage, buffers.channels
-        inputs = inputs or channels
-        tuning, form = self._tuning("convolve", channels), grouping("convolve", channels, stride)
+        tuning, form = self._tuning("convolve", channels), grouping("convolve", channels, reading.stride)
         splits, each = _runs(buffers.pixels // form.group, tuning.block, span.count, SPLITS // form.group)
-        normed = self._training and not pooled
+        normed = self._training and not reading.pooled
         convolutions.convolve[(span.count, splits)](
-            inputs_at, buffers.maps, self.packed, self._statistics, self.partials, buffers.edges, span.first,
-            buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=stride, INPUTS=inputs,
-            OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=2 if pooled else 3, RECTIFY=rectify,
+            reading.maps, buffers.maps, self.packed, self._statistics, self.partials, buffers.edges, span.first,
+            buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride,
+            INPUTS=reading.channels, OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reading.reach,
+            RECTIFY=reading.rectify,
             NORMED=normed, BLOCK=tuning.block, EXACT=buffers.pixels == splits * each * tuning.block * form.group,
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip
@@ -231,7 +242,7 @@ class Program:
         for node in reversed(range(3)):
             self._norm_backward(buffers, cell.arriving[node])
             self._input_gradient(buffers, buffers, cell.sources[node])
-        self._weight_gradient(buffers, buffers.maps, cell.edges)
+        self._weight_gradient(buffers, buffers.reading, cell.edges)
         if self._frozen:
             self._sum_passages(buffers, cell.passages)
 
@@ -239,24 +250,14 @@ class Program:
         """Backward through the residual block or the stem."""
         buffers = self.stages[number]
         entry = buffers.stage.entry
-        if number == 0:
-            self._norm_backward(buffers, entry.arriving[0])
-            self._weight_gradient(
-                buffers, self.images, entry.leaving[0], inputs=IMAGE_CHANNELS, rectify=False
-            )
-            return
-        before = self.stages[number - 1]
-        first, second, shortcut = entry.leaving
-        half = buffers.channels // 2
-        self._norm_backward(buffers, entry.arriving[1])
-        self._input_gradient(buffers, buffers, entry.sources[0])
+        if number > 0:
+            self._norm_backward(buffers, entry.arriving[1])
+            self._input_gradient(buffers, buffers, entry.sources[0])
         self._norm_backward(buffers, entry.arriving[0])
-        self._input_gradient(buffers, before, entry.sources[1], stride=2)
-        self._weight_gradient(buffers, buffers.maps, second)
-        self._weight_gradient(buffers, before.maps, first, inputs=half, stride=2)
-        self._weight_gradient(
-            buffers, before.maps, shortcut, inputs=half, stride=2, rectify=False, pooled=True
-        )
+        if number > 0:
+            self._input_gradient(buffers, self.stages[number - 1], entry.sources[1], stride=2)
+        for reading, span in zip(self._entry_readings(number), entry.leaving, strict=True):
+            self._weight_gradient(buffers, reading, span)
 
     def _norm_backward(self, buffers: _StageBuffers, span: Span) -> None:
         if span.count == 0:
@@ -303,31 +304,19 @@ class Program:
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip
 
-    def _weight_gradient(
-        self,
-        buffers: _StageBuffers,
-        inputs_at: Tensor,
-        span: Span,
-        inputs: int = 0,
-        stride: int = 1,
-        rectify: bool = True,
-        pooled: bool = False,
-    ) -> None:
+    def _weight_gradient(self, buffers: _StageBuffers, reading: _Reading, span: Span) -> None:
         if span.count == 0 or self._frozen:
             return
-        stage, channels = buffers.stage, buffers.channels
-        inputs = inputs or channels
-        tuning, form = (
-            self._tuning("weight_gradient", channels),
-            grouping("weight_gradient", channels, stride),
-        )
-        reach = 2 if pooled else 3
+        stage, channels, reach = buffers.stage, buffers.channels, reading.reach
+        tuning = self._tuning("weight_gradient", channels)
+        form = grouping("weight_gradient", channels, reading.stride)
         splits = self.splits[self.stages.index(buffers)]
         each = math.ceil(buffers.pixels / (form.group * tuning.block * splits))
         convolutions.weight_gradient[(span.count, 1 if form.steps(reach) == 3 else form.steps(reach), splits)](
-            inputs_at, buffers.maps, self.weight_partials, buffers.edges, span.first, buffers.pixels, each,
-            HEIGHT=stage.height, WIDTH=stage.width, STRIDE=stride, INPUTS=inputs, OUTPUTS=channels,
-            GROUP=form.group, SPAN=form.span, REACH=reach, RECTIFY=rectify, BLOCK=tuning.block,
+            reading.maps, buffers.maps, self.weight_partials, buffers.edges, span.first, buffers.pixels, each,
+            HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride, INPUTS=reading.channels,
+            OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reach, RECTIFY=reading.rectify,
+            BLOCK=tuning.block,
             EXACT=buffers.pixels == splits * each * tuning.block * form.group,
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip

@@ -1,0 +1,91 @@
+"""What a run goes on from: states of the search and of chains, written whole and read with care."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from uraenas.errors import UraenasError
+from uraenas.run import Run
+from uraenas.search import STATE, SearchState
+from uraenas.spaces import Skeleton
+from uraenas.train import ChainSpec, ChainState, TrainSettings, initial_chain
+
+State = TypeVar("State", SearchState, ChainState)
+
+
+@contextmanager
+def saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, State]]:
+    """States newer than their checkpoints; they are written if the work on them ends early, for whatever reason."""
+    unsaved: dict[str, State] = {}
+    try:
+        yield unsaved
+    except BaseException:
+        for state in unsaved.values():
+            save(state)
+        raise
+
+
+class Checkpoints:
+    """The states that lie in a run directory."""
+
+    def __init__(self, run: Run, settings: TrainSettings, skeleton: Skeleton, seed: int) -> None:
+        self.run, self.settings, self.skeleton, self.seed = run, settings, skeleton, seed
+
+    def search(self) -> SearchState | None:
+        if not self.run.has("search/state.safetensors"):
+            return None
+        tensors, header = self.run.read_tensors("search/state.safetensors", ("epoch", "history", *STATE))
+        return SearchState(header["epoch"], tensors, header["history"])
+
+    def store_search(self, state: SearchState) -> None:
+        header = {"epoch": state.epoch, "history": state.history}
+        self.run.write_tensors("search/state.safetensors", state.tensors, header)
+        self.write_history(state)
+
+    def write_history(self, state: SearchState) -> None:
+        """To read along; nothing is computed from it."""
+        self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
+
+    def chain(self, spec: ChainSpec) -> ChainState:
+        """Where a chain stands; at its beginning if there is no state, or one of its samples is lost."""
+        return self._stored_chain(spec) or initial_chain(spec, self.skeleton, self.seed)
+
+    def _stored_chain(self, spec: ChainSpec) -> ChainState | None:
+        name = f"chains/{spec.name}/state.safetensors"
+        if not self.run.has(name):
+            return None
+        tensors, header = self.run.read_chain(spec.name)
+        if header["genotype"] != str(spec.genotype):
+            raise UraenasError(
+                f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
+            )
+        cycle = self.settings.rule(spec.weights, steps_per_epoch=1, images=1).cycle
+        collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
+        state = ChainState(
+            spec, header["epoch"], tensors, header["history"], header["failure"], header["restarts"]
+        )
+        stopped_for_good = not tensors and not state.is_over(self.settings.epochs)  # by the first version
+        lost = not all(self.run.sample_path(spec.name, epoch).exists() for epoch in collected)
+        return None if lost or stopped_for_good else state
+
+    def store_chain(self, state: ChainState) -> None:
+        """A chain that is over needs no weights to go on with; its samples are kept elsewhere."""
+        header = {
+            "genotype": str(state.spec.genotype),
+            "epoch": state.epoch,
+            "history": state.history,
+            "failure": state.failure,
+            "restarts": state.restarts,
+        }
+        tensors = {} if state.is_over(self.settings.epochs) else state.tensors
+        self.run.write_tensors(f"chains/{state.spec.name}/state.safetensors", tensors, header)
+
+    def diverged(self) -> list[dict[str, Any]]:
+        """The chains that had to be restarted, or were given up for the reason stated."""
+        headers = {name: self.run.read_chain(name)[1] for name in self.run.chains()}
+        return [
+            {"chain": name, "restarts": header["restarts"], "given_up": header["failure"]}
+            for name, header in headers.items()
+            if header["restarts"] or header["failure"]
+        ]

@@ -29,6 +29,7 @@ class EngineSettings:
     device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
     precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
     kernels: bool = True  # use own kernels, on a GPU only and where the networks fit them
+    repeatable: bool = False  # the same bits in every run on one GPU also where own kernels do not fit; slower
     stack: int = 10  # how many members are trained side by side
     checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
 
@@ -60,6 +61,8 @@ class Engine:
         # Parameters, statistics and sampler stay in float32 or better, whatever the network computes in.
         self.dtype = torch.float64 if precision == "float64" else torch.float32
         self.stack = settings.stack
+        if settings.repeatable:  # own kernels add in a fixed order anyway
+            torch.backends.cudnn.deterministic = True
         self.kernels = settings.kernels and self.lowered and available(self.device)
 
     def autocast(self) -> AbstractContextManager:

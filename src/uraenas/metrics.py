@@ -66,12 +66,13 @@ def ece(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
 def of_each(log_probabilities_SNK: Tensor, labels_N: Tensor) -> dict[str, Tensor]:
     """Accuracy, NLL, ECE and Brier score of S predictions at once [S]."""
     bins_SN, confidence_SN, right_SN = confidence_bins(log_probabilities_SNK, labels_N)
-    gaps_SB = torch.zeros(len(bins_SN), BINS, dtype=torch.float64, device=bins_SN.device)
-    gaps_SB.scatter_add_(1, bins_SN, confidence_SN - right_SN)
+    # Summed as whole numbers of 2^-40, so that the order in which a GPU adds them does not matter.
+    gaps_SB = torch.zeros(len(bins_SN), BINS, dtype=torch.int64, device=bins_SN.device)
+    gaps_SB.scatter_add_(1, bins_SN, ((confidence_SN - right_SN) * 2**40).round().long())
     return {
         "accuracy": right_SN.mean(dim=1),
         "nll": nll_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
-        "ece": gaps_SB.abs().sum(dim=1) / len(labels_N),
+        "ece": gaps_SB.abs().sum(dim=1).double() / 2**40 / len(labels_N),
         "brier": brier_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
     }
 

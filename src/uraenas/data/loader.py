@@ -49,9 +49,8 @@ class Normaliser:
         self.deviation = torch.tensor(normalisation.deviation, dtype=dtype).to(device)
 
     def __call__(self, images: Tensor) -> Tensor:
-        normalised = ((images.to(self.dtype) - self.mean) / self.deviation).movedim(-1, -3)
-        # A GPU convolves fastest with the channels innermost, as they lie already; a CPU does not.
-        return normalised.contiguous() if images.device.type == "cpu" else normalised
+        # The channels stay innermost in memory, which is how convolutions are fastest.
+        return ((images.to(self.dtype) - self.mean) / self.deviation).movedim(-1, -3)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from uraenas.files import read_json, read_tensors
 from uraenas.stages import Pipeline
 
 SETTINGS = {
-    "methods": "uraenas,deep-ensemble",
+    "methods": "uraenas,uraenas-a,deep-ensemble",
     "engine.checkpoint_seconds": 0,
     "search.batch": 16,
     "search.epochs": 3,

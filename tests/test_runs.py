@@ -76,7 +76,7 @@ def test_one_chain_serves_drnas_and_the_deep_ensemble(finished):
     deep = Ensemble.load(finished / "methods/deep-ensemble/members")
     assert drnas.members[0].origin == deep.members[0].origin
     assert (drnas.members[0].weights == deep.members[0].weights).all()
-    assert sorted(path.name for path in (finished / "chains").iterdir()) == [
+    assert Run(finished).chains() == [
         "expected-point-00",
         "expected-point-01",
         "sampled-sampled-00",

@@ -177,24 +177,25 @@ def test_training_lowers_the_loss(part: LabelledImages) -> None:
 
 
 def test_training_equals_a_plain_loop(part: LabelledImages) -> None:
-    """SGD with Nesterov momentum by torch's own optimiser on a stack of one, in double precision."""
+    """SGD with Nesterov momentum on a stack of one, in double precision."""
     (start,) = chains("point", count=1)
     rule = SETTINGS.rule("point", steps_per_epoch=3, images=160)
     loader = loader_for(part, torch.float64)
     ours = StackOfChains([start], rule, SKELETON, loader, engine(dtype="float64"), SEED)
     network = Stack([start.spec.genotype], SKELETON).double().train()
     network.put(0, start.tensors["weights"], start.tensors["statistics"])
-    optimiser = torch.optim.SGD([network.weights], 0.05, 0.9, weight_decay=1 / 160, nesterov=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda k: (math.cos(math.pi * k / 12) + 1) / 2)
+    velocity = torch.zeros_like(network.weights)
     for epoch in range(2):
         ours.advance()
         drawn = loader.draw([draws.key(SEED, "chain", "sampled", 0, "order")], epoch)
         for step in range(3):
             images, labels, _ = loader.batch_at(drawn, step)
-            optimiser.zero_grad()
-            F.cross_entropy(network(images)[0], labels[0]).backward()
-            optimiser.step()
-            schedule.step()
+            loss = F.cross_entropy(network(images)[0], labels[0]) + (network.weights**2).sum() / 320
+            (slope,) = torch.autograd.grad(loss, network.weights)
+            step_size = 0.05 * (math.cos(math.pi * (3 * epoch + step) / 12) + 1) / 2
+            velocity = 0.9 * velocity - step_size * slope
+            with torch.no_grad():
+                network.weights += 0.9 * velocity - step_size * slope
     (state,) = ours.states()
     for ours_now, theirs in zip(
         (state.tensors["weights"], state.tensors["statistics"]), network.take(0), strict=True
@@ -485,4 +486,4 @@ def test_the_losses_of_short_chains_are_pinned(part: LabelledImages) -> None:
     assert found == pytest.approx(GOLDEN, abs=1e-5), str(found)
 
 
-GOLDEN = [2.3012694, 2.2478273, 2.3005119, 2.2187525, 2.301093, 2.2453518, 2.3002336, 2.2094252]
+GOLDEN = [2.3012694, 2.2478273, 2.3005119, 2.2187525, 2.3010983, 2.2457498, 2.3001921, 2.2104505]

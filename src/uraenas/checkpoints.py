@@ -9,7 +9,7 @@ from uraenas.errors import UraenasError
 from uraenas.run import Run
 from uraenas.search import STATE, SearchState
 from uraenas.spaces import Skeleton
-from uraenas.train import ChainSpec, ChainState, TrainSettings, initial_chain
+from uraenas.train import CHAIN, ChainSpec, ChainState, TrainSettings, initial_chain
 
 State = TypeVar("State", SearchState, ChainState)
 
@@ -24,6 +24,10 @@ def saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, St
         for state in unsaved.values():
             save(state)
         raise
+
+
+def _explored_file(spec: ChainSpec) -> str:
+    return f"chains/explored/{spec.root}.safetensors"
 
 
 class Checkpoints:
@@ -48,18 +52,51 @@ class Checkpoints:
         self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
 
     def chain(self, spec: ChainSpec) -> ChainState:
-        """Where a chain stands; at its beginning if there is no state, or one of its samples is lost."""
-        return self._stored_chain(spec) or initial_chain(spec, self.skeleton, self.seed)
+        """Where a chain stands; if there is no state, or one of its samples is lost, where the first of its root
+        stopped exploring, or at its beginning."""
+        return (
+            self._stored_chain(spec) or self._explored(spec) or initial_chain(spec, self.skeleton, self.seed)
+        )
+
+    def _explored(self, spec: ChainSpec) -> ChainState | None:
+        name = _explored_file(spec)
+        if not self.settings.epochs_alike(spec.weights) or not self.run.has(name):
+            return None
+        tensors, header = self.run.read_tensors(name, ("genotype", "epoch", "history", "cost", *CHAIN))
+        self._require_genotype(name, header["genotype"], spec)
+        shared = {f"shared_{unit}": amount for unit, amount in header["cost"].items()}
+        self.run.set_cost(f"chains/{spec.name}", shared)
+        return ChainState(spec, header["epoch"], tensors, header["history"])
+
+    def store_explored(self, state: ChainState) -> None:
+        """Keep what the chain's siblings can go on from, once; a chain that was restarted is no longer like them."""
+        alike = state.epoch == self.settings.epochs_alike(state.spec.weights) > 0
+        if (
+            alike
+            and not state.failure
+            and not state.restarts
+            and not self.run.has(_explored_file(state.spec))
+        ):
+            header = {
+                "genotype": str(state.spec.genotype),
+                "epoch": state.epoch,
+                "history": state.history,
+                "cost": self.run.costs().get(f"chains/{state.spec.name}", {}),
+            }
+            self.run.write_tensors(_explored_file(state.spec), state.tensors, header)
+
+    def _require_genotype(self, name: str, genotype: str, spec: ChainSpec) -> None:
+        if genotype != str(spec.genotype):
+            raise UraenasError(
+                f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
+            )
 
     def _stored_chain(self, spec: ChainSpec) -> ChainState | None:
         name = f"chains/{spec.name}/state.safetensors"
         if not self.run.has(name):
             return None
         tensors, header = self.run.read_chain(spec.name)
-        if header["genotype"] != str(spec.genotype):
-            raise UraenasError(
-                f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
-            )
+        self._require_genotype(name, header["genotype"], spec)
         cycle = self.settings.rule(spec.weights, steps_per_epoch=1, images=1).cycle
         collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
         state = ChainState(

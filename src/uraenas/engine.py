@@ -29,7 +29,9 @@ class EngineSettings:
     device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
     precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
     kernels: bool = True  # use own kernels, on a GPU only and where the networks fit them
-    repeatable: bool = False  # the same bits in every run on one GPU also where own kernels do not fit; slower
+    repeatable: bool = (
+        False  # the same bits in every run on one GPU also where own kernels do not fit; slower
+    )
     stack: int = 10  # how many members are trained side by side
     checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
 
@@ -222,7 +224,9 @@ class PlainSearchGradients:
         self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor, frozen: bool
     ) -> Tensor:
         (images,), labels_MN, weights_MN = loader.batch_at(drawn, position)
-        if not images.is_cuda:  # here a CPU is faster with the channels outermost: most of a supernet is sums of slices
+        if (
+            not images.is_cuda
+        ):  # here a CPU is faster with the channels outermost: most of a supernet is sums of slices
             images = images.contiguous()
         with self.engine.autocast():
             logits_NK = self.supernet(images, mixing, frozen)

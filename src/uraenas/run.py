@@ -196,6 +196,12 @@ class Run:
                 entry[unit] = entry.get(unit, 0) + amount
         self.write_json("cost.json", costs)
 
+    def set_cost(self, item: str, amounts: Mapping[str, float]) -> None:
+        """Say what part of an item's cost is, in place of what was said before."""
+        costs = self.costs()
+        costs.setdefault(item, {}).update(amounts)
+        self.write_json("cost.json", costs)
+
     # Members
 
     def sample_path(self, chain: str, epoch: int) -> Path:

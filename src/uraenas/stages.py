@@ -39,7 +39,7 @@ from uraenas.search import Search, SearchState, search
 from uraenas.spaces import LARGEST, cost
 from uraenas.task import describe_data, prepare
 from uraenas.tensorboard import EventFiles
-from uraenas.train import ChainSpec, ChainState, plan_chains, train
+from uraenas.train import ChainSpec, ChainState, in_turns, plan_chains, train
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]
@@ -168,16 +168,25 @@ class Pipeline:
         plans = {n: specs for n, specs in self._plans(distribution).items() if not self.run.is_trained(n)}
         if not plans:
             return
-        chains = {spec.name: self.checkpoints.chain(spec) for specs in plans.values() for spec in specs}
+        specs = {spec.name: spec for planned in plans.values() for spec in planned}
+        chains: dict[str, ChainState] = {}
+        for part in in_turns(list(specs.values()), self.config.train):
+            chains |= {spec.name: self.checkpoints.chain(spec) for spec in part}
+            self._run_chains([chains[spec.name] for spec in part], chains, len(specs))
+        for name, planned in plans.items():
+            self._choose_members(name, planned)
+
+    def _run_chains(self, going: list[ChainState], chains: dict[str, ChainState], planned: int) -> None:
+        """Run some of the planned chains to their end; `chains` is kept up to date."""
         epochs = self.config.train.epochs
         loader = self._loader(self.task.train, self.config.train.batch)
         clock = _Clock()
-        for chain in chains.values():
+        for chain in going:
             self._watch(f"chains/{chain.spec.name}", chain.history)
 
         def progress() -> None:
             done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in chains.values())
-            self.progress("train", done, len(chains) * epochs)
+            self.progress("train", done, planned * epochs)
 
         def collect(member: Member) -> None:
             member.save(self.run.sample_path(member.origin.chain, member.origin.epoch), self.task.skeleton)
@@ -195,6 +204,7 @@ class Pipeline:
                 if state.failure and news:
                     self._tell_divergence(state)
                 chains[state.spec.name] = state
+                self.checkpoints.store_explored(state)
                 if due or news or state.epoch >= epochs:
                     self.checkpoints.store_chain(state)
                     del unsaved[state.spec.name]
@@ -203,7 +213,7 @@ class Pipeline:
         progress()
         with saved_when_cut_short(self.checkpoints.store_chain) as unsaved:
             train(
-                list(chains.values()),
+                going,
                 self.config.train,
                 self.task.skeleton,
                 loader,
@@ -212,8 +222,6 @@ class Pipeline:
                 collect,
                 checkpoint,
             )
-        for name, specs in plans.items():
-            self._choose_members(name, specs)
 
     def _plans(self, distribution: ArchitectureDistribution | None) -> dict[str, list[ChainSpec]]:
         plans = {}

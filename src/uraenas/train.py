@@ -22,6 +22,7 @@ from uraenas.spaces import Genotype, Skeleton
 
 MOST_LOSS = 1e4  # in nats; a network that guesses at random among a million classes has 14
 RESTARTS = 3  # of a chain that diverges, each from its last good state with a smaller step
+CHAIN = ("weights", "velocity", "statistics")  # the tensors of a chain's state
 SMALLER = 0.25  # the step size of a restart, relative to the one before
 
 
@@ -89,6 +90,12 @@ class TrainSettings:
         temperature = 0.0 if weights == "snapshot" else self.temperature
         return WeightRule(cycle, images, self.prior_deviation, momentum, temperature, nesterov=True)
 
+    def epochs_alike(self, weights: str) -> int:
+        """How many first epochs a chain of this kind has in common with the other kinds: all explore in equal steps."""
+        steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
+        explored = int(self.exploration * (self.epochs // self.cycles))
+        return 0 if explored == self.epochs or (weights == "point" and steps_differ) else explored
+
     def chains_for(self, method: Method) -> int:
         """How many chains give this method its members."""
         if method.single:
@@ -102,7 +109,8 @@ class TrainSettings:
 class ChainSpec:
     """One weight trajectory: which architecture, which kind of weights, which number.
 
-    Methods that ask for the same chain share it: `drnas` is the first chain of `deep-ensemble`.
+    Methods that ask for the same chain share it: `drnas` is the first chain of `deep-ensemble`. Chains of one root have
+    initial weights and batch order in common, hence all epochs in which their kinds move alike.
     """
 
     architecture: Architectures
@@ -113,6 +121,10 @@ class ChainSpec:
     @property
     def name(self) -> str:
         return f"{self.architecture}-{self.weights}-{self.number:02d}"
+
+    @property
+    def root(self) -> str:
+        return f"{self.architecture}-{self.number:02d}"
 
     def key(self, seed: int, purpose: str) -> int:
         # The kind of weights is left out: a sampled chain and its snapshot control differ in the noise alone.
@@ -142,13 +154,23 @@ def plan_chains(
     return specs, redrawn
 
 
+def in_turns(specs: Sequence[ChainSpec], settings: TrainSettings) -> tuple[list[ChainSpec], list[ChainSpec]]:
+    """First one chain of each root, and those that have nothing in common with it; then those that go on from there."""
+    first: dict[str, ChainSpec] = {}
+    for spec in specs:
+        if settings.epochs_alike(spec.weights):
+            first.setdefault(spec.root, spec)
+    later = [s for s in specs if settings.epochs_alike(s.weights) and first[s.root] is not s]
+    return [spec for spec in specs if spec not in later], later
+
+
 @dataclass(frozen=True)
 class ChainState:
     """Everything one weight trajectory needs to go on after `epoch` epochs."""
 
     spec: ChainSpec
     epoch: int
-    tensors: dict[str, Tensor]  # weights, velocity, statistics
+    tensors: dict[str, Tensor]  # those named in CHAIN; none in a file of a chain that is over
     history: list[dict[str, Any]] = field(default_factory=list)
     failure: str = ""  # why the chain was frozen after this epoch, if it was
     restarts: int = 0

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from uraenas import draws
 from uraenas.errors import UraenasError
-from uraenas.inference import Cycle, WeightRule, langevin, sgd
+from uraenas.inference import Cycle, WeightRule, langevin
 
 DOUBLE = torch.float64
 
@@ -125,9 +125,9 @@ def test_sgld_at_temperature_zero_is_gradient_descent_bit_for_bit(dtype: torch.d
     )
 
 
-def test_the_nesterov_rule_is_that_of_torch() -> None:
+def test_the_nesterov_rule_is_that_of_torch_while_the_step_is_constant() -> None:
     start, centre, curvature = quadratic(1)
-    cycle = Cycle(2, 20, 0.1)
+    cycle = Cycle(2, 20, 0.1, floor=0.1)
     rule = WeightRule(cycle, images=300, prior_deviation=0.3, momentum=0.9, nesterov=True)
     weights, velocity = start, torch.zeros_like(start)
     reference = torch.nn.Parameter(start.clone())
@@ -189,7 +189,7 @@ def test_a_sampler_explores_with_nesterov_momentum_and_samples_without() -> None
     ("deviation", "images", "decay"), [(1.0, 50_000, 2e-5), (0.2, 50_000, 5e-4), (0.5, 8, 0.5)]
 )
 def test_a_gaussian_prior_is_a_weight_decay(deviation: float, images: int, decay: float) -> None:
-    assert sgd.prior_decay(deviation, images) == pytest.approx(decay)
+    assert langevin.prior_decay(deviation, images) == pytest.approx(decay)
     rule = WeightRule(Cycle(1, 1, 0.1), images, deviation, momentum=0.0)
     weights = torch.tensor([2.0, -3.0], dtype=DOUBLE)
     moved, _ = rule.update(weights, torch.zeros(2), torch.zeros(2), torch.tensor(0.1), None)

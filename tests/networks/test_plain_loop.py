@@ -61,18 +61,20 @@ def test_members_of_a_stack(precision: str, steps: int, close: float) -> None:
     for m, (spec, chain) in enumerate(zip(specs, chains, strict=True)):
         network = plain_member(spec.genotype, SKELETON).to(engine.dtype).train()
         copy_in(network, weight_layout(spec.genotype, SKELETON), chain.tensors["weights"].to(engine.dtype))
-        optimiser = torch.optim.SGD(
-            network.parameters(), 0.1, momentum=0.9, weight_decay=rule.decay, nesterov=True
-        )
+        weights = list(network.parameters())
+        velocities = [torch.zeros_like(weight) for weight in weights]
         for step in range(steps):
             drawn = batches.draw([spec.key(SEED, "order")], step // batches.steps)
             images, labels, _ = batches.batch_at(drawn, step % batches.steps)
-            for group in optimiser.param_groups:
-                group["lr"] = rule.cycle.step_size_at(step)
+            step_size = rule.cycle.step_size_at(step)
             loss = F.cross_entropy(network(images[0]), labels[0])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+            with torch.no_grad():
+                for weight, velocity, slope in zip(
+                    weights, velocities, torch.autograd.grad(loss, weights), strict=True
+                ):
+                    descent = step_size * (slope + rule.decay * weight)
+                    velocity.mul_(0.9).sub_(descent)
+                    weight.add_(0.9 * velocity - descent)
             assert found[step][m] == pytest.approx(loss.item(), abs=close), f"member {m}, step {step}"
     assert found[-1][0] != pytest.approx(found[0][0], abs=1e-3)  # it did move
 

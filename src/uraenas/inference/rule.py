@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from uraenas.errors import UraenasError
-from uraenas.inference import langevin, sgd
+from uraenas.inference import langevin
 from uraenas.inference.schedule import Cycle
 
 SAMPLERS = ("sgld", "sghmc")
@@ -36,7 +36,7 @@ class WeightRule:
 
     @property
     def decay(self) -> float:
-        return sgd.prior_decay(self.prior_deviation, self.images)
+        return langevin.prior_decay(self.prior_deviation, self.images)
 
     def noise_deviation_at(self, step: int) -> float:
         """Standard deviation of the noise of this step; 0 while exploring."""
@@ -57,7 +57,5 @@ class WeightRule:
     ) -> tuple[Tensor, Tensor]:
         """The next weights and velocity from the gradient of the mean loss; the prior's gradient is added here."""
         gradient = gradient + self.decay * weights
-        if self.nesterov and self.cycle.exploration == 1:  # a point estimate
-            return sgd.update(weights, velocity, gradient, step_size, self.momentum)
         look_ahead = self.nesterov and exploring
         return langevin.update(weights, velocity, gradient, step_size, self.momentum, noise, look_ahead)

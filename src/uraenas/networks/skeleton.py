@@ -60,9 +60,7 @@ def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, 
     if running is None:
         return torch.batch_norm(x, scale, shift, None, None, True, 0.0, EPSILON, cudnn_enabled=False)
     mean, variance = running[f"{name}.mean"], running[f"{name}.variance"]
-    return torch.batch_norm(
-        x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False
-    )
+    return torch.batch_norm(x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False)
 
 
 def stem(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
@@ -87,8 +85,8 @@ def head(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -
 def pool(x: Tensor) -> Tensor:
     """The operation `avg_pool_3x3`: padding is not counted.
 
-    With the channels innermost a CPU is three times faster, but the gradient of this pool on a GPU is wrong (PyTorch 2.11
-    on an H200; docs/gotchas.md).
+    With the channels innermost a CPU is three times faster, but a GPU's gradient is wrong (PyTorch 2.11 on an H200;
+    docs/gotchas.md).
     """
     x = x.contiguous() if x.is_cuda else x
     return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)

@@ -1,6 +1,6 @@
 """What it cost, against what it brought."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -69,9 +69,14 @@ def cost_of(facts: RunFacts, method: str) -> Cost | None:
     if not chains:
         return None
     searched = facts.costs.get("search", {}) if row is None or row.architecture != "uniform" else {}
-    images = sum(chain.get("images", 0) for chain in (*chains, searched))
-    training = sum(chain.get("seconds", 0.0) for chain in chains)
+    images = sum(_with_shared(chain, "images") for chain in (*chains, searched))
+    training = sum(_with_shared(chain, "seconds") for chain in chains)
     return Cost(searched.get("seconds", 0.0), len(chains), training, images)
+
+
+def _with_shared(amounts: Mapping[str, float], unit: str) -> float:
+    """What a chain cost, with the exploration that another of its root had been through for it."""
+    return amounts.get(unit, 0.0) + amounts.get(f"shared_{unit}", 0.0)
 
 
 def _scatter(

@@ -1,0 +1,119 @@
+"""Chains that differ only in how they sample explore once, and end as if each had been alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from uraenas.checkpoints import Checkpoints
+from uraenas.config import Config, override, preset
+from uraenas.report.reading import read
+from uraenas.report.sections.cost import cost_of
+from uraenas.run import Run
+from uraenas.spaces import Genotype, Skeleton
+from uraenas.stages import Pipeline
+from uraenas.train import ChainSpec, TrainSettings, in_turns, initial_chain
+
+METHODS = "uraenas,uraenas-a,drnas,uraenas-w,snapshot"
+CHANGES = {"train.epochs": 5, "train.weight_samples": 1, "train.temperature": 0.1, "evaluate.suite": "none"}
+
+
+def trained(out: Path, methods: str, **changes: object) -> tuple[Run, Config]:
+    config = override(preset("tiny"), {**CHANGES, "methods": methods, **changes})
+    pipeline = Pipeline.start(out, config)
+    pipeline.train(pipeline.search())
+    pipeline.evaluate()
+    return pipeline.run, config
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return trained(tmp_path_factory.mktemp("runs") / "together", METHODS)[0]
+
+
+@pytest.mark.parametrize("method", ["uraenas-a", "snapshot", "drnas"])
+def test_members_are_those_of_a_run_with_that_method_alone(
+    together: Run, tmp_path: Path, method: str
+) -> None:
+    alone, _ = trained(tmp_path / "alone", method)
+    pairs = zip(together.ensemble(method).members, alone.ensemble(method).members, strict=True)
+    for one, other in pairs:
+        assert one.origin == other.origin
+        assert torch.equal(one.weights, other.weights)
+        assert torch.equal(one.statistics, other.statistics)
+    for chain in {member.origin.chain for member in alone.ensemble(method).members}:
+        assert together.read_chain(chain)[1]["history"] == alone.read_chain(chain)[1]["history"]
+
+
+def test_kinds_differ_after_their_exploration(together: Run) -> None:
+    point, sampled = (together.ensemble(method).members[0] for method in ("uraenas-a", "uraenas"))
+    assert point.genotype == sampled.genotype
+    assert not torch.equal(point.weights, sampled.weights)
+    for chain in ("sampled-point-00", "sampled-sampled-00"):
+        assert len(together.read_chain(chain)[1]["history"]) == 5
+
+
+def test_what_is_shared_is_paid_once_and_charged_to_each(together: Run) -> None:
+    costs = together.costs()
+    leader, follower = costs["chains/sampled-sampled-00"], costs["chains/sampled-point-00"]
+    assert follower["images"] * 5 == leader["images"]
+    assert follower["images"] + follower["shared_images"] == leader["images"]
+    assert "shared_images" not in leader
+    facts = read(together)
+    joint, alone = cost_of(facts, "uraenas"), cost_of(facts, "uraenas-a")
+    assert joint is not None
+    assert alone is not None
+    assert joint.images == alone.images
+
+
+def test_a_method_added_later_goes_on_from_what_was_explored(tmp_path: Path) -> None:
+    trained(tmp_path / "run", "uraenas")
+    run, _ = trained(tmp_path / "run", "uraenas,uraenas-a")
+    assert run.costs()["chains/sampled-point-00"]["shared_images"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "point", "sampled"),
+    [
+        ({}, 160, 160),
+        ({"cycles": 4}, 0, 40),
+        ({"sampler_step_size": 0.05}, 0, 160),
+        ({"sampler": "sgld"}, 0, 160),
+        ({"exploration": 0.999}, 199, 199),
+        ({"exploration": 1.0}, 0, 0),
+        ({"exploration": 0.0}, 0, 0),
+    ],
+)
+def test_kinds_move_alike_while_all_explore_in_equal_steps(changes: dict, point: int, sampled: int) -> None:
+    settings = replace(TrainSettings(cycles=1), **changes)
+    assert settings.epochs_alike("point") == point
+    assert settings.epochs_alike("sampled") == settings.epochs_alike("snapshot") == sampled
+
+
+def specs(*names: str) -> list[ChainSpec]:
+    genotype = Genotype.from_indices((3,) * 6)
+    parts = [name.split("-") for name in names]
+    return [ChainSpec(a, w, int(n), genotype) for a, w, n in parts]  # type: ignore[arg-type]
+
+
+def test_the_first_of_each_root_goes_first() -> None:
+    asked = specs("sampled-sampled-0", "sampled-sampled-1", "sampled-point-1", "expected-point-0")
+    first, later = in_turns(asked, TrainSettings(cycles=1))
+    assert [s.name for s in first] == ["sampled-sampled-00", "sampled-sampled-01", "expected-point-00"]
+    assert [s.name for s in later] == ["sampled-point-01"]
+    assert in_turns(asked, TrainSettings(cycles=4)) == (asked, [])
+
+
+def test_a_restarted_chain_leaves_nothing_for_its_siblings(tmp_path: Path) -> None:
+    skeleton, settings = (
+        Skeleton(channels=4, cells=1, height=8, width=8),
+        TrainSettings(epochs=5, cycles=1, weight_samples=1),
+    )
+    kept = Checkpoints(Run(tmp_path), settings, skeleton, seed=0)
+    first, sibling = specs("sampled-sampled-0", "sampled-point-0")
+    state = replace(initial_chain(first, skeleton, 0), epoch=4, restarts=1)
+    kept.store_explored(state)
+    assert kept.chain(sibling).epoch == 0
+    kept.store_explored(replace(state, restarts=0))
+    assert kept.chain(sibling).epoch == 4

@@ -46,6 +46,18 @@ def test_members_are_those_of_a_run_with_that_method_alone(
         assert together.read_chain(chain)[1]["history"] == alone.read_chain(chain)[1]["history"]
 
 
+def test_no_sample_is_missed_that_is_collected_while_exploring(tmp_path: Path) -> None:
+    many = {
+        "train.weight_samples": 4
+    }  # after all epochs but the first, of which the next three explore as well
+    together, _ = trained(tmp_path / "together", "uraenas-w,snapshot", **many)
+    alone, _ = trained(tmp_path / "alone", "snapshot", **many)
+    pairs = zip(together.samples("expected-snapshot-00"), alone.samples("expected-snapshot-00"), strict=True)
+    assert all(torch.equal(one.weights, other.weights) for one, other in pairs)
+    assert len(together.samples("expected-snapshot-00")) == 4
+    assert together.costs()["chains/expected-snapshot-00"]["shared_images"] > 0
+
+
 def test_kinds_differ_after_their_exploration(together: Run) -> None:
     point, sampled = (together.ensemble(method).members[0] for method in ("uraenas-a", "uraenas"))
     assert point.genotype == sampled.genotype
@@ -80,8 +92,9 @@ def test_a_method_added_later_goes_on_from_what_was_explored(tmp_path: Path) -> 
         ({"cycles": 4}, 0, 40),
         ({"sampler_step_size": 0.05}, 0, 160),
         ({"sampler": "sgld"}, 0, 160),
-        ({"exploration": 0.999}, 199, 199),
-        ({"exploration": 1.0}, 0, 0),
+        ({"exploration": 1.0}, 188, 188),
+        ({"weight_samples": 100}, 100, 100),
+        ({"weight_samples": 200}, 0, 0),
         ({"exploration": 0.0}, 0, 0),
     ],
 )

@@ -91,10 +91,15 @@ class TrainSettings:
         return WeightRule(cycle, images, self.prior_deviation, momentum, temperature, nesterov=True)
 
     def epochs_alike(self, weights: str) -> int:
-        """How many first epochs a chain of this kind has in common with the other kinds: all explore in equal steps."""
+        """How many first epochs a chain of this kind has in common with the other kinds.
+
+        All explore in equal steps then, and none has collected a sample yet.
+        """
         steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
-        explored = int(self.exploration * (self.epochs // self.cycles))
-        return 0 if explored == self.epochs or (weights == "point" and steps_differ) else explored
+        if weights == "point" and steps_differ:
+            return 0
+        length = self.epochs // self.cycles
+        return min(int(self.exploration * length), length - self.weight_samples // self.cycles)
 
     def chains_for(self, method: Method) -> int:
         """How many chains give this method its members."""

@@ -19,6 +19,7 @@ import torch
 from uraenas import draws, metrics
 from uraenas.data.loader import Loader
 from uraenas.ensemble import Member, MembersPredictor
+from uraenas.errors import UraenasError
 from uraenas.spaces import Genotype
 from uraenas.stages import Pipeline
 from uraenas.train import ChainSpec, ChainState, StackOfChains, TrainSettings, initial_chain
@@ -47,6 +48,8 @@ class Pilot:
         collected: list[Member] = []
         while stack.epoch < until:
             collected += stack.advance()
+        if any(stack.failures):
+            raise UraenasError(f"a chain diverged: {', '.join(filter(None, stack.failures))}")
         states = stack.states()
         self.pipeline.engine.release_memory()
         return states, collected
@@ -117,7 +120,7 @@ def main() -> None:
     longer = replace(run_settings, epochs=options.weight_epochs, cycles=1, weight_samples=samples)
     pilot, weight_rows = Pilot(pipeline, longer), []
     drawn = distribution.tempered(best).sample_genotypes(options.weight_chains, draws.key(seed, "sampled"))[0]
-    explored, _ = pilot.run(pilot.start(drawn, 2000), 0.0, int(longer.exploration * longer.epochs))
+    explored, _ = pilot.run(pilot.start(drawn, 2000), 0.0, longer.epochs_alike("sampled"))
     for temperature in options.weight:
         _, members = pilot.run(explored, temperature, longer.epochs)
         for kind, kept in (("last samples", members[-len(drawn) :]), (f"all {samples}", members)):

@@ -8,6 +8,7 @@ import torch
 
 from uraenas.checkpoints import Checkpoints
 from uraenas.config import Config, override, preset
+from uraenas.errors import UraenasError
 from uraenas.report.reading import read
 from uraenas.report.sections.cost import cost_of
 from uraenas.run import Run
@@ -104,6 +105,10 @@ def test_kinds_move_alike_while_all_explore_in_equal_steps(changes: dict, point:
     assert settings.epochs_alike("sampled") == settings.epochs_alike("snapshot") == sampled
 
 
+SMALL = Skeleton(channels=4, cells=1, height=8, width=8)
+SHORT = TrainSettings(epochs=5, cycles=1, weight_samples=1)
+
+
 def specs(*names: str) -> list[ChainSpec]:
     genotype = Genotype.from_indices((3,) * 6)
     parts = [name.split("-") for name in names]
@@ -119,14 +124,47 @@ def test_the_first_of_each_root_goes_first() -> None:
 
 
 def test_a_restarted_chain_leaves_nothing_for_its_siblings(tmp_path: Path) -> None:
-    skeleton, settings = (
-        Skeleton(channels=4, cells=1, height=8, width=8),
-        TrainSettings(epochs=5, cycles=1, weight_samples=1),
-    )
-    kept = Checkpoints(Run(tmp_path), settings, skeleton, seed=0)
+    kept = Checkpoints(Run(tmp_path), SHORT, SMALL, seed=0)
     first, sibling = specs("sampled-sampled-0", "sampled-point-0")
-    state = replace(initial_chain(first, skeleton, 0), epoch=4, restarts=1)
+    state = replace(initial_chain(first, SMALL, 0), epoch=4, restarts=1)
     kept.store_explored(state)
     assert kept.chain(sibling).epoch == 0
     kept.store_explored(replace(state, restarts=0))
     assert kept.chain(sibling).epoch == 4
+
+
+def test_who_explored_goes_on_from_there_and_owes_nobody(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.add_cost({"chains/sampled-sampled-00": {"seconds": 8.0, "images": 400}})
+    kept = Checkpoints(run, SHORT, SMALL, seed=0)
+    first, sibling = specs("sampled-sampled-0", "sampled-point-0")
+    kept.store_explored(replace(initial_chain(first, SMALL, 0), epoch=4))
+    for _ in range(2):  # a kill may make it start twice
+        assert kept.chain(first).epoch == kept.chain(sibling).epoch == 4
+        assert run.costs() == {
+            "chains/sampled-sampled-00": {"seconds": 8.0, "images": 400},
+            "chains/sampled-point-00": {"shared_seconds": 8.0, "shared_images": 400},
+        }
+    (tmp_path / "chains/explored/sampled-00.safetensors").unlink()
+    assert kept.chain(sibling).epoch == 0
+    assert run.costs()["chains/sampled-point-00"] == {}
+
+
+def test_an_explored_state_of_another_length_is_not_used(tmp_path: Path) -> None:
+    first, sibling = specs("sampled-sampled-0", "sampled-snapshot-0")
+    kept = Checkpoints(Run(tmp_path), SHORT, SMALL, seed=0)
+    kept.store_explored(replace(initial_chain(first, SMALL, 0), epoch=4))
+    other = Checkpoints(Run(tmp_path), replace(SHORT, weight_samples=3), SMALL, seed=0)
+    assert other.chain(sibling).epoch == 0
+
+
+def test_a_velocity_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    run, (spec,) = Run(tmp_path), specs("sampled-point-0")
+    kept = Checkpoints(run, SHORT, SMALL, seed=0)
+    state = replace(initial_chain(spec, SMALL, 0), epoch=2)
+    header = {"genotype": str(spec.genotype), "epoch": 2, "history": [], "failure": "", "restarts": 0}
+    run.write_tensors("chains/sampled-point-00/state.safetensors", state.tensors, header)
+    with pytest.raises(UraenasError, match="another rule"):
+        kept.chain(spec)
+    kept.store_chain(state)
+    assert kept.chain(spec).epoch == 2

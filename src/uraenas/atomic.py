@@ -1,7 +1,7 @@
 """Files that appear whole or not at all."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,16 +15,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its name only when all of it is on the disk; nothing stays behind otherwise."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with writing(path):
-            with os.fdopen(handle, "wb") as file:
+            with open(name, "xb") as file:
                 yield file
                 flush_to_disk(file)
-            os.chmod(name, 0o644)  # mkstemp makes it private
-            rename_for_good(Path(name), path)
+            rename_for_good(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 

@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from uraenas.errors import UraenasError
+from uraenas.methods import METHODS
 from uraenas.run import Run
 from uraenas.search import STATE, SearchState
 from uraenas.spaces import Skeleton
 from uraenas.train import CHAIN, ChainSpec, ChainState, TrainSettings, initial_chain
+
+RULE = 2  # what a stored velocity means: 1 had point estimates keep it without the step size
 
 State = TypeVar("State", SearchState, ChainState)
 
@@ -28,6 +31,15 @@ def saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, St
 
 def _explored_file(spec: ChainSpec) -> str:
     return f"chains/explored/{spec.root}.safetensors"
+
+
+def _facts(state: ChainState) -> dict[str, Any]:
+    return {
+        "genotype": str(state.spec.genotype),
+        "epoch": state.epoch,
+        "history": state.history,
+        "rule": RULE,
+    }
 
 
 class Checkpoints:
@@ -52,71 +64,68 @@ class Checkpoints:
         self.run.write_text("search/history.jsonl", "".join(json.dumps(row) + "\n" for row in state.history))
 
     def chain(self, spec: ChainSpec) -> ChainState:
-        """Where a chain stands; if there is no state, or one of its samples is lost, where the first of its root
-        stopped exploring, or at its beginning."""
-        return (
-            self._stored_chain(spec) or self._explored(spec) or initial_chain(spec, self.skeleton, self.seed)
-        )
+        """Where a chain stands: if there is no state, or one of its samples is lost, where its root was explored to."""
+        if (state := self._stored_chain(spec)) is not None:
+            return state
+        state, spent = self._explored(spec) or (initial_chain(spec, self.skeleton, self.seed), {})
+        self.run.charge_shared(f"chains/{spec.name}", spent)
+        return state
 
-    def _explored(self, spec: ChainSpec) -> ChainState | None:
+    def _explored(self, spec: ChainSpec) -> tuple[ChainState, dict[str, float]] | None:
+        """Where the chains of a root part, and what another has spent on the way there."""
         name = _explored_file(spec)
-        if not self.settings.epochs_alike(spec.weights) or not self.run.has(name):
+        if not self.run.has(name):
             return None
-        tensors, header = self.run.read_tensors(name, ("genotype", "epoch", "history", "cost", *CHAIN))
-        self._require_genotype(name, header["genotype"], spec)
-        shared = {f"shared_{unit}": amount for unit, amount in header["cost"].items()}
-        self.run.set_cost(f"chains/{spec.name}", shared)
-        return ChainState(spec, header["epoch"], tensors, header["history"])
-
-    def store_explored(self, state: ChainState) -> None:
-        """Keep what the chain's siblings can go on from, once; a chain that was restarted is no longer like them."""
-        alike = state.epoch == self.settings.epochs_alike(state.spec.weights) > 0
-        if (
-            alike
-            and not state.failure
-            and not state.restarts
-            and not self.run.has(_explored_file(state.spec))
-        ):
-            header = {
-                "genotype": str(state.spec.genotype),
-                "epoch": state.epoch,
-                "history": state.history,
-                "cost": self.run.costs().get(f"chains/{state.spec.name}", {}),
-            }
-            self.run.write_tensors(_explored_file(state.spec), state.tensors, header)
-
-    def _require_genotype(self, name: str, genotype: str, spec: ChainSpec) -> None:
-        if genotype != str(spec.genotype):
-            raise UraenasError(
-                f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
-            )
+        needed = ("genotype", "epoch", "history", "chain", "cost", *CHAIN)
+        tensors, header = self.run.read_tensors(name, needed)
+        self._require_same(name, header, spec)
+        if header["epoch"] != self.settings.epochs_alike(spec.weights):
+            return None
+        spent = {} if header["chain"] == spec.name else header["cost"]
+        return ChainState(spec, header["epoch"], tensors, header["history"]), spent
 
     def _stored_chain(self, spec: ChainSpec) -> ChainState | None:
         name = f"chains/{spec.name}/state.safetensors"
         if not self.run.has(name):
             return None
         tensors, header = self.run.read_chain(spec.name)
-        self._require_genotype(name, header["genotype"], spec)
         cycle = self.settings.rule(spec.weights, steps_per_epoch=1, images=1).cycle
         collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
         state = ChainState(
             spec, header["epoch"], tensors, header["history"], header["failure"], header["restarts"]
         )
+        self._require_same(name, header if tensors else {**header, "rule": RULE}, spec)
         stopped_for_good = not tensors and not state.is_over(self.settings.epochs)  # by the first version
         lost = not all(self.run.sample_path(spec.name, epoch).exists() for epoch in collected)
         return None if lost or stopped_for_good else state
 
+    def _require_same(self, name: str, header: dict[str, Any], spec: ChainSpec) -> None:
+        if header["genotype"] != str(spec.genotype):
+            raise UraenasError(
+                f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
+            )
+        if header.get("rule") != RULE:
+            raise UraenasError(
+                f"{self.run.path / name} is of a version whose chains moved by another rule; choose another --out"
+            )
+
     def store_chain(self, state: ChainState) -> None:
         """A chain that is over needs no weights to go on with; its samples are kept elsewhere."""
-        header = {
-            "genotype": str(state.spec.genotype),
-            "epoch": state.epoch,
-            "history": state.history,
-            "failure": state.failure,
-            "restarts": state.restarts,
-        }
+        self.store_explored(state)
         tensors = {} if state.is_over(self.settings.epochs) else state.tensors
+        header = {**_facts(state), "failure": state.failure, "restarts": state.restarts}
         self.run.write_tensors(f"chains/{state.spec.name}/state.safetensors", tensors, header)
+
+    def store_explored(self, state: ChainState) -> None:
+        """Keep what other chains of the root can go on from; a chain that was restarted is no longer like them."""
+        spec = state.spec
+        kinds = {row.weights for row in METHODS.values() if row.architecture == spec.architecture}
+        parts_here = state.epoch == self.settings.epochs_alike(spec.weights) > 0 and len(kinds) > 1
+        if parts_here and not state.failure and not state.restarts:
+            cost = self.run.costs().get(f"chains/{spec.name}", {})
+            spent = {unit: cost.get(unit, 0) for unit in ("seconds", "images")}
+            header = {**_facts(state), "chain": spec.name, "cost": spent}
+            self.run.write_tensors(_explored_file(spec), state.tensors, header)
 
     def diverged(self) -> list[dict[str, Any]]:
         """The chains that had to be restarted, or were given up for the reason stated."""

@@ -224,10 +224,8 @@ class PlainSearchGradients:
         self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor, frozen: bool
     ) -> Tensor:
         (images,), labels_MN, weights_MN = loader.batch_at(drawn, position)
-        if (
-            not images.is_cuda
-        ):  # here a CPU is faster with the channels outermost: most of a supernet is sums of slices
-            images = images.contiguous()
+        if not images.is_cuda:
+            images = images.contiguous()  # most of a supernet is sums of slices, faster so on a CPU
         with self.engine.autocast():
             logits_NK = self.supernet(images, mixing, frozen)
         return _mean_losses(logits_NK.to(self.supernet.weights.dtype)[None], labels_MN, weights_MN)[0]

@@ -72,7 +72,8 @@ def of_each(log_probabilities_SNK: Tensor, labels_N: Tensor) -> dict[str, Tensor
     return {
         "accuracy": right_SN.mean(dim=1),
         "nll": nll_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
-        "ece": gaps_SB.abs().sum(dim=1).double() / 2**40 / len(labels_N),
+        "ece": gaps_SB.abs().sum(dim=1).double() / 2**40 / len(labels_N)
+        + 0 * confidence_SN.sum(dim=1),  # or NaN
         "brier": brier_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
     }
 
@@ -100,7 +101,7 @@ def aurc(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
     Images of equal confidence count as if in random order, so the order of the data does not matter.
     """
     _, confidence_N, right_N = confidence_bins(log_probabilities_NK, labels_N)
-    return float(risk_at_coverage(confidence_N, right_N).mean())
+    return float(risk_at_coverage(confidence_N.cpu(), right_N.cpu()).mean())  # a GPU sums in any order
 
 
 def risk_at_coverage(confidence_N: Tensor, right_N: Tensor) -> Tensor:

@@ -196,11 +196,14 @@ class Run:
                 entry[unit] = entry.get(unit, 0) + amount
         self.write_json("cost.json", costs)
 
-    def set_cost(self, item: str, amounts: Mapping[str, float]) -> None:
-        """Say what part of an item's cost is, in place of what was said before."""
+    def charge_shared(self, item: str, amounts: Mapping[str, float]) -> None:
+        """Say what other items have spent for this one, in place of what was said before."""
         costs = self.costs()
-        costs.setdefault(item, {}).update(amounts)
-        self.write_json("cost.json", costs)
+        before = costs.get(item, {})
+        after = {unit: amount for unit, amount in before.items() if not unit.startswith("shared_")}
+        after |= {f"shared_{unit}": amount for unit, amount in amounts.items()}
+        if after != before:
+            self.write_json("cost.json", {**costs, item: after})
 
     # Members
 

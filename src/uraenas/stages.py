@@ -172,7 +172,8 @@ class Pipeline:
         chains: dict[str, ChainState] = {}
         for part in in_turns(list(specs.values()), self.config.train):
             chains |= {spec.name: self.checkpoints.chain(spec) for spec in part}
-            self._run_chains([chains[spec.name] for spec in part], chains, len(specs))
+            if part:
+                self._run_chains([chains[spec.name] for spec in part], chains, len(specs))
         for name, planned in plans.items():
             self._choose_members(name, planned)
 
@@ -204,10 +205,11 @@ class Pipeline:
                 if state.failure and news:
                     self._tell_divergence(state)
                 chains[state.spec.name] = state
-                self.checkpoints.store_explored(state)
                 if due or news or state.epoch >= epochs:
                     self.checkpoints.store_chain(state)
                     del unsaved[state.spec.name]
+                else:
+                    self.checkpoints.store_explored(state)
             progress()
 
         progress()

@@ -165,8 +165,11 @@ def in_turns(specs: Sequence[ChainSpec], settings: TrainSettings) -> tuple[list[
     for spec in specs:
         if settings.epochs_alike(spec.weights):
             first.setdefault(spec.root, spec)
-    later = [s for s in specs if settings.epochs_alike(s.weights) and first[s.root] is not s]
-    return [spec for spec in specs if spec not in later], later
+    goes_first = [
+        s.root not in first or first[s.root] is s or not settings.epochs_alike(s.weights) for s in specs
+    ]
+    pairs = list(zip(specs, goes_first, strict=True))
+    return [spec for spec, early in pairs if early], [spec for spec, early in pairs if not early]
 
 
 @dataclass(frozen=True)

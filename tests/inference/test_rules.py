@@ -226,3 +226,12 @@ def test_noise_is_added_to_the_velocity_so_that_momentum_carries_it_on() -> None
 def test_senseless_rules_are_refused(wrong: dict, said: str) -> None:
     with pytest.raises(UraenasError, match=said):
         WeightRule(**{"cycle": Cycle(1, 1, 0.1), "images": 10, "prior_deviation": 1.0, **wrong})
+
+
+def test_noise_is_refused_in_a_step_that_looks_ahead() -> None:
+    rule = WeightRule(Cycle(1, 4, 0.1, exploration=0.5), 10, 1.0, temperature=1.0, nesterov=True)
+    still = torch.zeros(2)
+    with pytest.raises(UraenasError, match="explores"):
+        rule.update(still, still, still, torch.tensor(0.1), torch.ones(2), exploring=True)
+    moved, _ = rule.update(still, still, still, torch.tensor(0.1), torch.ones(2), exploring=False)
+    assert torch.equal(moved, torch.ones(2))

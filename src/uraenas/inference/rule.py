@@ -58,4 +58,6 @@ class WeightRule:
         """The next weights and velocity from the gradient of the mean loss; the prior's gradient is added here."""
         gradient = gradient + self.decay * weights
         look_ahead = self.nesterov and exploring
+        if look_ahead and noise is not None:
+            raise UraenasError("noise was given to a step that explores with Nesterov momentum")
         return langevin.update(weights, velocity, gradient, step_size, self.momentum, noise, look_ahead)

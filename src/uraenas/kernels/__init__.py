@@ -5,7 +5,6 @@ Import the parts from their modules, and only where `available` says so:
     stack.StackProgram    forward and backward of M members with their own genotypes
     supernet.SupernetProgram    the same for the supernet, with slopes of its mixing weights
     images.augment        gather, crop, flip and normalise uint8 images
-    update.Update         Nesterov, Langevin and Hamiltonian steps, with noise
 """
 
 import importlib.util

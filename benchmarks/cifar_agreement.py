@@ -15,12 +15,13 @@ import torch
 
 from uraenas import metrics
 from uraenas.architecture import ArchitectureDistribution
+from uraenas.chains import ChainSpec, initial_chain
 from uraenas.config import Config, override, preset
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Member, MembersPredictor
 from uraenas.task import Task, prepare
-from uraenas.train import ChainSpec, StackOfChains, initial_chain
+from uraenas.train import StackOfChains
 
 # Plausible rather than learned: convolutions and skips are likely, the rest possible.
 CONCENTRATION = torch.tensor([[0.3, 1.5, 1.0, 3.0, 0.4]] * 6, dtype=torch.float64)

@@ -14,9 +14,10 @@ import torch
 
 from uraenas import draws, metrics
 from uraenas.architecture import uniform
+from uraenas.chains import ChainSpec, initial_chain
 from uraenas.ensemble import Member, MembersPredictor
 from uraenas.stages import Pipeline
-from uraenas.train import ChainSpec, initial_chain, train
+from uraenas.train import train
 
 
 def main() -> None:

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from uraenas.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.search import Search, SearchSettings
 from uraenas.spaces import Genotype, Skeleton
-from uraenas.train import ChainSpec, StackOfChains, TrainSettings, initial_chain
+from uraenas.train import StackOfChains
 
 SKELETON = Skeleton(channels=4, cells=1, height=8, width=8, image_channels=1, classes=3)
 GENOTYPES = (

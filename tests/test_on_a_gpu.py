@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from test_runs import COMMAND, ENVIRONMENT
+from uraenas.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.config import override, preset
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
@@ -19,7 +20,7 @@ from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Member
 from uraenas.spaces import Genotype, Skeleton
 from uraenas.stages import Pipeline
-from uraenas.train import ChainSpec, TrainSettings, initial_chain, train
+from uraenas.train import train
 
 pytestmark = pytest.mark.gpu
 

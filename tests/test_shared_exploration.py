@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from uraenas.chains import ChainSpec, TrainSettings, in_turns, initial_chain
 from uraenas.checkpoints import Checkpoints
 from uraenas.config import Config, override, preset
 from uraenas.errors import UraenasError
+from uraenas.methods import Architectures, Weights
 from uraenas.report.reading import read
 from uraenas.report.sections.cost import cost_of
 from uraenas.run import Run
 from uraenas.spaces import Genotype, Skeleton
 from uraenas.stages import Pipeline
-from uraenas.train import ChainSpec, TrainSettings, in_turns, initial_chain
 
 METHODS = "uraenas,uraenas-a,drnas,uraenas-w,snapshot"
 CHANGES = {"train.epochs": 5, "train.weight_samples": 1, "train.temperature": 0.1, "evaluate.suite": "none"}
@@ -109,14 +110,17 @@ SMALL = Skeleton(channels=4, cells=1, height=8, width=8)
 SHORT = TrainSettings(epochs=5, cycles=1, weight_samples=1)
 
 
-def specs(*names: str) -> list[ChainSpec]:
-    genotype = Genotype.from_indices((3,) * 6)
-    parts = [name.split("-") for name in names]
-    return [ChainSpec(a, w, int(n), genotype) for a, w, n in parts]  # type: ignore[arg-type]
+def spec(architecture: Architectures, weights: Weights, number: int = 0) -> ChainSpec:
+    return ChainSpec(architecture, weights, number, Genotype.from_indices((3,) * 6))
 
 
 def test_the_first_of_each_root_goes_first() -> None:
-    asked = specs("sampled-sampled-0", "sampled-sampled-1", "sampled-point-1", "expected-point-0")
+    asked = [
+        spec("sampled", "sampled"),
+        spec("sampled", "sampled", 1),
+        spec("sampled", "point", 1),
+        spec("expected", "point"),
+    ]
     first, later = in_turns(asked, TrainSettings(cycles=1))
     assert [s.name for s in first] == ["sampled-sampled-00", "sampled-sampled-01", "expected-point-00"]
     assert [s.name for s in later] == ["sampled-point-01"]
@@ -125,7 +129,7 @@ def test_the_first_of_each_root_goes_first() -> None:
 
 def test_a_restarted_chain_leaves_nothing_for_its_siblings(tmp_path: Path) -> None:
     kept = Checkpoints(Run(tmp_path), SHORT, SMALL, seed=0)
-    first, sibling = specs("sampled-sampled-0", "sampled-point-0")
+    first, sibling = spec("sampled", "sampled"), spec("sampled", "point")
     state = replace(initial_chain(first, SMALL, 0), epoch=4, restarts=1)
     kept.store_explored(state)
     assert kept.chain(sibling).epoch == 0
@@ -137,7 +141,7 @@ def test_who_explored_goes_on_from_there_and_owes_nobody(tmp_path: Path) -> None
     run = Run(tmp_path)
     run.add_cost({"chains/sampled-sampled-00": {"seconds": 8.0, "images": 400}})
     kept = Checkpoints(run, SHORT, SMALL, seed=0)
-    first, sibling = specs("sampled-sampled-0", "sampled-point-0")
+    first, sibling = spec("sampled", "sampled"), spec("sampled", "point")
     kept.store_explored(replace(initial_chain(first, SMALL, 0), epoch=4))
     for _ in range(2):  # a kill may make it start twice
         assert kept.chain(first).epoch == kept.chain(sibling).epoch == 4
@@ -151,7 +155,7 @@ def test_who_explored_goes_on_from_there_and_owes_nobody(tmp_path: Path) -> None
 
 
 def test_an_explored_state_of_another_length_is_not_used(tmp_path: Path) -> None:
-    first, sibling = specs("sampled-sampled-0", "sampled-snapshot-0")
+    first, sibling = spec("sampled", "sampled"), spec("sampled", "snapshot")
     kept = Checkpoints(Run(tmp_path), SHORT, SMALL, seed=0)
     kept.store_explored(replace(initial_chain(first, SMALL, 0), epoch=4))
     other = Checkpoints(Run(tmp_path), replace(SHORT, weight_samples=3), SMALL, seed=0)
@@ -159,12 +163,12 @@ def test_an_explored_state_of_another_length_is_not_used(tmp_path: Path) -> None
 
 
 def test_a_velocity_of_an_older_version_is_refused(tmp_path: Path) -> None:
-    run, (spec,) = Run(tmp_path), specs("sampled-point-0")
+    run, old = Run(tmp_path), spec("sampled", "point")
     kept = Checkpoints(run, SHORT, SMALL, seed=0)
-    state = replace(initial_chain(spec, SMALL, 0), epoch=2)
-    header = {"genotype": str(spec.genotype), "epoch": 2, "history": [], "failure": "", "restarts": 0}
+    state = replace(initial_chain(old, SMALL, 0), epoch=2)
+    header = {"genotype": str(old.genotype), "epoch": 2, "history": [], "failure": "", "restarts": 0}
     run.write_tensors("chains/sampled-point-00/state.safetensors", state.tensors, header)
     with pytest.raises(UraenasError, match="another rule"):
-        kept.chain(spec)
+        kept.chain(old)
     kept.store_chain(state)
-    assert kept.chain(spec).epoch == 2
+    assert kept.chain(old).epoch == 2

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
+from uraenas.chains import RESTARTS, ChainSpec, ChainState, TrainSettings, initial_chain, plan_chains
 from uraenas.data import LabelledImages, digits, stratified_split
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings, Gradients, naming_want_of_memory
@@ -18,18 +19,7 @@ from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.networks import Stack
 from uraenas.spaces import EDGES, OPERATIONS, Genotype, Skeleton
-from uraenas.train import (
-    MOST_LOSS,
-    RESTARTS,
-    ChainSpec,
-    ChainState,
-    StackOfChains,
-    TrainSettings,
-    initial_chain,
-    plan_chains,
-    stacks_of,
-    train,
-)
+from uraenas.train import MOST_LOSS, StackOfChains, stacks_of, train
 
 SKELETON = Skeleton(channels=4, cells=1, height=8, width=8, image_channels=1, classes=10)
 SEED = 9

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from torch import Tensor
+
+from uraenas.chains import CHAIN, ChainSpec, ChainState, TrainSettings, initial_chain
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.run import Run
 from uraenas.search import STATE, SearchState
 from uraenas.spaces import Skeleton
-from uraenas.train import CHAIN, ChainSpec, ChainState, TrainSettings, initial_chain
 
 RULE = 2  # what a stored velocity means: 1 had point estimates keep it without the step size
 
@@ -78,7 +80,7 @@ class Checkpoints:
             return None
         needed = ("genotype", "epoch", "history", "chain", "cost", *CHAIN)
         tensors, header = self.run.read_tensors(name, needed)
-        self._require_same(name, header, spec)
+        self._require_same(name, tensors, header, spec)
         if header["epoch"] != self.settings.epochs_alike(spec.weights):
             return None
         spent = {} if header["chain"] == spec.name else header["cost"]
@@ -94,17 +96,19 @@ class Checkpoints:
         state = ChainState(
             spec, header["epoch"], tensors, header["history"], header["failure"], header["restarts"]
         )
-        self._require_same(name, header if tensors else {**header, "rule": RULE}, spec)
+        self._require_same(name, tensors, header, spec)
         stopped_for_good = not tensors and not state.is_over(self.settings.epochs)  # by the first version
         lost = not all(self.run.sample_path(spec.name, epoch).exists() for epoch in collected)
         return None if lost or stopped_for_good else state
 
-    def _require_same(self, name: str, header: dict[str, Any], spec: ChainSpec) -> None:
+    def _require_same(
+        self, name: str, tensors: dict[str, Tensor], header: dict[str, Any], spec: ChainSpec
+    ) -> None:
         if header["genotype"] != str(spec.genotype):
             raise UraenasError(
                 f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
             )
-        if header.get("rule") != RULE:
+        if tensors and header.get("rule") != RULE:
             raise UraenasError(
                 f"{self.run.path / name} is of a version whose chains moved by another rule; choose another --out"
             )

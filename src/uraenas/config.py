@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from uraenas.chains import TrainSettings
 from uraenas.data import DataSettings
 from uraenas.engine import EngineSettings
 from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.evaluate import EvaluateSettings
 from uraenas.methods import METHODS, method
 from uraenas.search import SearchSettings
-from uraenas.train import TrainSettings
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def of_each(log_probabilities_SNK: Tensor, labels_N: Tensor) -> dict[str, Tensor
         "accuracy": right_SN.mean(dim=1),
         "nll": nll_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
         "ece": gaps_SB.abs().sum(dim=1).double() / 2**40 / len(labels_N)
-        + 0 * confidence_SN.sum(dim=1),  # or NaN
+        + 0 * confidence_SN.sum(dim=1),  # NaN stays NaN
         "brier": brier_per_image(log_probabilities_SNK, labels_N).mean(dim=1),
     }
 

@@ -10,6 +10,7 @@ import torch
 
 from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
+from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
 from uraenas.checkpoints import Checkpoints, saved_when_cut_short
 from uraenas.config import Config, differences, flatten, from_json
 from uraenas.data import (
@@ -39,7 +40,7 @@ from uraenas.search import Search, SearchState, search
 from uraenas.spaces import LARGEST, cost
 from uraenas.task import describe_data, prepare
 from uraenas.tensorboard import EventFiles
-from uraenas.train import ChainSpec, ChainState, in_turns, plan_chains, train
+from uraenas.train import train
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]

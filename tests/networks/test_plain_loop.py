@@ -8,6 +8,7 @@ from plain_networks import copy_in, plain_member, plain_supernet
 
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of
+from uraenas.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
@@ -15,7 +16,7 @@ from uraenas.networks import weight_layout
 from uraenas.networks.supernet import supernet_layout
 from uraenas.search import Search, SearchSettings
 from uraenas.spaces import Genotype, Skeleton
-from uraenas.train import ChainSpec, StackOfChains, TrainSettings, initial_chain
+from uraenas.train import StackOfChains
 
 SEED = 5
 SKELETON = Skeleton(channels=4, cells=1, height=8, width=8, image_channels=1, classes=3)

@@ -5,7 +5,8 @@ import pytest
 from picture_book import picture_book
 
 from uraenas.data import load_dataset
-from uraenas.errors import UraenasError
+from uraenas.data.cifar import CIFAR10, is_cifar_folder
+from uraenas.data.settings import data_root
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +17,7 @@ def images() -> np.ndarray:
 @pytest.fixture(scope="session")
 def cifar10_test() -> tuple[np.ndarray, np.ndarray]:
     """CIFAR-10's test set, where URAENAS_DATA (or ./datasets) has it."""
-    try:
-        test = load_dataset("cifar10").test
-    except UraenasError as error:
-        pytest.skip(str(error))
+    if not is_cifar_folder(data_root(""), CIFAR10):
+        pytest.skip(f"{data_root('')} holds no CIFAR-10; uraenas data cifar10 fetches it")
+    test = load_dataset("cifar10").test
     return test.images, test.labels

@@ -13,13 +13,14 @@ from uraenas.architecture import concentration_of, uniform
 from uraenas.bench import roofline
 from uraenas.bench.plain import PlainNetwork, endless_batches
 from uraenas.bench.roofline import Work
+from uraenas.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor, Origin
 from uraenas.search import Search, SearchSettings
 from uraenas.spaces import Skeleton
-from uraenas.train import ChainSpec, StackOfChains, TrainSettings, initial_chain
+from uraenas.train import StackOfChains
 
 
 @dataclass(frozen=True)

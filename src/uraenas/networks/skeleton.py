@@ -85,8 +85,7 @@ def head(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -
 def pool(x: Tensor) -> Tensor:
     """The operation `avg_pool_3x3`: padding is not counted.
 
-    With the channels innermost a CPU is three times faster, but a GPU's gradient is wrong (PyTorch 2.11 on an H200;
-    docs/gotchas.md).
+    With the channels innermost a CPU is faster, but a GPU's gradient is wrong (docs/gotchas.md).
     """
     x = x.contiguous() if x.is_cuda else x
     return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)

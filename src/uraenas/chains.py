@@ -1,0 +1,197 @@
+"""A weight chain: how it is set, which ones a method asks for, and the state it goes on from."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uraenas import draws
+from uraenas.architecture import ArchitectureDistribution, uniform
+from uraenas.errors import UraenasError, require_range, unknown
+from uraenas.inference import SAMPLERS, Cycle, WeightRule
+from uraenas.methods import Architectures, Method, Weights
+from uraenas.networks import Stack
+from uraenas.selection import SELECTIONS
+from uraenas.spaces import Genotype, Skeleton
+
+CHAIN = ("weights", "velocity", "statistics")  # the tensors of a chain's state
+RESTARTS = 3  # of a chain that diverges, each from its last good state with a smaller step
+SMALLER = 0.25  # the step size of a restart, relative to the one before
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How members are trained. Defaults: the benchmark's recipe for point estimates, cyclical SGHMC for samples."""
+
+    members: int = 10
+    architectures: int = 10  # M_θ: architectures drawn for a method that samples them
+    architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
+    epochs: int = 200
+    batch: int = 256  # at most, as in the search
+    prior_deviation: float = 0.2  # weight decay 5e-4 at 50,000 images
+    step_size: float = 0.1  # of point estimates
+    momentum: float = 0.9
+    sampler: str = "sghmc"  # sgld has no momentum
+    sampler_step_size: float = 0.1
+    cycles: int = 4
+    weight_samples: int = 12  # M_w: samples of one chain, an equal number from each cycle
+    exploration: float = 0.8
+    temperature: float = 1e-4
+    selection: str = "in-turn"  # of members among candidates: in turn over chains, or greedy on held-out NLL
+
+    def __post_init__(self) -> None:
+        if self.selection not in SELECTIONS:
+            raise unknown("selection", self.selection, SELECTIONS)
+        if self.sampler not in SAMPLERS:
+            raise unknown("sampler", self.sampler, SAMPLERS)
+        for name, least, most in (
+            ("members", 1, 1000),
+            ("architectures", 1, 1000),
+            ("epochs", 1, 100_000),
+            ("batch", 2, 1_000_000),
+            ("cycles", 1, 100_000),
+            ("architecture_temperature", 1e-3, 1e3),
+        ):
+            require_range(f"train.{name}", getattr(self, name), least, most)
+        for name in ("step_size", "sampler_step_size"):
+            if getattr(self, name) <= 0:
+                raise UraenasError(
+                    f"train.{name} = {getattr(self, name)} is out of range; it must be more than 0"
+                )
+        if self.weight_samples < self.cycles:
+            raise UraenasError(
+                f"train.weight_samples = {self.weight_samples} is out of range; each of the {self.cycles} cycles "
+                "must give at least one sample"
+            )
+        for weights in ("point", "sampled"):
+            self.rule(weights, steps_per_epoch=1, images=1)  # its checks are ours
+
+    @property
+    def samples_per_chain(self) -> int:
+        return self.weight_samples // self.cycles * self.cycles
+
+    def rule(self, weights: str, steps_per_epoch: int, images: int, restarts: int = 0) -> WeightRule:
+        """How the weights of a chain of this kind move, after so many restarts."""
+        scale = SMALLER**restarts
+        if weights == "point":
+            cycle = Cycle(self.epochs, steps_per_epoch, scale * self.step_size)
+            return WeightRule(cycle, images, self.prior_deviation, self.momentum, nesterov=True)
+        per_cycle = self.weight_samples // self.cycles
+        step_size = scale * self.sampler_step_size
+        cycle = Cycle(self.epochs, steps_per_epoch, step_size, self.cycles, self.exploration, per_cycle)
+        momentum = 0.0 if self.sampler == "sgld" else self.momentum
+        temperature = 0.0 if weights == "snapshot" else self.temperature
+        return WeightRule(cycle, images, self.prior_deviation, momentum, temperature, nesterov=True)
+
+    def epochs_alike(self, weights: str) -> int:
+        """How many first epochs a chain of this kind has in common with the other kinds.
+
+        All explore in equal steps then, and none has collected a sample yet.
+        """
+        steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
+        if weights == "point" and steps_differ:
+            return 0
+        length = self.epochs // self.cycles
+        return min(int(self.exploration * length), length - self.weight_samples // self.cycles)
+
+    def chains_for(self, method: Method) -> int:
+        """How many chains give this method its members."""
+        if method.single:
+            return 1
+        if method.architecture == "sampled" and method.per_chain == "all":
+            return max(self.architectures, math.ceil(self.members / self.samples_per_chain))
+        return self.members if method.per_chain == "one" else math.ceil(self.members / self.samples_per_chain)
+
+
+@dataclass(frozen=True)
+class ChainSpec:
+    """One weight trajectory: which architecture, which kind of weights, which number.
+
+    Methods that ask for the same chain share it: `drnas` is the first chain of `deep-ensemble`. Chains of one root have
+    initial weights and batch order in common, hence all epochs in which their kinds move alike.
+    """
+
+    architecture: Architectures
+    weights: Weights
+    number: int
+    genotype: Genotype
+
+    @property
+    def name(self) -> str:
+        return f"{self.architecture}-{self.weights}-{self.number:02d}"
+
+    @property
+    def root(self) -> str:
+        return f"{self.architecture}-{self.number:02d}"
+
+    def key(self, seed: int, purpose: str) -> int:
+        # The kind of weights is left out: a sampled chain and its snapshot control differ in the noise alone.
+        return draws.key(seed, "chain", self.architecture, self.number, purpose)
+
+
+def plan_chains(
+    method: Method, settings: TrainSettings, distribution: ArchitectureDistribution | None, seed: int
+) -> tuple[list[ChainSpec], int]:
+    """The chains of a method, and how many disconnected architectures were drawn and thrown away."""
+    count, redrawn = settings.chains_for(method), 0
+    if method.architecture == "uniform":
+        genotypes, redrawn = uniform().sample_genotypes(count, draws.key(seed, "uniform"))
+    elif distribution is None:
+        raise UraenasError("this method needs a search first")
+    elif method.architecture == "sampled":
+        tempered = distribution.tempered(settings.architecture_temperature)
+        genotypes, redrawn = tempered.sample_genotypes(count, draws.key(seed, "sampled"))
+    else:
+        genotypes = [distribution.expected_genotype()] * count
+        if not genotypes[0].connected:
+            raise UraenasError(
+                f"the search's expected genotype {genotypes[0]} cuts the input off from the output; "
+                "search longer or with another seed"
+            )
+    specs = [ChainSpec(method.architecture, method.weights, n, g) for n, g in enumerate(genotypes)]
+    return specs, redrawn
+
+
+def in_turns(specs: Sequence[ChainSpec], settings: TrainSettings) -> tuple[list[ChainSpec], list[ChainSpec]]:
+    """First one chain of each root, and those that have nothing in common with it; then those that go on from there."""
+    first: dict[str, ChainSpec] = {}
+    early: list[ChainSpec] = []
+    later: list[ChainSpec] = []
+    for spec in specs:
+        alike = settings.epochs_alike(spec.weights) > 0
+        follows = alike and first.setdefault(spec.root, spec) is not spec
+        (later if follows else early).append(spec)
+    return early, later
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """Everything one weight trajectory needs to go on after `epoch` epochs."""
+
+    spec: ChainSpec
+    epoch: int
+    tensors: dict[str, Tensor]  # those named in CHAIN; none in a file of a chain that is over
+    history: list[dict[str, Any]] = field(default_factory=list)
+    failure: str = ""  # why the chain was frozen after this epoch, if it was
+    restarts: int = 0
+
+    def is_over(self, epochs: int) -> bool:
+        """Whether nothing is left to do: all epochs are run, or the last restart has failed too."""
+        return self.epoch >= epochs or (self.failure != "" and self.restarts == RESTARTS)
+
+    def restarted(self) -> "ChainState":
+        """The chain as it goes on: a frozen one from the same place, with a smaller step."""
+        return replace(self, failure="", restarts=self.restarts + 1) if self.failure else self
+
+
+def initial_chain(spec: ChainSpec, skeleton: Skeleton, seed: int) -> ChainState:
+    """A chain at its start."""
+    stack = Stack([spec.genotype], skeleton)
+    stack.initialise([spec.key(seed, "weights")])
+    weights, statistics = stack.take(0)
+    return ChainState(
+        spec, 0, {"weights": weights, "velocity": torch.zeros_like(weights), "statistics": statistics}
+    )

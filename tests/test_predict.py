@@ -66,6 +66,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_predicted(run, folder):
         assert row["total"] == pytest.approx(row["data"] + row["weights"] + row["architecture"], abs=1e-9)
 
 
+def test_where_nothing_can_be_read_there_is_no_table(run, folder):
+    done = uraenas("predict", run, folder / "notes.txt")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_a_folder_of_a_thousand_with_three_bad_ones(run, tmp_path):
     """997 digits as PNG files, a truncated one, a text file and a 16-bit grey one."""
     digits = np.uint8(load_digits().images * 255 / 16)[:997]

@@ -50,7 +50,7 @@ def predict(
         writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Prediction)])
         writer.writeheader()
         writer.writerows(asdict(row) for row in predictions)
-    else:
+    elif predictions:
         console.print(_table(predictions, threshold, risk))
     for row in unreadable:
         print(f"uraenas: {row.file}: {row.why}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Evaluation: rows are what the metrics say, means are means of cells, intervals come from paired resamples."""
 
+import itertools
 import math
 
 import numpy as np
@@ -74,7 +75,7 @@ def cells() -> list[Cell]:
 
 @pytest.fixture(scope="module")
 def result(cells: list[Cell]) -> dict:
-    return summarise(cells, SETTINGS)
+    return summarise(cells)
 
 
 def pick(rows: list[dict], **wanted: object) -> dict:
@@ -188,7 +189,7 @@ def test_nineteen_shifts_give_both_means() -> None:
     skills = {shift: 0.1 * number for number, shift in enumerate(SUITES["cifar10-c"])}
     for shift, skill in skills.items():
         found.append(evaluator.cell(evaluation_set(shift, 1), {"drnas": judged(1, skill, 3)}))
-    rows = summarise(found, EvaluateSettings(bootstrap=0))["rows"]
+    rows = summarise(found)["rows"]
     wanted = {"metric": "nll", "calibration": "raw"}
     for name, members in (("mean19", SUITES["cifar10-c"]), ("mean15", SUITES["cifar10-c-15"])):
         expected = np.mean([pick(rows, shift=shift, **wanted)["value"] for shift in members])
@@ -229,7 +230,7 @@ def test_intervals_shrink_with_the_number_of_images() -> None:
         cell = Evaluator(SETTINGS, SEED).cell(
             evaluation_set(images=images), {"deep-ensemble": judged(2, 1.0, 4, images)}
         )
-        rows = summarise([cell], SETTINGS)["rows"]
+        rows = summarise([cell])["rows"]
         for metric in ("accuracy", "nll", "brier"):
             row = pick(rows, metric=metric, members=2, calibration="raw")
             widths[metric, images] = row["high"] - row["low"]
@@ -241,15 +242,20 @@ def test_intervals_shrink_with_the_number_of_images() -> None:
 def test_the_difference_of_a_method_to_its_equal_is_nothing() -> None:
     twins = {"deep-ensemble": ENSEMBLES["uraenas"], "uraenas": ENSEMBLES["uraenas"]}
     cell = Evaluator(SETTINGS, SEED).cell(evaluation_set(), twins)
-    differences = summarise([cell], SETTINGS)["differences"]
-    assert len(differences) == 2 * len(BOOTSTRAPPED)
+    differences = summarise([cell])["differences"]
+    assert len(differences) == 2 * 2 * len(BOOTSTRAPPED)
     for row in differences:
-        assert (row["method"], row["baseline"]) == ("uraenas", "deep-ensemble")
+        assert {row["method"], row["baseline"]} == set(twins)
         assert (row["value"], row["low"], row["high"]) == (0, 0, 0)
 
 
 def test_differences_are_paired(result: dict) -> None:
-    row = pick(result["differences"], method="uraenas", shift="none", metric="nll", calibration="raw")
+    wanted = {"shift": "none", "metric": "nll", "calibration": "raw"}
+    row = pick(result["differences"], method="uraenas", baseline="deep-ensemble", **wanted)
+    back = pick(result["differences"], method="deep-ensemble", baseline="uraenas", **wanted)
+    assert [row[k] for k in ("low", "value", "high")] == pytest.approx(
+        [-back[k] for k in ("high", "value", "low")], abs=1e-9
+    )
     ours, theirs = (
         pick(result["rows"], method=name, shift="none", metric="nll", calibration="raw", members=members)
         for name, members in (("uraenas", 5), ("deep-ensemble", 4))
@@ -258,19 +264,20 @@ def test_differences_are_paired(result: dict) -> None:
     assert row["low"] < row["value"] < row["high"] < 0  # it is the better one
     unpaired = math.hypot(ours["high"] - ours["low"], theirs["high"] - theirs["low"])
     assert row["high"] - row["low"] < 1.2 * unpaired
-    assert {r["method"] for r in result["differences"]} == {"drnas", "uraenas"}
+    pairs = {(r["method"], r["baseline"]) for r in result["differences"]}
+    assert pairs == set(itertools.permutations(("drnas", "deep-ensemble", "uraenas"), 2))
     assert {r["shift"] for r in result["differences"]} == {"none", "mean2"}
 
 
-def test_without_the_baseline_there_are_no_differences() -> None:
+def test_one_method_alone_has_no_differences() -> None:
     cell = Evaluator(SETTINGS, SEED).cell(evaluation_set(), {"uraenas": ENSEMBLES["uraenas"]})
-    assert summarise([cell], SETTINGS)["differences"] == []
+    assert summarise([cell])["differences"] == []
 
 
 def test_without_bootstrap_there_are_rows_without_intervals() -> None:
     settings = EvaluateSettings(bootstrap=0)
     cell = Evaluator(settings, SEED).cell(evaluation_set(), ENSEMBLES)
-    found = summarise([cell], settings)
+    found = summarise([cell])
     assert cell.replicates == {}
     assert found["differences"] == []
     assert not any("low" in row for row in found["rows"])

@@ -29,7 +29,8 @@ SIZES = [{"network.channels": 16}, {"network.channels": 12, "engine.repeatable":
 
 @pytest.mark.parametrize("changes", SIZES, ids=["own kernels", "PyTorch's, repeatable"])
 def test_two_runs_with_one_seed_have_the_same_bits(tmp_path: Path, changes: dict) -> None:
-    config = override(preset("tiny"), {"engine.device": "cuda", "evaluate.suite": "none", **changes})
+    common = {"engine.device": "cuda", "evaluate.suite": "none", "methods": "drnas,uraenas"}
+    config = override(preset("tiny"), {**common, **changes})
     results = []
     for name in ("first", "second"):
         out = tmp_path / name
@@ -37,7 +38,7 @@ def test_two_runs_with_one_seed_have_the_same_bits(tmp_path: Path, changes: dict
         pipeline.train(pipeline.search())
         pipeline.evaluate()
         paths = [*out.glob("search/architecture.safetensors"), *out.glob("methods/*/members/*.safetensors")]
-        assert len(paths) > 5
+        assert len(paths) > 3
         tensors = {
             f"{path.relative_to(out)} {part}": tensor.numpy().tobytes()
             for path in paths
@@ -100,7 +101,7 @@ def test_a_signal_leaves_the_epochs_that_were_over(tmp_path: Path) -> None:
         "engine.device=cuda",
         "evaluate.suite=none",
     ]
-    command = [*COMMAND, "run", "--preset", "tiny", "--out", str(out)]
+    command = [*COMMAND, "run", "--preset", "tiny", "--methods", "uraenas", "--out", str(out)]
     for text in sets:
         command += ["--set", text]
     process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)

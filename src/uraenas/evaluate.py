@@ -32,7 +32,7 @@ class EvaluateSettings:
 
     suite: str = "basic"  # a suite of shifts by name, a folder in the layout of CIFAR-10-C, or none
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
-    baseline: str = "deep-ensemble"  # paired differences are taken to this method
+    baseline: str = "deep-ensemble"  # the report shows paired differences to this method
     bootstrap: int = 1000  # resamples of the test images; 0: no intervals
     subsets: int = 20  # random member subsets for each ensemble size below the full one
     outside: str = ""  # another dataset, by name or path, whose images should be told from the test images
@@ -279,8 +279,8 @@ def _uncertainty_scores(judged: Judged) -> dict[str, Tensor]:
     return {**scores, "model_uncertainty": split.model} if len(judged.log_probabilities_MNK) > 1 else scores
 
 
-def summarise(cells: Sequence[Cell], settings: EvaluateSettings) -> dict[str, Any]:
-    """metrics.json from all cells: rows with intervals, suite means, and paired differences to the baseline."""
+def summarise(cells: Sequence[Cell]) -> dict[str, Any]:
+    """metrics.json from all cells: rows with intervals, suite means, and paired differences of all methods."""
     clean = [cell for cell in cells if cell.shift == "none"]
     groups: dict[tuple[str, int], list[Cell]] = {("none", 0): clean}
     for name, members in _suites_of([cell.shift for cell in cells if cell.shift != "none"]).items():
@@ -291,7 +291,7 @@ def summarise(cells: Sequence[Cell], settings: EvaluateSettings) -> dict[str, An
         averaged = _mean_rows(group, shift, severity)
         replicates = {key: _mean_replicates(group, key) for key in group[0].replicates}
         rows += _with_intervals(averaged, replicates)
-        differences += _paired(averaged, replicates, settings.baseline)
+        differences += _paired(averaged, replicates)
     full = _largest(clean[0].rows)
     for cell in cells:
         if cell.shift != "none":
@@ -353,18 +353,16 @@ def _interval(replicate: Tensor) -> dict[str, float]:
     return {"low": low, "high": high}
 
 
-def _paired(rows: Sequence[Row], replicates: Mapping[str, Tensor], baseline: str) -> list[Row]:
-    """Method minus baseline on the same resamples, for every bootstrapped metric at full size."""
+def _paired(rows: Sequence[Row], replicates: Mapping[str, Tensor]) -> list[Row]:
+    """Method minus baseline on the same resamples, for every pair and every bootstrapped metric at full size."""
     full = _largest(rows)
-    if baseline not in full:
-        return []
     values = {_replicate_key(row): row for row in rows if row["members"] == full[row["method"]]}
     differences = []
-    for key, row in values.items():
-        other = f"{baseline}/{row['calibration']}/{row['metric']}"
-        if row["method"] != baseline and key in replicates and other in replicates:
-            spread = _interval(replicates[key] - replicates[other])
-            differences.append(
-                {**row, "baseline": baseline, "value": row["value"] - values[other]["value"], **spread}
-            )
+    for key in replicates:
+        for baseline in full:
+            row, other = values[key], f"{baseline}/{key.partition('/')[2]}"
+            if other != key and other in replicates:
+                difference = {"value": row["value"] - values[other]["value"]}
+                spread = _interval(replicates[key] - replicates[other])
+                differences.append({**row, "baseline": baseline, **difference, **spread})
     return differences

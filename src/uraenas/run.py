@@ -22,6 +22,8 @@ from uraenas.spaces import Genotype
 from uraenas.svg import element
 from uraenas.versions import version_of
 
+PRETRAINED = Path(__file__).parent / "pretrained"
+
 
 @dataclass(frozen=True)
 class MemberFacts:
@@ -38,6 +40,20 @@ class Run:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._last_checkpoint = time.monotonic()
+
+    @classmethod
+    def pretrained(cls, name: str = "cifar10") -> "Run":
+        """A run that comes with the package, ready to predict: members in half precision, and what made them."""
+        if name not in pretrained_names():
+            raise unknown("pretrained run", name, pretrained_names())
+        return cls(PRETRAINED / name)
+
+    @classmethod
+    def find(cls, path: Path) -> "Run":
+        """The run in this directory; where there is none, the pretrained one of this name."""
+        return (
+            cls.pretrained(str(path)) if not path.exists() and str(path) in pretrained_names() else cls(path)
+        )
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.state})"
@@ -272,7 +288,8 @@ class Run:
         """The methods whose members are there."""
         return [path.name for path in sorted(self.path.glob("methods/*")) if self.is_trained(path.name)]
 
-    def ensemble(self, method: str) -> Ensemble:
+    def ensemble(self, method: str = "uraenas") -> Ensemble:
+        """The members of a method, ready to predict."""
         self.require()
         folder = self.members_folder(method)
         if not self.is_trained(method):
@@ -280,6 +297,11 @@ class Run:
                 raise unknown("trained method", method, self.trained)
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
         return Ensemble.load(folder)
+
+
+def pretrained_names() -> list[str]:
+    """The runs that come with the package."""
+    return sorted(path.parent.name for path in PRETRAINED.glob("*/config.json"))
 
 
 def _table_row(kind: str, *cells: str) -> str:

@@ -293,7 +293,7 @@ class Pipeline:
             cells.append(self._cell(evaluator, where))
         self.progress("evaluate", total, total)
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
-        result = summarise(cells, settings)
+        result = summarise(cells)
         if settings.outside:
             result["rows"] += self._outside_rows(evaluator)
         result["diverged"] = self.checkpoints.diverged()

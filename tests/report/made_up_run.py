@@ -49,7 +49,7 @@ def write_run(
             for name, one in judged.items():
                 file = f"methods/{name}/predictions/demo.safetensors"
                 run.write_tensors(file, {"log_probabilities": one.log_probabilities_MNK}, {})
-    run.write_json("metrics.json", summarise(cells, settings))
+    run.write_json("metrics.json", summarise(cells))
     _describe(run, methods, names, images, bootstrap, seed, side)
     _search(run, generator)
     return run, test

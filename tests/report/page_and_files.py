@@ -74,6 +74,7 @@ class Case:
 
     def difference(self, method: str, metric: str, shift: str, calibration: str) -> dict[str, Any]:
         wanted = {"method": method, "metric": metric, "shift": shift, "calibration": calibration}
+        wanted["baseline"] = self.file("config.json")["evaluate.baseline"]
         (found,) = [row for row in self.file("metrics.json")["differences"] if wanted.items() <= row.items()]
         return found
 

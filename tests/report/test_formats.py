@@ -4,6 +4,7 @@ import io
 import pytest
 from made_up_run import Source
 
+from test_predict import uraenas
 from uraenas.errors import UraenasError
 from uraenas.report import COLUMNS, formats, table
 
@@ -47,6 +48,24 @@ def test_latex_is_balanced_and_escaped(rows: list[dict]) -> None:
     assert r"run\_1 \& 50\%" in text
     assert text.splitlines()[0] == r"\begin{tabular}{llrrrrrrrr}"
     assert r"Acc $\uparrow$ & ECE $\downarrow$" in text
+
+
+def test_differences_to_any_method(demo: Source) -> None:
+    run = demo[0]
+    done = uraenas("report", run.path, "--format", "csv", "--against", "drnas")
+    found = {line["method"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
+    assert set(found) == {"uraenas", "deep-ensemble"}
+    (row,) = [
+        row
+        for row in run.read_json("metrics.json")["differences"]
+        if (row["method"], row["baseline"], row["metric"]) == ("uraenas", "drnas", "nll")
+        and (row["shift"], row["calibration"]) == ("none", "raw")
+    ]
+    ends = [float(found["uraenas"][name]) for name in ("nll_low", "nll", "nll_high")]
+    assert ends == [row["low"], row["value"], row["high"]]
+    refused = uraenas("report", run.path, "--format", "csv", "--against", "drnass")
+    assert refused.returncode == 2
+    assert "Did you mean 'drnas'" in refused.stderr
 
 
 def test_unknown_format_names_the_nearest() -> None:

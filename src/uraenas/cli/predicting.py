@@ -17,7 +17,9 @@ from uraenas.run import Run
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run directory with trained members.")],
+    run: Annotated[
+        Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
+    ],
     images: Annotated[list[Path], typer.Argument(help="Image files, or folders of them.")],
     method: Annotated[str, typer.Option("--method", help="Whose members predict.")] = "uraenas",
     risk: Annotated[
@@ -32,7 +34,7 @@ def predict(
     """
     if as_csv and as_json:
         raise UraenasError("--csv and --json exclude each other; choose one")
-    opened = Run(run)
+    opened = Run.find(run)
     ensemble = opened.ensemble(method)
     held_out, _ = opened.read_tensors(f"methods/{method}/held-out.safetensors", ("confidence", "right"))
     threshold = threshold_for(held_out["confidence"], held_out["right"], risk)

@@ -21,7 +21,7 @@ from uraenas.evaluate import CALIBRATIONS
 from uraenas.files import write_bytes
 from uraenas.methods import METHODS
 from uraenas.overview import summary
-from uraenas.run import Run
+from uraenas.run import Run, pretrained_names
 from uraenas.shifts import SHIFTS
 from uraenas.stages import Pipeline
 
@@ -95,6 +95,10 @@ def make_report(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="For tables: add bootstrap intervals.")
     ] = False,
+    against: Annotated[
+        str,
+        typer.Option("--against", help="For tables: differences to this method, with paired intervals."),
+    ] = "",
     out: Annotated[Path | None, typer.Option("--out", help="Where several runs' page goes.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -104,8 +108,8 @@ def make_report(
     if form not in ("html", *report.formats.FORMATS):
         raise unknown("format", form, ("html", *report.formats.FORMATS))
     if form != "html":
-        rows = {str(path): Run(path).metrics()["rows"] for path in paths}
-        print(report.formats.write(form, rows, calibration, intervals), end="")
+        rows = {str(path): _table_rows(Run(path), against) for path in paths}
+        print(report.formats.write(form, rows, calibration, intervals or against != ""), end="")
         return
     if len(paths) == 1:
         with _opened(paths[0], as_json) as pipeline:
@@ -118,9 +122,22 @@ def make_report(
     say(f"wrote {written}", as_json, {"report": str(written)})
 
 
+def _table_rows(run: Run, against: str) -> list[dict[str, Any]]:
+    """Rows of metrics.json: values, or their differences to a method."""
+    metrics = run.metrics()
+    if not against:
+        return metrics["rows"]
+    by_baseline: dict[str, list[dict[str, Any]]] = {}
+    for row in metrics["differences"]:
+        by_baseline.setdefault(row["baseline"], []).append(row)
+    if against not in by_baseline:
+        raise unknown(f"method of {run.path} with differences to it", against, by_baseline)
+    return by_baseline[against]
+
+
 def show(path: RunPath, as_json: AsJson = False) -> None:
     """Say what a run is, how far it has come, and which members it has."""
-    facts = summary(Run(path))
+    facts = summary(Run.find(path))
     if as_json:
         print(json.dumps(facts))
         return
@@ -163,18 +180,19 @@ def _limits(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def list_names(as_json: AsJson = False) -> None:
-    """Name the presets, methods, datasets, shifts and settings."""
+    """Name the presets, methods, datasets, pretrained runs, shifts and settings."""
     names = {
         "presets": list(PRESETS),
         "methods": list(METHODS),
         "datasets": list(DATASETS),
+        "pretrained": pretrained_names(),
         "shifts": list(SHIFTS),
         "settings": flatten(Config()),
     }
     if as_json:
         print(json.dumps(names, default=list))
         return
-    for kind in ("presets", "methods", "datasets", "shifts"):
+    for kind in ("presets", "methods", "datasets", "pretrained", "shifts"):
         console.print(f"[bold]{kind}[/]: {', '.join(names[kind])}", highlight=False)
     settings = Table(
         "setting",

@@ -107,8 +107,14 @@ class RunFacts:
 
     @property
     def baseline(self) -> str | None:
-        """The method differences are taken to, if this run has it."""
-        return next((row["baseline"] for row in self.metrics.get("differences", [])), None)
+        """The method differences are shown to, if this run has it."""
+        wanted = self.config.get("evaluate.baseline")
+        return wanted if any(row["baseline"] == wanted for row in self.differences) else None
+
+    @property
+    def differences(self) -> list[Row]:
+        """Paired differences between all methods."""
+        return self.metrics.get("differences", [])
 
     @cached_property
     def _means(self) -> dict[str, Tensor]:

@@ -29,13 +29,13 @@ def tiles(facts: RunFacts) -> list[Tile]:
 
 
 def _beneath(facts: RunFacts, metric: str, shift: str) -> str:
-    for row in facts.metrics.get("differences", []):
-        key = (row["method"], row["metric"], row["shift"], row["calibration"])
-        if key == (facts.primary, metric, shift, "raw"):
+    for row in facts.differences:
+        key = (row["method"], row["baseline"], row["metric"], row["shift"], row["calibration"])
+        if key == (facts.primary, facts.baseline, metric, shift, "raw"):
             words = {"better": "better than", "worse": "worse than", "": "no clear difference to"}[
                 verdict(row)
             ]
             unit = " points" if metric == "accuracy" else ""
             return f"{shown(metric, row['value'])}{unit}: {words} {row['baseline']}"
-    row = facts.row(facts.primary, metric, shift)
-    return f"95 %: {show(metric, row['low'])} – {show(metric, row['high'])}" if row and "low" in row else ""
+    own = facts.row(facts.primary, metric, shift)
+    return f"95 %: {show(metric, own['low'])} – {show(metric, own['high'])}" if own and "low" in own else ""

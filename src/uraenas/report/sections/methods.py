@@ -84,8 +84,8 @@ def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
 def _difference_rows(facts: RunFacts, kind: str) -> dict[tuple[str, str, str], Row]:
     return {
         (row["method"], row["shift"], row["metric"]): row
-        for row in facts.metrics["differences"]
-        if row["calibration"] == kind
+        for row in facts.differences
+        if row["calibration"] == kind and row["baseline"] == facts.baseline
     }
 
 

@@ -78,6 +78,12 @@ def test_an_unknown_key_names_the_nearest(key: str, near: str) -> None:
         override(Config(), {key: "1"})
 
 
+@pytest.mark.parametrize("section", ["train", "search"])
+def test_a_value_that_a_part_refuses_is_said_with_its_section(section: str) -> None:
+    with pytest.raises(UraenasError, match=f"^{section}: exploration = 2.0 is out of range"):
+        override(Config(), {f"{section}.exploration": "2"})
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
-from uraenas.errors import UraenasError, require_range, unknown
+from uraenas.errors import UraenasError, naming_section, require_range, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
 from uraenas.methods import Architectures, Method, Weights
 from uraenas.networks import Stack
@@ -66,8 +66,9 @@ class TrainSettings:
                 f"train.weight_samples = {self.weight_samples} is out of range; each of the {self.cycles} cycles "
                 "must give at least one sample"
             )
-        for weights in ("point", "sampled"):
-            self.rule(weights, steps_per_epoch=1, images=1)  # its checks are ours
+        with naming_section("train"):
+            for weights in ("point", "sampled"):
+                self.rule(weights, steps_per_epoch=1, images=1)  # its checks are ours
 
     @property
     def samples_per_chain(self) -> int:

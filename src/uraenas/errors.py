@@ -1,7 +1,8 @@
 """The errors a user can cause and mend."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 MOST_NAMES = 25  # more than these are not listed
 
@@ -14,6 +15,15 @@ def require_range(name: str, value: float, least: float, most: float) -> None:
     """Refuse a setting outside its limits."""
     if not least <= value <= most:
         raise UraenasError(f"{name} = {value} is out of range; it must lie in {least:,} … {most:,}")
+
+
+@contextmanager
+def naming_section(name: str) -> Iterator[None]:
+    """Say of a part's own error in which section of the settings it lies."""
+    try:
+        yield
+    except UraenasError as error:
+        raise UraenasError(f"{name}: {error}") from error
 
 
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:

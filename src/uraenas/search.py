@@ -16,7 +16,7 @@ from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
-from uraenas.errors import UraenasError, require_range, unknown
+from uraenas.errors import UraenasError, naming_section, require_range, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
 from uraenas.networks import Supernet
 from uraenas.spaces import EDGES, OPERATIONS, Skeleton
@@ -71,7 +71,8 @@ class SearchSettings:
                 raise UraenasError(
                     f"search.{name} = {getattr(self, name)} is out of range; it must be 0 or more"
                 )
-        self.rule(steps_per_epoch=1, images=1)  # its checks are ours
+        with naming_section("search"):
+            self.rule(steps_per_epoch=1, images=1)  # its checks are ours
 
     def rule(self, steps_per_epoch: int, images: int) -> WeightRule:
         """The weight rule of the supernet."""

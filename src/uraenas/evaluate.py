@@ -149,6 +149,7 @@ class Evaluator:
     def __init__(self, settings: EvaluateSettings, seed: int, device: torch.device | str = "cpu") -> None:
         self.settings, self.seed, self.device = settings, seed, device
         self._resamples: Tensor | None = None
+        self._drawn_subsets: dict[tuple[int, int], Tensor] = {}  # by number of members and size
 
     def cell(self, where: EvaluationSet, judged: Mapping[str, Judged]) -> Cell:
         """Rows and replicates of all methods on one evaluation set."""
@@ -226,7 +227,7 @@ class Evaluator:
 
     def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, float]:
         """Metrics of smaller ensembles, averaged over random subsets."""
-        subsets_SM = self._subsets(len(log_p_MNK), size).to(self.device)
+        subsets_SM = self._subsets(len(log_p_MNK), size)
         values = metrics.of_each(metrics.mixtures(log_p_MNK, subsets_SM), labels)
         pairs_MM = metrics.disagreement_matrix(log_p_MNK)
         differing_S = torch.einsum("sm,mn,sn->s", subsets_SM, pairs_MM, subsets_SM) / max(
@@ -237,7 +238,13 @@ class Evaluator:
         }
 
     def _subsets(self, members: int, size: int) -> Tensor:
-        """[S, M], 1 where a member is in a subset."""
+        """[S, M], 1 where a member is in a subset; drawn once, since drawing takes longer than measuring."""
+        if (members, size) not in self._drawn_subsets:
+            drawn = self._draw_subsets(members, size).to(self.device)
+            self._drawn_subsets[members, size] = drawn
+        return self._drawn_subsets[members, size]
+
+    def _draw_subsets(self, members: int, size: int) -> Tensor:
         if size == 1:
             return torch.eye(members, dtype=torch.float64)
         key = draws.key(self.seed, "subsets", members, size)

@@ -53,8 +53,15 @@ class Config:
             raise UraenasError(f"seed = {self.seed} is out of range; it must lie in 0 … 2^63 - 1")
 
 
-# Keys that may differ when a run goes on: where it computes, what is watched, and which methods are wanted of it.
-FREE_KEYS = {"methods", "tensorboard", "engine.device", "engine.stack", "engine.checkpoint_seconds"}
+# Keys that may differ when a run goes on: where it computes, what is watched and shown, which methods are wanted of it.
+FREE_KEYS = {
+    "methods",
+    "tensorboard",
+    "evaluate.baseline",
+    "engine.device",
+    "engine.stack",
+    "engine.checkpoint_seconds",
+}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "digits": {

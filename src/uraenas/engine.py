@@ -30,7 +30,7 @@ class EngineSettings:
     precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
     kernels: bool = True  # use own kernels, on a GPU only and where the networks fit them
     repeatable: bool = (
-        False  # the same bits in every run on one GPU also where own kernels do not fit; slower
+        False  # the same bits in every run on one GPU also where own kernels do not fit; may be slower
     )
     stack: int = 10  # how many members are trained side by side
     checkpoint_seconds: float = 10.0  # at least this long between two checkpoints

@@ -49,11 +49,10 @@ class Run:
         return cls(PRETRAINED / name)
 
     @classmethod
-    def find(cls, path: Path) -> "Run":
+    def find(cls, path: Path | str) -> "Run":
         """The run in this directory; where there is none, the pretrained one of this name."""
-        return (
-            cls.pretrained(str(path)) if not path.exists() and str(path) in pretrained_names() else cls(path)
-        )
+        own, name = cls(path), str(path)
+        return cls.pretrained(name) if not own.exists and name in pretrained_names() else own
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.state})"
@@ -87,7 +86,8 @@ class Run:
         """Refuse a directory that is no run."""
         if not self.exists:
             raise UraenasError(
-                f"{self.path} is not a run directory; start one with: uraenas run --out {self.path}"
+                f"{self.path} is not a run directory; start one with: uraenas run --out {self.path} "
+                f"(pretrained, to predict with: {', '.join(pretrained_names())})"
             )
 
     @property
@@ -195,6 +195,22 @@ class Run:
         ):
             raise UraenasError(f"{self.path / 'metrics.json'} is damaged; run: uraenas evaluate {self.path}")
         return metrics
+
+    def differences(self, to: str) -> list[dict[str, Any]]:
+        """Rows of metrics.json that hold the other methods' paired differences to this one."""
+        metrics = self.metrics()
+        methods = {row["method"] for row in metrics["rows"]}
+        if to not in methods:
+            raise unknown("method of this run", to, methods)
+        found = [row for row in metrics.get("differences", []) if row["baseline"] == to]
+        if not found:
+            why = f"an older version took others; run: uraenas evaluate {self.path}"
+            if len(methods) == 1:
+                why = "it is the only method"
+            elif not any("low" in row for row in metrics["rows"]):
+                why = "the bootstrap was switched off (evaluate.bootstrap = 0)"
+            raise UraenasError(f"{self.path} holds no differences to {to}: {why}")
+        return found
 
     def search_result(self) -> tuple[Tensor | None, list[dict[str, Any]]]:
         """The learned concentration and the history of the search that found it, once it is over."""

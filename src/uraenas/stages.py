@@ -302,9 +302,9 @@ class Pipeline:
 
     # Stage 4
 
-    def report(self) -> Path:
+    def report(self, against: str = "") -> Path:
         """Write report.html from what the run directory holds."""
-        self.run.write_text("report.html", build([(self.run, self.task.dataset.test)]))
+        self.run.write_text("report.html", build([(self.run, self.task.dataset.test)], against))
         return self.run.path / "report.html"
 
     def _cell(self, evaluator: Evaluator, where: EvaluationSet) -> Cell:

@@ -1,5 +1,6 @@
 import csv
 import io
+from collections.abc import Callable
 
 import pytest
 from made_up_run import Source
@@ -50,22 +51,41 @@ def test_latex_is_balanced_and_escaped(rows: list[dict]) -> None:
     assert r"Acc $\uparrow$ & ECE $\downarrow$" in text
 
 
-def test_differences_to_any_method(demo: Source) -> None:
+@pytest.mark.parametrize("calibration", ["raw", "temperature"])
+def test_differences_to_any_method(demo: Source, calibration: str) -> None:
     run = demo[0]
-    done = uraenas("report", run.path, "--format", "csv", "--against", "drnas")
+    done = uraenas("report", run.path, "--format", "csv", "--against", "drnas", "--calibration", calibration)
     found = {line["method"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
     assert set(found) == {"uraenas", "deep-ensemble"}
-    (row,) = [
-        row
-        for row in run.read_json("metrics.json")["differences"]
-        if (row["method"], row["baseline"], row["metric"]) == ("uraenas", "drnas", "nll")
-        and (row["shift"], row["calibration"]) == ("none", "raw")
-    ]
-    ends = [float(found["uraenas"][name]) for name in ("nll_low", "nll", "nll_high")]
-    assert ends == [row["low"], row["value"], row["high"]]
-    refused = uraenas("report", run.path, "--format", "csv", "--against", "drnass")
-    assert refused.returncode == 2
-    assert "Did you mean 'drnas'" in refused.stderr
+    for row in run.differences("drnas"):
+        name = {"none": "", "mean2": "shifted_"}.get(row["shift"], "?") + row["metric"]
+        if row["calibration"] == calibration and name in found["uraenas"]:
+            line = found[row["method"]]
+            ends = [float(line[key]) for key in (f"{name}_low", name, f"{name}_high")]
+            assert ends == [row["low"], row["value"], row["high"]], name
+            assert line["minus"] == "drnas"
+
+
+def test_differences_have_signs_and_are_bold_where_they_are_better(demo: Source) -> None:
+    rows = demo[0].differences("drnas")
+    lines = formats.write("md", {"demo": rows}, against="drnas").splitlines()
+    assert lines[0] == "| Method - drnas | Members | Acc | ECE | NLL | cAcc | cECE | cNLL |"
+    for line, words in zip(table(rows), lines[2:], strict=True):
+        for column, interval, cell in zip(COLUMNS, line.intervals, words.split(" | ")[2:], strict=True):
+            low, high = interval or (0.0, 0.0)
+            assert ("**" in cell) == (low > 0 if column.larger_is_better else high < 0)
+            assert cell.strip("*")[0] in "+-"
+    assert r"Method $-$ drnas & Members" in formats.write("latex", {"demo": rows}, against="drnas")
+
+
+def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Source) -> None:
+    with pytest.raises(UraenasError, match="only method"):
+        make_run(methods=("drnas",), members=1)[0].differences("drnas")
+    with pytest.raises(UraenasError, match="bootstrap was switched off"):
+        make_run(bootstrap=0)[0].differences("drnas")
+    done = uraenas("report", demo[0].path, "--format", "csv", "--against", "drnass")
+    assert done.returncode == 2
+    assert "Did you mean 'drnas'" in done.stderr
 
 
 def test_unknown_format_names_the_nearest() -> None:

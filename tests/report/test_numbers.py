@@ -236,6 +236,12 @@ def test_tiles_equal_metrics(case: Case) -> None:
     wanted = [(m, w) for w in ("clean", "shifted")[: 1 + shifted] for m in METRICS]
     values = [words for tag, words in case.page.tiles if tag == "strong"]
     assert values == [shown(metric, case.value("uraenas", metric, PLACES[words])) for metric, words in wanted]
+    if case.file("metrics.json")["differences"]:
+        beneath = [words for tag, words in case.page.tiles if tag == "span"][1::2]  # after each title
+        for words, (metric, place) in zip(beneath, wanted, strict=True):
+            row = case.difference("uraenas", metric, PLACES[place], "raw")
+            assert words.startswith(signed(metric, row["value"]))
+            assert words.endswith(row["baseline"])
 
 
 def test_settings_and_environment_are_those_of_the_run(case: Case) -> None:

@@ -147,6 +147,18 @@ def test_one_method_without_baseline(make_run: MakeRun) -> None:
     assert "least-sure" in page.figures
 
 
+def test_without_the_baseline_of_the_settings_another_can_be_asked_for(make_run: MakeRun) -> None:
+    run, test = make_run(methods=("drnas", "uraenas"))
+    page = taken_apart(report.build([(run, test)]))
+    assert "deep-ensemble is not among the methods" in page.sections["methods"]
+    assert "--against METHOD" in page.sections["methods"]
+    page = taken_apart(report.build([(run, test)], against="drnas"))
+    assert "Differences to drnas" in page.sections["methods"]
+    assert "difference-nll-clean" in page.figures
+    with pytest.raises(UraenasError, match="Did you mean 'drnas'"):
+        report.build([(run, test)], against="drnass")
+
+
 def test_no_shifts(make_run: MakeRun) -> None:
     page = taken_apart(report.build([make_run(shifts=())]))
     assert "clean images only" in page.sections["shift"]

@@ -97,7 +97,7 @@ def make_report(
     ] = False,
     against: Annotated[
         str,
-        typer.Option("--against", help="For tables: differences to this method, with paired intervals."),
+        typer.Option("--against", help="Show paired differences to this method; in tables nothing else."),
     ] = "",
     out: Annotated[Path | None, typer.Option("--out", help="Where several runs' page goes.")] = None,
     as_json: AsJson = False,
@@ -108,31 +108,20 @@ def make_report(
     if form not in ("html", *report.formats.FORMATS):
         raise unknown("format", form, ("html", *report.formats.FORMATS))
     if form != "html":
-        rows = {str(path): _table_rows(Run(path), against) for path in paths}
-        print(report.formats.write(form, rows, calibration, intervals or against != ""), end="")
+        runs = [Run(path) for path in paths]
+        rows = {str(r.path): r.differences(against) if against else r.metrics()["rows"] for r in runs}
+        print(report.formats.write(form, rows, calibration, intervals, against), end="")
         return
     if len(paths) == 1:
         with _opened(paths[0], as_json) as pipeline:
-            written = pipeline.report()
+            written = pipeline.report(against)
     else:
         pipelines = [Pipeline.resume(path) for path in paths]
-        page = report.build([(pipeline.run, pipeline.task.dataset.test) for pipeline in pipelines])
+        sources = [(pipeline.run, pipeline.task.dataset.test) for pipeline in pipelines]
+        page = report.build(sources, against)
         written = out or Path("report.html")
         write_bytes(written, page.encode())
     say(f"wrote {written}", as_json, {"report": str(written)})
-
-
-def _table_rows(run: Run, against: str) -> list[dict[str, Any]]:
-    """Rows of metrics.json: values, or their differences to a method."""
-    metrics = run.metrics()
-    if not against:
-        return metrics["rows"]
-    by_baseline: dict[str, list[dict[str, Any]]] = {}
-    for row in metrics["differences"]:
-        by_baseline.setdefault(row["baseline"], []).append(row)
-    if against not in by_baseline:
-        raise unknown(f"method of {run.path} with differences to it", against, by_baseline)
-    return by_baseline[against]
 
 
 def show(path: RunPath, as_json: AsJson = False) -> None:

@@ -5,21 +5,24 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 
 from uraenas.errors import unknown
-from uraenas.report.table import COLUMNS, DISAGREEMENT, Column, Row, TableLine, best, table
+from uraenas.report.table import COLUMNS, DISAGREEMENT, Column, Row, best, table
 
-Runs = Mapping[str, Sequence[Row]]  # a run's name → the rows of its metrics.json
+Runs = Mapping[str, Sequence[Row]]  # a run's name → rows of its metrics.json: values, or differences
 
 
-def write(form: str, runs: Runs, calibration: str = "raw", intervals: bool = False) -> str:
-    """The table of these runs in one of FORMATS; the column of runs is there when there are several."""
+def write(form: str, runs: Runs, calibration: str = "raw", intervals: bool = False, against: str = "") -> str:
+    """The table of these runs in one of FORMATS; the column of runs is there when there are several.
+
+    With `against`, the rows are differences to that method; they come with signs and intervals.
+    """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    return FORMATS[form](runs, calibration, intervals)
+    return FORMATS[form](runs, calibration, intervals or against != "", against)
 
 
-def markdown(runs: Runs, calibration: str = "raw", intervals: bool = False) -> str:
+def markdown(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
     """A pipe table with the best values in bold."""
-    header, lines = _cells(runs, calibration, intervals, "**{}**", "{} ({}, {})")
+    header, lines = _cells(runs, calibration, intervals, against, "**{}**", "{} ({}, {})")
     header = [name.replace("|", "\\|") for name in header]
     names = 2 if len(runs) > 1 else 1
     rule = ["---"] * names + ["---:"] * (len(header) - names)
@@ -27,10 +30,17 @@ def markdown(runs: Runs, calibration: str = "raw", intervals: bool = False) -> s
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def latex(runs: Runs, calibration: str = "raw", intervals: bool = False) -> str:
+def latex(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
     """A booktabs tabular with the best values in bold."""
     header, lines = _cells(
-        runs, calibration, intervals, "\\textbf{{{}}}", "{} {{\\scriptsize [{}, {}]}}", _latex
+        runs,
+        calibration,
+        intervals,
+        against,
+        "\\textbf{{{}}}",
+        "{} {{\\scriptsize [{}, {}]}}",
+        _latex,
+        minus="$-$",
     )
     names = 2 if len(runs) > 1 else 1
     columns = "l" * names + "r" * (len(header) - names)
@@ -43,63 +53,61 @@ def latex(runs: Runs, calibration: str = "raw", intervals: bool = False) -> str:
     )
 
 
-def csv(runs: Runs, calibration: str = "raw", intervals: bool = False) -> str:
+def csv(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
     """Full precision, fractions rather than percent, one line per run and method."""
     names = [("shifted_" if column.shifted else "") + column.metric for column in COLUMNS]
-    header = ["run", "method", "members", "calibration"]
+    header = ["run", "method", *(["minus"] if against else []), "members", "calibration"]
     for name in names:
         header += [name, f"{name}_low", f"{name}_high"] if intervals else [name]
     text = io.StringIO()
     writer = csv_module.writer(text, lineterminator="\n")
-    writer.writerow([*header, DISAGREEMENT.metric])
+    writer.writerow([*header, *([] if against else [DISAGREEMENT.metric])])
     for run, rows in runs.items():
         for line in table(rows, calibration):
             values: list[float | str | None] = []
             for value, interval in zip(line.values, line.intervals, strict=True):
                 values += [value, *(interval or (None, None))] if intervals else [value]
-            writer.writerow([run, line.method, line.members, calibration, *values, line.disagreement])
+            start = [run, line.method, *([against] if against else []), line.members, calibration]
+            writer.writerow([*start, *values, *([] if against else [line.disagreement])])
     return text.getvalue()
 
 
-FORMATS: dict[str, Callable[[Runs, str, bool], str]] = {"md": markdown, "csv": csv, "latex": latex}
+FORMATS: dict[str, Callable[[Runs, str, bool, str], str]] = {"md": markdown, "csv": csv, "latex": latex}
 
 
 def _cells(
     runs: Runs,
     calibration: str,
     intervals: bool,
+    against: str,
     bold: str,
     with_interval: str,
     quoted: Callable[[str], str] = str,
+    minus: str = "-",
 ) -> tuple[list[str], list[list[str]]]:
     """Header and lines as text. Best values are those of a run, so that runs on other data do not compete."""
     several = len(runs) > 1
-    header = [*(["Run"] if several else []), "Method", "Members"]
-    header += [*(column.title for column in COLUMNS), DISAGREEMENT.title]
+    method = f"Method {minus} {quoted(against)}" if against else "Method"
+    header = [*(["Run"] if several else []), method, "Members", *(column.title for column in COLUMNS)]
+    header += [] if against else [DISAGREEMENT.title]
     lines = []
     for run, rows in runs.items():
         found = table(rows, calibration)
         tops = best(found)
         for line in found:
-            cells = [
-                _cell(column, line, k, tops[k], intervals, bold, with_interval)
-                for k, column in enumerate(COLUMNS)
-            ]
+            cells = []
+            for column, value, interval, top in zip(COLUMNS, line.values, line.intervals, tops, strict=True):
+                good = column.is_better(interval) if against else value is not None and value == top
+                cell = column.show(value, signed=against != "")
+                cell = bold.format(cell) if good else cell
+                if intervals and interval is not None:
+                    ends = (column.show(end, signed=against != "") for end in interval)
+                    cell = with_interval.format(cell, *ends)
+                cells.append(cell.replace("-", minus))
             start = [*([quoted(run)] if several else []), quoted(line.method), str(line.members)]
-            lines.append([*start, *cells, DISAGREEMENT.show(line.disagreement)])
+            shared = [] if against else [DISAGREEMENT.show(line.disagreement)]
+            lines.append([*start, *cells, *shared])
     return header, lines
-
-
-def _cell(
-    column: Column, line: TableLine, k: int, top: float | None, intervals: bool, bold: str, with_interval: str
-) -> str:
-    value, interval = line.values[k], line.intervals[k]
-    text = column.show(value)
-    if value is not None and value == top:
-        text = bold.format(text)
-    if intervals and interval is not None:
-        text = with_interval.format(text, *(column.show(end) for end in interval))
-    return text
 
 
 def _arrow(column: Column) -> str:

@@ -42,11 +42,14 @@ class RunPart:
     sections: list[Section]
 
 
-def build(sources: Sequence[tuple[Run, LabelledImages | None]]) -> str:
-    """The page of these runs, each with its labelled test set; without one, what needs labels is left out."""
+def build(sources: Sequence[tuple[Run, LabelledImages | None]], against: str = "") -> str:
+    """The page of these runs, each with its labelled test set; without one, what needs labels is left out.
+
+    Differences are shown to the method `against`, or to the baseline of each run's settings.
+    """
     if not sources:
         raise UraenasError("a report needs at least one run")
-    return render([read(run, test) for run, test in sources])
+    return render([read(run, test, against) for run, test in sources])
 
 
 def render(runs: Sequence[RunFacts]) -> str:

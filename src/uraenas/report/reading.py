@@ -30,6 +30,7 @@ class RunFacts:
     members: dict[str, list[MemberFacts]]
     predictions: dict[str, Tensor]  # log-probabilities [M, N, K] on the clean test set
     test: LabelledImages | None
+    against: str = ""  # the method differences are shown to; empty: as the settings say
 
     @property
     def rows(self) -> list[Row]:
@@ -105,10 +106,10 @@ class RunFacts:
         losses = {name: loss for name in self.methods if (loss := self.value(name, "nll")) is not None}
         return min(losses, key=losses.__getitem__)
 
-    @property
+    @cached_property
     def baseline(self) -> str | None:
         """The method differences are shown to, if this run has it."""
-        wanted = self.config.get("evaluate.baseline")
+        wanted = self.against or self.config.get("evaluate.baseline")
         return wanted if any(row["baseline"] == wanted for row in self.differences) else None
 
     @property
@@ -131,9 +132,11 @@ class RunFacts:
         return torch.from_numpy(self.test.labels)
 
 
-def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
+def read(run: Run, test: LabelledImages | None = None, against: str = "") -> RunFacts:
     """Read all that the page shows; the labelled test set is needed for what is drawn from predictions."""
     stored = run.metrics()
+    if against:
+        run.differences(against)  # refuses a method to which there are none
     methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
     dataset = stored["rows"][0]["dataset"]
     concentration, history = run.search_result()
@@ -149,6 +152,7 @@ def read(run: Run, test: LabelledImages | None = None) -> RunFacts:
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
+        against=against,
     )
 
 

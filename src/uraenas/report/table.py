@@ -16,10 +16,15 @@ class Column:
     shifted: bool
     larger_is_better: bool = False
 
-    def show(self, value: float | None) -> str:
+    def show(self, value: float | None, signed: bool = False) -> str:
         if value is None:
             return "–"
-        return f"{100 * value:.2f}" if self.metric == "accuracy" else f"{value:.3f}"
+        sign = "+" if signed else ""
+        return f"{100 * value:{sign}.2f}" if self.metric == "accuracy" else f"{value:{sign}.3f}"
+
+    def is_better(self, interval: tuple[float, float] | None) -> bool:
+        """Of a difference: whether its whole interval lies on the good side of zero."""
+        return interval is not None and (interval[0] > 0 if self.larger_is_better else interval[1] < 0)
 
 
 COLUMNS = (

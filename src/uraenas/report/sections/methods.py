@@ -52,7 +52,12 @@ def _why_no_differences(facts: RunFacts) -> str:
         return "No intervals and differences: the bootstrap was switched off (evaluate.bootstrap = 0)."
     if facts.methods == [wanted]:
         return f"No differences: {wanted} is the baseline and the only method of this run."
-    return f"No differences: the baseline {wanted} is not among the methods of this run."
+    if wanted in facts.methods:
+        return f"No differences to {wanted}: an older version of uraenas took others."
+    return (
+        f"No differences: the baseline {wanted} is not among the methods of this run. "
+        "uraenas report RUN --against METHOD shows those to another."
+    )
 
 
 def _tables(facts: RunFacts, kind: str) -> list[Table]:

@@ -92,6 +92,15 @@ def test_a_stack_that_does_not_fit_is_halved_until_it_does() -> None:
         assert torch.equal(member.weights, others[member.origin.chain].weights)
 
 
+def test_want_of_memory_in_a_capture_is_not_taken_for_a_step_that_cannot_be_captured() -> None:
+    sizes = iter([1, 1, 1, 10**15])
+    captured = Engine(EngineSettings(device="cuda")).capture(lambda: torch.empty(next(sizes), device="cuda"))
+    for _ in range(3):
+        captured()
+    with pytest.raises(torch.OutOfMemoryError):
+        captured()
+
+
 def test_a_signal_leaves_the_epochs_that_were_over(tmp_path: Path) -> None:
     out = tmp_path / "stopped"
     sets = [

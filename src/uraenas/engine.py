@@ -268,6 +268,8 @@ class _GraphedStep:
         try:
             with torch.cuda.graph(graph, stream=self.stream):
                 self.step()
+        except torch.OutOfMemoryError:
+            raise  # eager steps would want as much: whoever called can do with less
         except RuntimeError as error:
             self.failed = True
             if not _GraphedStep._warned:

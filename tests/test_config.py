@@ -79,6 +79,12 @@ def test_an_unknown_key_names_the_nearest(key: str, near: str) -> None:
 
 
 @pytest.mark.parametrize("section", ["train", "search"])
+def test_epochs_that_do_not_fit_the_cycles_name_those_that_do(section: str) -> None:
+    with pytest.raises(UraenasError, match="take 24 or 26, or change cycles"):
+        override(Config(), {f"{section}.epochs": "25", f"{section}.cycles": "2"})
+
+
+@pytest.mark.parametrize("section", ["train", "search"])
 def test_a_value_that_a_part_refuses_is_said_with_its_section(section: str) -> None:
     with pytest.raises(UraenasError, match=f"^{section}: exploration = 2.0 is out of range"):
         override(Config(), {f"{section}.exploration": "2"})

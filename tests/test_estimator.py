@@ -137,7 +137,9 @@ def test_numpy_parameters_can_be_saved(tmp_path):
         "drnas", preset="tiny", members=np.int64(2), settings={"train.momentum": np.float64(0.8)}
     )
     estimator.fit(IMAGES, LABELS).save(tmp_path / "saved")
-    assert UraeNAS.load(tmp_path / "saved").members == 2
+    loaded = UraeNAS.load(tmp_path / "saved")
+    assert loaded.members == 2
+    assert loaded.random_state == 0
 
 
 def test_nothing_is_predicted_before_fit():

@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.datasets import load_digits
 from uraenas.config import override, preset
 from uraenas.errors import UraenasError
 from uraenas.predict import Prediction, Unreadable, find_files, predict_files, threshold_for
+from uraenas.run import Run
 from uraenas.stages import Pipeline
 
 
@@ -94,6 +96,17 @@ def test_a_folder_of_a_thousand_with_three_bad_ones(run, tmp_path):
     assert [row["label"] for row in rows] == [ensemble.classes[k] for k in expected.argmax(axis=1)]
 
 
+def test_python_and_the_command_say_the_same(run, folder):
+    found = json.loads(uraenas("predict", run, folder, "--json", "--risk", "0.3").stdout)
+    results = Run(run).predict([str(folder)], risk=0.3)
+    assert [asdict(row) for row in results if isinstance(row, Prediction)] == found["predictions"]
+    assert [asdict(row) for row in results if isinstance(row, Unreadable)] == found["unreadable"]
+    assert asdict(Run(run).threshold(0.3)) == found["threshold"]
+    for row in found["predictions"]:
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        assert max(row["probabilities"].values()) == row["probabilities"][row["label"]] == row["probability"]
+
+
 def test_csv_and_table_hold_the_same_predictions(run, folder):
     rows = list(csv.DictReader(uraenas("predict", run, folder / "0.png", "--csv").stdout.splitlines()))
     table = uraenas("predict", run, folder / "0.png")
@@ -123,12 +136,68 @@ def test_the_threshold_keeps_the_risk_on_held_out_images():
     right = torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
     for risk, expected in ((0.1, 0.9), (0.2, 0.7), (0.34, 0.6)):
         threshold = threshold_for(confidence, right, risk)
-        assert threshold == pytest.approx(expected)
-        passing = confidence >= threshold
+        assert threshold.confidence == pytest.approx(expected)
+        passing = confidence >= threshold.confidence
         assert float(1 - right[passing].mean()) <= risk
+        assert (threshold.passing, threshold.wrong) == (passing.sum(), (1 - right[passing]).sum())
     tied = torch.tensor([1.0, 1.0, 1.0, 0.9, 0.9], dtype=torch.float64)
-    assert threshold_for(tied, torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0], dtype=torch.float64), 0.15) == 1.0
-    assert threshold_for(confidence, torch.zeros(6, dtype=torch.float64), 0.1) > 1
+    right = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    assert threshold_for(tied, right, 0.15).confidence == 1.0
+    assert threshold_for(confidence, torch.zeros(6, dtype=torch.float64), 0.1).confidence > 1
+
+
+def test_the_threshold_says_what_it_rests_on():
+    confidence = torch.linspace(0.3, 0.99, 50, dtype=torch.float64)
+    right = torch.ones(50, dtype=torch.float64)
+    right[:4] = 0
+    part, everything, few = (str(threshold_for(confidence, right, risk)) for risk in (0.05, 0.1, 0.005))
+    assert "2 of 48 wrong above it, of 50 held-out images" in part
+    assert part.endswith("risk 5 %")
+    assert "the least sure held-out image (4 of 50 wrong)" in everything
+    assert few.endswith("risk 0.5 %; too few images to tell")
+    assert "abstain always" in str(threshold_for(confidence, torch.zeros_like(right), 0.1))
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
+    folder = tmp_path / "w["
+    folder.mkdir()
+    names = ("b].png", "x [red].png")
+    for name in names:
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(folder / name)
+    done = uraenas("predict", run, folder)
+    assert done.returncode == 0, done.stderr
+    printed = "".join(done.stdout.split())
+    assert "w[/b].png" in "".join(printed.split("│"))
+    assert "[red]" in done.stdout
+
+
+def test_an_ensemble_takes_bytes_floats_and_both_orders_of_axes_and_nothing_else(run):
+    ensemble = Pipeline.resume(run).run.ensemble("uraenas")
+    images = np.uint8(load_digits().images[:4] * 255 / 16)
+    expected = ensemble.predict_proba(images[..., None])
+    for same in (
+        images,
+        images[:, None],
+        (images / 255).astype(np.float32)[..., None],
+        torch.from_numpy(images)[..., None],
+        list(images),
+    ):
+        assert ensemble.predict_proba(same) == pytest.approx(expected, abs=1e-5)
+    assert ensemble.predict(images).tolist() == [ensemble.classes[k] for k in expected.argmax(axis=1)]
+    for wrong, said in (
+        (images.astype(np.uint16) * 257, "ambiguous"),
+        (images / 255 * 2 - 1, "ambiguous"),
+        (np.full((1, 8, 8), np.nan), "NaN"),
+        (images[:0], "no images"),
+        (images[0], "not allowed"),
+        (images[0][..., None], "image\\[None\\]"),
+        (np.zeros((2, 9, 9), np.uint8), "takes images of 8×8×1"),
+        ([images[0], images[0][:4]], "different sizes"),
+        (None, "not allowed"),
+        ("cat.png", "not allowed"),
+    ):
+        with pytest.raises(UraenasError, match=said):
+            ensemble.predict_proba(wrong)
 
 
 @pytest.mark.parametrize("arguments", [["nowhere.png"], ["--risk", "2"], ["--method", "drnas"]])

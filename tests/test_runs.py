@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import uraenas as uraenas_package
 from uraenas.config import Config, override, preset
 from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError
@@ -123,6 +125,18 @@ def test_stages_one_by_one_give_the_same_result(finished, tmp_path):
     shown = json.loads(uraenas("show", out, "--json").stdout)
     assert shown["stages"]["evaluate"] == "done"
     assert len(shown["members"]["uraenas"]) == 2
+
+
+def test_methods_that_are_trained_but_not_asked_for_are_named(finished, tmp_path):
+    out = tmp_path / "copy"
+    shutil.copytree(finished, out)
+    done = uraenas("run", "--preset", "tiny", "--methods", "uraenas", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "not asked for: deep-ensemble, drnas (--methods)" in done.stdout
+
+
+def test_the_version_is_that_of_the_package():
+    assert uraenas("--version").stdout.strip() == uraenas_package.__version__ == version("uraenas")
 
 
 def test_the_table_of_the_paper_is_printed(finished):

@@ -13,6 +13,9 @@ from uraenas.metrics import UncertaintyBySource, uncertainty_by_source
 from uraenas.networks import Stack, Supernet
 from uraenas.run import Run
 from uraenas.spaces import Genotype, Skeleton
+from uraenas.versions import version_of
+
+__version__ = version_of("uraenas")
 
 __all__ = [
     "ArchitectureDistribution",

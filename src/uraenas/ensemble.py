@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from uraenas import calibration
+from uraenas.data.arrays import as_images
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings, naming_want_of_memory
 from uraenas.errors import UraenasError
@@ -114,7 +116,7 @@ class MembersPredictor:
         """Log-probabilities [M, N, K] of raw images [N, H, W, C], on the CPU."""
         expected = (self.skeleton.height, self.skeleton.width, self.skeleton.image_channels)
         if images.ndim != 4 or images.shape[1:] != expected:
-            raise UraenasError(f"this ensemble takes images of {expected} (H, W, C), not {images.shape[1:]}")
+            raise UraenasError(f"these members take images N×H×W×C with {expected}, not {images.shape}")
         while True:
             try:
                 with naming_want_of_memory():
@@ -147,7 +149,10 @@ class MembersPredictor:
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Members whose probabilities are averaged."""
+    """Members whose probabilities are averaged.
+
+    Images are N×H×W×C or N×C×H×W arrays (N×H×W where they are grey) of bytes, or of floats from 0 to 1.
+    """
 
     members: tuple[Member, ...]
     skeleton: Skeleton
@@ -179,17 +184,41 @@ class Ensemble:
         takes = f"takes images of {size.height} × {size.width} × {size.image_channels}"
         return element("p", f"{self!r}, {takes}") + standalone(drawing, 360, height, "Cells of the members")
 
-    def member_log_probabilities(self, images: np.ndarray, device: str = "auto") -> Tensor:
-        """Log-probabilities [M, N, K] of every member for raw images [N, H, W, C]."""
+    def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
+        """Log-probabilities [M, N, K] of every member."""
         engine = Engine(EngineSettings(device=device, precision="float32"))
-        return MembersPredictor(self.members, self.skeleton, self.normalisation, engine)(images)
+        predictor = MembersPredictor(self.members, self.skeleton, self.normalisation, engine)
+        return predictor(self._in_units_of_training(images))
 
-    def predict_proba(self, images: np.ndarray, calibrated: bool = True, device: str = "auto") -> np.ndarray:
+    def predict_proba(self, images: Any, calibrated: bool = True, device: str = "auto") -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
         log_p = mixture(self.member_log_probabilities(images, device))
         return (calibration.scale(log_p, self.temperature) if calibrated else log_p).exp().numpy()
 
-    def uncertainty(self, images: np.ndarray, device: str = "auto") -> UncertaintyBySource:
+    def predict(self, images: Any, device: str = "auto") -> np.ndarray:
+        """The name of the most probable class of each image."""
+        return np.array(self.classes)[self.predict_proba(images, device=device).argmax(axis=1)]
+
+    def _in_units_of_training(self, images: Any) -> np.ndarray:
+        """Images [N, H, W, C] with values as in training, whether they came as bytes or as floats from 0 to 1."""
+        size = self.skeleton
+        expected = (size.height, size.width, size.image_channels)
+        try:
+            array = np.asarray(images)
+        except ValueError as error:
+            raise UraenasError(
+                "images of different sizes are not allowed; resize them to one size"
+            ) from error
+        by_shape = {expected: "last", (expected[2], *expected[:2]): "first"}
+        found = as_images(array, channels=by_shape.get(array.shape[1:], "auto"))
+        if found.shape[1:] != expected:
+            form = "×".join(map(str, expected))
+            raise UraenasError(f"this ensemble takes images of {form} (H×W×C), not an array of {array.shape}")
+        if self.of_bytes == (found.dtype == np.uint8):
+            return found
+        return found.astype(np.float32) * np.float32(255 if self.of_bytes else 1 / 255)
+
+    def uncertainty(self, images: Any, device: str = "auto") -> UncertaintyBySource:
         """Per image, in nats: total entropy and its parts due to data, weights and architecture."""
         log_p = self.member_log_probabilities(images, device)
         return uncertainty_by_source(log_p, [member.genotype for member in self.members])

@@ -129,7 +129,9 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         """Write the fitted estimator to a folder of JSON and safetensors files."""
         folder = Path(path)
         self._fitted().save(folder)
-        parameters = {**self.get_params(deep=False), "run_directory": None, "random_state": None}
+        parameters = {**self.get_params(deep=False), "run_directory": None}
+        if not isinstance(self.random_state, int | np.integer):
+            parameters["random_state"] = None
         labels = {"type": self.classes_.dtype.str, "values": self.classes_.tolist()}
         write_json(folder / "estimator.json", {"parameters": _plain(parameters), "classes": labels})
 
@@ -183,12 +185,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         return self.ensemble_
 
     def _images(self, X: Any) -> np.ndarray:
-        """Images in the units of training."""
-        of_bytes = self._fitted().of_bytes
-        images = as_images(X, self.value_range, self.channels)
-        if of_bytes == (images.dtype == np.uint8):
-            return images
-        return images.astype(np.float32) * np.float32(255 if of_bytes else 1 / 255)
+        return as_images(X, self.value_range, self.channels)
 
 
 def _plain(value: Any) -> Any:

@@ -31,7 +31,32 @@ class Prediction:
     weights: float
     architecture: float
     abstain: bool
+    probabilities: dict[str, float]  # by class
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The confidence below which to abstain, and the held-out images it rests on."""
+
+    confidence: float
+    risk: float  # the share of errors that was asked for
+    images: int  # held out
+    passing: int  # of these, as sure as that or surer
+    wrong: int  # of the passing ones
+
+    def __str__(self) -> str:
+        rests = f"{self.wrong:,} of {self.passing:,} wrong"
+        if self.passing == 0:
+            words = f"abstain always: no confidence keeps errors on {self.images:,} held-out images"
+        elif self.passing == self.images:
+            words = f"abstain below {self.confidence:.3f}, the least sure held-out image ({rests})"
+        else:
+            words = (
+                f"abstain below {self.confidence:.3f} ({rests} above it, of {self.images:,} held-out images)"
+            )
+        few = "; too few images to tell" if self.risk * self.images < 1 else ""
+        return f"{words}; risk {100 * self.risk:g} %{few}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +85,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> float:
+def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:
     """The lowest confidence at which the held-out images that pass have at most this share of errors.
 
     An estimate from the held-out images, not a guarantee. Where no threshold will do, it is above 1: always abstain.
@@ -73,7 +98,11 @@ def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> float:
         [ranked[1:] < ranked[:-1], torch.tensor([True])]
     )  # a threshold cannot part equals
     passing = torch.nonzero((risks <= risk) & last_of_tie)
-    return float(ranked[passing[-1]]) if len(passing) else 1.1
+    if len(passing) == 0:
+        return Threshold(1.1, risk, len(ranked), 0, 0)
+    last = int(passing[-1])
+    wrong = round(float(risks[last]) * (last + 1))
+    return Threshold(float(ranked[last]), risk, len(ranked), last + 1, wrong)
 
 
 def predict_files(
@@ -106,8 +135,7 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
             note = f"resized from {opened.width}×{opened.height}" if opened.size != size[::-1] else ""
     except UraenasError as error:
         return Unreadable(str(path), str(error).removeprefix(f"{path} "))
-    # Ensembles of float images were trained on 0 … 1.
-    return (image if ensemble.of_bytes else image.astype(np.float32) / 255), note
+    return image, note
 
 
 def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict[str, Any]]:
@@ -120,6 +148,7 @@ def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict
             "label": ensemble.classes[int(label_N[n])],
             "probability": float(confidence_N[n]),
             "abstain": bool(confidence_N[n] < threshold),
+            "probabilities": dict(zip(ensemble.classes, probability_NK[n].tolist(), strict=True)),
             **{source: float(getattr(split, source)[n]) for source in metrics.SOURCES},
         }
         for n in range(len(images))

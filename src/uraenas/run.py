@@ -18,6 +18,7 @@ from torch import Tensor
 from uraenas.ensemble import Ensemble, Member, member_files
 from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
+from uraenas.predict import Prediction, Threshold, Unreadable, find_files, predict_files, threshold_for
 from uraenas.spaces import Genotype
 from uraenas.svg import element
 from uraenas.versions import version_of
@@ -77,6 +78,11 @@ class Run:
         words += ["evaluated"] if self.has("metrics.json") else []
         words += ["reported"] if self.has("report.html") else []
         return ", ".join(words) or "begun"
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it comes with the package."""
+        return self.path.parent == PRETRAINED
 
     @property
     def exists(self) -> bool:
@@ -313,6 +319,18 @@ class Run:
                 raise unknown("trained method", method, self.trained)
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
         return Ensemble.load(folder)
+
+    def threshold(self, risk: float, method: str = "uraenas") -> Threshold:
+        """The confidence below which to abstain, for this share of errors among the rest."""
+        held_out, _ = self.read_tensors(f"methods/{method}/held-out.safetensors", ("confidence", "right"))
+        return threshold_for(held_out["confidence"], held_out["right"], risk)
+
+    def predict(
+        self, paths: Iterable[Path | str], risk: float = 0.05, method: str = "uraenas"
+    ) -> list[Prediction | Unreadable]:
+        """What a method says of image files, and of all files in folders."""
+        ensemble, threshold = self.ensemble(method), self.threshold(risk, method)
+        return list(predict_files(ensemble, find_files([Path(path) for path in paths]), threshold.confidence))
 
 
 def pretrained_names() -> list[str]:

@@ -1,6 +1,7 @@
 import csv
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from made_up_run import Source
@@ -86,6 +87,15 @@ def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Sou
     done = uraenas("report", demo[0].path, "--format", "csv", "--against", "drnass")
     assert done.returncode == 2
     assert "Did you mean 'drnas'" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["md", "csv", "latex"])
+def test_a_table_goes_where_it_is_told(demo: Source, tmp_path: Path, form: str) -> None:
+    path = demo[0].path
+    done = uraenas("report", path, "--format", form, "--out", tmp_path / "table")
+    assert done.stdout == f"wrote {tmp_path / 'table'}\n"
+    assert (tmp_path / "table").read_text() == uraenas("report", path, "--format", form).stdout
+    assert uraenas("report", path, "--format", form, "--out", "/proc/nowhere/table").returncode == 2
 
 
 def test_unknown_format_names_the_nearest() -> None:

@@ -3,6 +3,7 @@
 import signal
 import sys
 import warnings
+from typing import Annotated
 
 import torch
 import typer
@@ -11,8 +12,26 @@ from uraenas.cli import data, predicting, runs
 from uraenas.cli.stopping import Stopped, heed
 from uraenas.engine import naming_want_of_memory
 from uraenas.errors import UraenasError
+from uraenas.versions import version_of
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(version_of("uraenas"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Joint ensembles over network architectures and weights."""
+
+
 for command in (runs.run, runs.search, runs.train, runs.evaluate):
     app.command()(command)
 app.command("report")(runs.make_report)

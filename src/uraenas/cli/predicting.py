@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from uraenas.cli.printing import AsJson, bars, console
+from uraenas.ensemble import Ensemble
 from uraenas.errors import UraenasError
-from uraenas.predict import Prediction, Unreadable, find_files, predict_files, threshold_for
+from uraenas.predict import Prediction, Unreadable, find_files, predict_files
 from uraenas.run import Run
 
 
@@ -36,24 +38,29 @@ def predict(
         raise UraenasError("--csv and --json exclude each other; choose one")
     opened = Run.find(run)
     ensemble = opened.ensemble(method)
-    held_out, _ = opened.read_tensors(f"methods/{method}/held-out.safetensors", ("confidence", "right"))
-    threshold = threshold_for(held_out["confidence"], held_out["right"], risk)
+    threshold = opened.threshold(risk, method)
     files = find_files(images)
     with bars(quiet=as_json or as_csv) as progress:
         results = list(
-            predict_files(ensemble, files, threshold, lambda done: progress("predict", done, len(files)))
+            predict_files(
+                ensemble, files, threshold.confidence, lambda done: progress("predict", done, len(files))
+            )
         )
     predictions = [result for result in results if isinstance(result, Prediction)]
     unreadable = [result for result in results if isinstance(result, Unreadable)]
     if as_json:
-        rows = [asdict(row) for row in predictions]
-        print(json.dumps({"predictions": rows, "unreadable": [asdict(row) for row in unreadable]}))
+        facts = {
+            "run": str(opened.path),
+            "method": method,
+            "threshold": asdict(threshold),
+            "predictions": [asdict(row) for row in predictions],
+            "unreadable": [asdict(row) for row in unreadable],
+        }
+        print(json.dumps(facts))
     elif as_csv:
-        writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Prediction)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in predictions)
+        _print_csv(predictions, ensemble.classes)
     elif predictions:
-        console.print(_table(predictions, threshold, risk))
+        console.print(_table(predictions, str(threshold), _caption(predictions, ensemble)))
     for row in unreadable:
         print(f"uraenas: {row.file}: {row.why}", file=sys.stderr)
     if unreadable:
@@ -64,12 +71,38 @@ def predict(
     return 1 if unreadable else 0
 
 
-def _table(predictions: list[Prediction], threshold: float, risk: float) -> Table:
-    title = f"abstain below {threshold:.3f} (risk {risk:.0%} on held-out images); uncertainty in nats"
-    noted = sum(bool(row.note) for row in predictions)
-    caption = f"{noted:,} of {len(predictions):,} images were resized; --csv and --json say from which size"
+def _print_csv(predictions: list[Prediction], classes: tuple[str, ...]) -> None:
+    """A column for each field, and one for the probability of each class."""
+    names = [field.name for field in fields(Prediction) if field.name != "probabilities"]
+    writer = csv.writer(sys.stdout)
+    writer.writerow([*names, *(f"p({name})" for name in classes)])
+    for row in predictions:
+        writer.writerow(
+            [*(getattr(row, name) for name in names), *(row.probabilities[name] for name in classes)]
+        )
+
+
+def _caption(predictions: list[Prediction], ensemble: Ensemble) -> str | None:
+    """What a reader of the table should know."""
+    notes = []
+    if noted := sum(bool(row.note) for row in predictions):
+        of = f"{noted:,} of {len(predictions):,} images were resized"
+        notes.append(f"{of}; --csv and --json say from which size.")
+    distinct = len({member.genotype for member in ensemble.members})
+    if 1 < len(ensemble) < 2 * distinct:
+        notes.append(
+            f"{len(ensemble)} members have {distinct} architectures: Arch holds what their initialisation and weights "
+            "bring about, too."
+        )
+    return " ".join(notes) or None
+
+
+def _table(predictions: list[Prediction], title: str, caption: str | None) -> Table:
     shown = Table(
-        title=title, title_justify="left", caption=caption if noted else None, caption_justify="left"
+        title=f"{title}; uncertainty in nats",
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
     )
     shown.add_column("File", overflow="fold")
     for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
@@ -77,5 +110,5 @@ def _table(predictions: list[Prediction], threshold: float, risk: float) -> Tabl
     for row in predictions:
         numbers = (row.probability, row.total, row.data, row.weights, row.architecture)
         words = [f"{number:.3f}" for number in numbers]
-        shown.add_row(row.file, row.label, *words, "abstain" if row.abstain else "")
+        shown.add_row(escape(row.file), escape(row.label), *words, "abstain" if row.abstain else "")
     return shown

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from uraenas import report
@@ -99,7 +100,13 @@ def make_report(
         str,
         typer.Option("--against", help="Show paired differences to this method; in tables nothing else."),
     ] = "",
-    out: Annotated[Path | None, typer.Option("--out", help="Where several runs' page goes.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="File to write; default: report.html in the run, or here if of several; tables are printed.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
@@ -110,29 +117,38 @@ def make_report(
     if form != "html":
         runs = [Run(path) for path in paths]
         rows = {str(r.path): r.differences(against) if against else r.metrics()["rows"] for r in runs}
-        print(report.formats.write(form, rows, calibration, intervals, against), end="")
-        return
-    if len(paths) == 1:
+        text = report.formats.write(form, rows, calibration, intervals, against)
+        if out is None:
+            print(text, end="")
+            return
+    elif len(paths) == 1 and out is None:
         with _opened(paths[0], as_json) as pipeline:
             written = pipeline.report(against)
+        say(f"wrote {written}", as_json, {"report": str(written)})
+        return
     else:
         pipelines = [Pipeline.resume(path) for path in paths]
         sources = [(pipeline.run, pipeline.task.dataset.test) for pipeline in pipelines]
-        page = report.build(sources, against)
-        written = out or Path("report.html")
-        write_bytes(written, page.encode())
+        text = report.build(sources, against)
+    written = out or Path("report.html")
+    write_bytes(written, text.encode())
     say(f"wrote {written}", as_json, {"report": str(written)})
 
 
 def show(path: RunPath, as_json: AsJson = False) -> None:
     """Say what a run is, how far it has come, and which members it has."""
-    facts = summary(Run.find(path))
+    run = Run.find(path)
+    facts = summary(run)
     if as_json:
         print(json.dumps(facts))
         return
-    console.print(f"[bold]{path}[/]: {facts['dataset']}, seed {facts['seed']}", highlight=False)
-    for stage, state in facts["stages"].items():
-        console.print(f"  {stage:9} {state}", highlight=False)
+    heading = f"[bold]{escape(str(path))}[/]: {escape(facts['dataset'])}, seed {facts['seed']}"
+    console.print(heading, highlight=False)
+    if run.is_pretrained:
+        console.print("  pretrained: comes with the package, ready to predict", highlight=False)
+    else:
+        for stage, state in facts["stages"].items():
+            console.print(f"  {stage:9} {state}", highlight=False)
     for method, rows in facts["members"].items():
         console.print(f"[bold]{method}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
@@ -207,11 +223,16 @@ def _print_result(pipeline: Pipeline, metrics: dict[str, Any], as_json: bool) ->
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics}))
         return
+    dataset = pipeline.task.dataset
     for calibration, words in (
         ("raw", "as predicted"),
         ("temperature", "temperature-scaled on held-out images"),
     ):
-        console.print(methods_table(metrics, calibration, f"{pipeline.task.dataset.name}, {words}"))
+        title = f"{escape(dataset.name)}, {len(dataset.test):,} test images, {words}"
+        console.print(methods_table(metrics, calibration, title))
+    if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:
+        line = f"trained in this run, too, but not asked for: {', '.join(others)} (--methods)"
+        console.print(line, highlight=False)
     console.print(f"metrics: {pipeline.run.path / 'metrics.json'}", highlight=False)
     if pipeline.run.has("report.html"):
         console.print(f"report:  {pipeline.run.path / 'report.html'}", highlight=False)

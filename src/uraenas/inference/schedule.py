@@ -25,8 +25,11 @@ class Cycle:
 
     def __post_init__(self) -> None:
         if self.cycles < 1 or self.epochs < 1 or self.epochs % self.cycles:
+            fewer = self.epochs // max(1, self.cycles) * self.cycles
+            near = f"{fewer} or {fewer + self.cycles}" if fewer > 0 else f"{self.cycles}"
             raise UraenasError(
-                f"epochs = {self.epochs} must be a multiple of cycles = {self.cycles}, so that every cycle ends"
+                f"epochs = {self.epochs} must be a multiple of cycles = {self.cycles}, so that every cycle ends: "
+                f"take {near}, or change cycles"
             )
         if not 0 <= self.exploration <= 1:
             raise UraenasError(f"exploration = {self.exploration} is out of range; it must lie in 0 … 1")

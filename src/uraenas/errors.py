@@ -29,7 +29,7 @@ def naming_section(name: str) -> Iterator[None]:
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
     """The error for a name that is not in a table, with the nearest match."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.55)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     if len(names) > MOST_NAMES:
         close = difflib.get_close_matches(given, names, n=5, cutoff=0.0)

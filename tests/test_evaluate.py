@@ -20,9 +20,9 @@ from uraenas.evaluate import (
     Judged,
     cell_count,
     evaluation_sets,
-    summarise,
 )
 from uraenas.shifts import SUITES
+from uraenas.summarise import Measured, summarise
 
 CLASSES, SEED = 4, 3
 SETTINGS = EvaluateSettings(bootstrap=200, subsets=6)
@@ -74,7 +74,7 @@ def cells() -> list[Cell]:
 
 @pytest.fixture(scope="module")
 def result(cells: list[Cell]) -> dict:
-    return summarise(cells)
+    return summarise(cells)[0]
 
 
 def pick(rows: list[dict], **wanted: object) -> dict:
@@ -188,7 +188,7 @@ def test_nineteen_shifts_give_both_means() -> None:
     skills = {shift: 0.1 * number for number, shift in enumerate(SUITES["cifar10-c"])}
     for shift, skill in skills.items():
         found.append(evaluator.cell(evaluation_set(shift, 1), {"drnas": judged(1, skill, 3)}))
-    rows = summarise(found)["rows"]
+    rows = summarise(found)[0]["rows"]
     wanted = {"metric": "nll", "calibration": "raw"}
     for name, members in (("mean19", SUITES["cifar10-c"]), ("mean15", SUITES["cifar10-c-15"])):
         expected = np.mean([pick(rows, shift=shift, **wanted)["value"] for shift in members])
@@ -214,7 +214,7 @@ def test_the_interval_is_that_of_a_plain_bootstrap() -> None:
     cell = evaluator.cell(evaluation_set(), ENSEMBLES)
     labels = torch.from_numpy(truth(120))
     mean = metrics.mixture(ENSEMBLES["uraenas"].log_probabilities_MNK)
-    key = draws.key(SEED, "bootstrap")
+    key = draws.key(0, "bootstrap")  # of no run: those of two runs pair
     for number in range(0, 200, 40):
         index = draws.integers(draws.at(key, number), 120, 120)
         for metric in BOOTSTRAPPED:
@@ -229,7 +229,7 @@ def test_intervals_shrink_with_the_number_of_images() -> None:
         cell = Evaluator(SETTINGS, SEED).cell(
             evaluation_set(images=images), {"deep-ensemble": judged(2, 1.0, 4, images)}
         )
-        rows = summarise([cell])["rows"]
+        rows = summarise([cell])[0]["rows"]
         for metric in ("accuracy", "nll", "brier"):
             row = pick(rows, metric=metric, members=2, calibration="raw")
             widths[metric, images] = row["high"] - row["low"]
@@ -241,7 +241,7 @@ def test_intervals_shrink_with_the_number_of_images() -> None:
 def test_the_difference_of_a_method_to_its_equal_is_nothing() -> None:
     twins = {"deep-ensemble": ENSEMBLES["uraenas"], "uraenas": ENSEMBLES["uraenas"]}
     cell = Evaluator(SETTINGS, SEED).cell(evaluation_set(), twins)
-    differences = summarise([cell])["differences"]
+    differences = summarise([cell])[0]["differences"]
     assert len(differences) == 2 * 2 * len(BOOTSTRAPPED)
     for row in differences:
         assert {row["method"], row["baseline"]} == set(twins)
@@ -271,7 +271,7 @@ def test_a_difference_is_taken_on_the_same_images(cells: list[Cell]) -> None:
     clean = cells[0]
     ours, theirs = (clean.replicates[f"{name}/raw/nll"].double() for name in ("uraenas", "deep-ensemble"))
     row = pick(
-        summarise([clean])["differences"],
+        summarise([clean])[0]["differences"],
         method="uraenas",
         baseline="deep-ensemble",
         metric="nll",
@@ -283,15 +283,29 @@ def test_a_difference_is_taken_on_the_same_images(cells: list[Cell]) -> None:
     assert np.abs(others - ends).max() > 1e-4  # resamples that do not belong together give another interval
 
 
+def test_differences_between_two_runs_are_those_within_one() -> None:
+    """The same methods, measured apart by runs of different seeds."""
+    together = Evaluator(SETTINGS, SEED).cell(evaluation_set(), ENSEMBLES)
+    within = [row for row in summarise([together])[0]["differences"] if row["baseline"] == "deep-ensemble"]
+    apart = []
+    for seed, methods in ((SEED, ("drnas", "uraenas")), (SEED + 1, ("deep-ensemble",))):
+        cell = Evaluator(SETTINGS, seed).cell(evaluation_set(), {name: ENSEMBLES[name] for name in methods})
+        found, replicates = summarise([cell])
+        apart.append(Measured(found["rows"], replicates))
+    between = apart[0].differences_to(apart[1], "deep-ensemble")
+    assert between == within
+    assert len(between) == 2 * 2 * len(BOOTSTRAPPED)
+
+
 def test_one_method_alone_has_no_differences() -> None:
     cell = Evaluator(SETTINGS, SEED).cell(evaluation_set(), {"uraenas": ENSEMBLES["uraenas"]})
-    assert summarise([cell])["differences"] == []
+    assert summarise([cell])[0]["differences"] == []
 
 
 def test_without_bootstrap_there_are_rows_without_intervals() -> None:
     settings = EvaluateSettings(bootstrap=0)
     cell = Evaluator(settings, SEED).cell(evaluation_set(), ENSEMBLES)
-    found = summarise([cell])
+    found = summarise([cell])[0]
     assert cell.replicates == {}
     assert found["differences"] == []
     assert not any("low" in row for row in found["rows"])
@@ -302,7 +316,9 @@ def test_evaluation_is_a_function_of_its_seed() -> None:
     assert first.rows == again.rows
     key = "uraenas/raw/nll"
     assert torch.equal(first.replicates[key], again.replicates[key])
-    assert not torch.equal(first.replicates[key], other.replicates[key])
+    assert torch.equal(first.replicates[key], other.replicates[key])  # resamples are those of every run
+    pairs = [pick(cell.rows, method="uraenas", metric="nll", members=3)["value"] for cell in (first, other)]
+    assert pairs[0] != pairs[1]  # other subsets of the members
 
 
 # Evaluation sets

@@ -233,7 +233,7 @@ def test_a_chain_whose_state_is_spoilt_begins_anew_and_its_neighbours_do_not_not
 class OneBadStep(Engine):
     """An engine that spoils the gradient of the second of three members once, in the second epoch."""
 
-    calls = 0
+    calls, bad = 0, (5,)
 
     def gradients(self, stack: Stack, loader: Loader) -> Gradients:
         true = super().gradients(stack, loader)
@@ -241,8 +241,8 @@ class OneBadStep(Engine):
         def spoilt(drawn: EpochDraws, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             losses, gradient = true(drawn, position)
             self.calls += 1
-            if self.calls == 5:
-                gradient.split(stack.weight_sizes)[1][7] = math.nan
+            if self.calls in self.bad:
+                gradient.split(stack.weight_sizes)[len(stack.weight_sizes) // 2][7] = math.nan
             return losses, gradient
 
         return spoilt
@@ -280,8 +280,23 @@ def test_a_chain_cut_off_between_divergence_and_restart_ends_the_same(part: Labe
         assert_same(state, resumed[name])
 
 
+class BadStepAfterRestart(OneBadStep):
+    bad = (5, 15)  # three chains make twelve steps, the one that failed goes on alone from its fourth
+
+
+def test_a_chain_that_a_restart_does_not_help_begins_anew_with_a_smaller_step(part: LabelledImages) -> None:
+    states, _ = run(part, chains("point"), on=BadStepAfterRestart(EngineSettings(device="cpu")))
+    assert [state.restarts for state in states.values()] == [0, 2, 0]
+    sixteenth = replace(
+        SETTINGS, step_size=SETTINGS.step_size / 16, sampler_step_size=SETTINGS.sampler_step_size / 16
+    )
+    expected, _ = run(part, chains("point"), settings=sixteenth)
+    second = list(states)[1]
+    assert_same(states[second], replace(expected[second], restarts=2))
+
+
 def test_a_step_far_too_large_is_made_smaller_until_the_chain_holds(part: LabelledImages) -> None:
-    states, members = run(part, chains("point"), settings=replace(SETTINGS, step_size=400.0))
+    states, members = run(part, chains("point"), settings=replace(SETTINGS, step_size=160.0))
     for state in states.values():
         assert state.failure == ""
         assert 1 <= state.restarts <= RESTARTS
@@ -294,7 +309,7 @@ def test_chains_beyond_help_are_given_up_and_not_run_again(part: LabelledImages)
     assert members == []
     for state in last.values():
         assert state.failure.startswith(
-            "loss above 10000 or gradient not finite at step 1 (epoch 0, step size 1"
+            "loss above 100 or gradient not finite at step 1 (epoch 0, step size 1"
         )
         assert (state.epoch, state.restarts, state.history) == (0, RESTARTS, [])
         assert state.is_over(SETTINGS.epochs)

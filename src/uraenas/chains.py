@@ -18,7 +18,7 @@ from uraenas.selection import SELECTIONS
 from uraenas.spaces import Genotype, Skeleton
 
 CHAIN = ("weights", "velocity", "statistics")  # the tensors of a chain's state
-RESTARTS = 3  # of a chain that diverges, each from its last good state with a smaller step
+RESTARTS = 3  # of a chain that diverges, each with a smaller step
 SMALLER = 0.25  # the step size of a restart, relative to the one before
 
 

@@ -1,7 +1,7 @@
 """Stage 3: ensemble × dataset × shift → tidy rows.
 
 The unit of work is a cell: one evaluation set, all methods. A cell's rows and bootstrap replicates are small, so a
-suite of any size streams through, and suite means, intervals and paired differences are made from cells alone.
+suite of any size streams through; `summarise` makes suite means, intervals and paired differences from cells alone.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -21,7 +21,6 @@ from uraenas.shifts.suite import open_suite
 
 BOOTSTRAPPED = ("accuracy", "nll", "ece", "brier")
 CALIBRATIONS = ("raw", "temperature")
-INTERVAL = (0.025, 0.975)
 
 Row = dict[str, Any]
 
@@ -267,9 +266,9 @@ class Evaluator:
         return {"accuracy": sums[:, 0], "nll": sums[:, 1], "brier": sums[:, 2], "ece": ece}
 
     def _counts(self, images: int) -> Tensor:
-        """How often each image occurs in each resample; the same for all methods and shifts, so that they pair."""
+        """How often each image occurs in each resample; equal for all methods, shifts and runs, so that they pair."""
         if self._resamples is None or self._resamples.shape[1] != images:
-            key = draws.key(self.seed, "bootstrap")
+            key = draws.key(0, "bootstrap")
             counts = [
                 torch.bincount(draws.integers(draws.at(key, number), images, images), minlength=images)
                 for number in range(self.settings.bootstrap)
@@ -284,92 +283,3 @@ def _uncertainty_scores(judged: Judged) -> dict[str, Tensor]:
     confidence = metrics.mixture(judged.log_probabilities_MNK).max(dim=1).values.exp()
     scores = {"confidence": 1 - confidence, "total_uncertainty": split.total}
     return {**scores, "model_uncertainty": split.model} if len(judged.log_probabilities_MNK) > 1 else scores
-
-
-def summarise(cells: Sequence[Cell]) -> dict[str, Any]:
-    """metrics.json from all cells: rows with intervals, suite means, and paired differences of all methods."""
-    clean = [cell for cell in cells if cell.shift == "none"]
-    groups: dict[tuple[str, int], list[Cell]] = {("none", 0): clean}
-    for name, members in _suites_of([cell.shift for cell in cells if cell.shift != "none"]).items():
-        groups[(name, 0)] = [cell for cell in cells if cell.shift in members]
-    rows: list[Row] = []
-    differences: list[Row] = []
-    for (shift, severity), group in groups.items():
-        averaged = _mean_rows(group, shift, severity)
-        replicates = {key: _mean_replicates(group, key) for key in group[0].replicates}
-        rows += _with_intervals(averaged, replicates)
-        differences += _paired(averaged, replicates)
-    full = _largest(clean[0].rows)
-    for cell in cells:
-        if cell.shift != "none":
-            rows += [row for row in cell.rows if row["members"] == full[row["method"]]]
-    return {"rows": rows, "differences": differences, "temperatures": clean[0].temperatures}
-
-
-def _suites_of(present: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The means to give: over all shifts, and over the fifteen main corruptions where all of them are there."""
-    names = tuple(dict.fromkeys(present))
-    suites = {f"mean{len(names)}": names} if names else {}
-    fifteen = tuple(shifts.SUITES["cifar10-c-15"])
-    if len(names) > len(fifteen) and set(fifteen) <= set(names):
-        suites["mean15"] = fifteen
-    return suites
-
-
-def _identity(row: Row) -> tuple:
-    return (row["method"], row["dataset"], row["metric"], row["members"], row["calibration"], row["seed"])
-
-
-def _mean_rows(group: Sequence[Cell], shift: str, severity: int) -> list[Row]:
-    """Rows averaged over cells: a metric is computed per (corruption, severity) first, never on the pooled images."""
-    totals: dict[tuple, float] = {}
-    for cell in group:
-        for row in cell.rows:
-            totals[_identity(row)] = totals.get(_identity(row), 0.0) + row["value"] / len(group)
-    first = group[0].rows
-    return [{**row, "shift": shift, "severity": severity, "value": totals[_identity(row)]} for row in first]
-
-
-def _mean_replicates(group: Sequence[Cell], key: str) -> Tensor:
-    return torch.stack([cell.replicates[key] for cell in group]).double().mean(dim=0)
-
-
-def _replicate_key(row: Row) -> str:
-    return f"{row['method']}/{row['calibration']}/{row['metric']}"
-
-
-def _largest(rows: Sequence[Row]) -> dict[str, int]:
-    largest: dict[str, int] = {}
-    for row in rows:
-        largest[row["method"]] = max(largest.get(row["method"], 0), row["members"])
-    return largest
-
-
-def _with_intervals(rows: Sequence[Row], replicates: Mapping[str, Tensor]) -> list[Row]:
-    full = _largest(rows)
-    return [
-        {**row, **_interval(replicates[_replicate_key(row)])}
-        if row["members"] == full[row["method"]] and _replicate_key(row) in replicates
-        else row
-        for row in rows
-    ]
-
-
-def _interval(replicate: Tensor) -> dict[str, float]:
-    low, high = torch.quantile(replicate, torch.tensor(INTERVAL, dtype=replicate.dtype)).tolist()
-    return {"low": low, "high": high}
-
-
-def _paired(rows: Sequence[Row], replicates: Mapping[str, Tensor]) -> list[Row]:
-    """Method minus baseline on the same resamples, for every pair and every bootstrapped metric at full size."""
-    full = _largest(rows)
-    values = {_replicate_key(row): row for row in rows if row["members"] == full[row["method"]]}
-    differences = []
-    for key in replicates:
-        for baseline in full:
-            row, other = values[key], f"{baseline}/{key.partition('/')[2]}"
-            if other != key and other in replicates:
-                difference = {"value": row["value"] - values[other]["value"]}
-                spread = _interval(replicates[key] - replicates[other])
-                differences.append({**row, "baseline": baseline, **difference, **spread})
-    return differences

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from uraenas.ensemble import Ensemble, Member, member_files
@@ -20,8 +19,8 @@ from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
 from uraenas.predict import Prediction, Threshold, Unreadable, find_files, predict_files, threshold_for
 from uraenas.spaces import Genotype
+from uraenas.summarise import Measured
 from uraenas.svg import element
-from uraenas.versions import version_of
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 
@@ -202,7 +201,45 @@ class Run:
             raise UraenasError(f"{self.path / 'metrics.json'} is damaged; run: uraenas evaluate {self.path}")
         return metrics
 
+    def write_outcome(self, metrics: Mapping[str, Any], replicates: Mapping[str, Tensor]) -> None:
+        """Write metrics.json, and the bootstrap replicates by which another run can be compared with this one."""
+        self.write_tensors("bootstrap.safetensors", {k: r.float() for k, r in replicates.items()}, {})
+        self.write_json("metrics.json", metrics)
+
     def differences(self, to: str) -> list[dict[str, Any]]:
+        """Paired differences of this run's methods to one of them, METHOD, or to another run's, RUN:METHOD."""
+        path, _, method = to.rpartition(":")
+        return self._differences_to(Run(path), method, to) if path else self._differences_within(method)
+
+    def _differences_to(self, other: "Run", method: str, name: str) -> list[dict[str, Any]]:
+        own, others = self._measured(), other._measured()
+        if method not in others.sizes:
+            raise unknown(f"method of {other.path}", method, others.sizes)
+        both = f"{self.path} and {other.path}"
+        if self.read_json("data.json").get("blake2b") != other.read_json("data.json").get("blake2b"):
+            raise UraenasError(f"{both} were not made with the same images: their methods cannot be paired")
+        if len({replicate.shape for run in (own, others) for replicate in run.replicates.values()}) != 1:
+            raise UraenasError(
+                f"{both} have different numbers of resamples; use one evaluate.bootstrap for both"
+            )
+        itself = method if self.path.resolve() == other.path.resolve() else ""
+        found = own.differences_to(others, method)
+        return [{**row, "baseline": name} for row in found if row["method"] != itself]
+
+    def _measured(self) -> Measured:
+        """What the run was found to be, with the replicates of its bootstrap."""
+        rows = self.metrics()["rows"]
+        replicates = (
+            self.read_tensors("bootstrap.safetensors")[0] if self.has("bootstrap.safetensors") else {}
+        )
+        if not replicates:
+            raise UraenasError(
+                f"{self.path} holds no bootstrap replicates: an older version made it, or evaluate.bootstrap was 0; "
+                f"run: uraenas evaluate {self.path}"
+            )
+        return Measured(rows, replicates)
+
+    def _differences_within(self, to: str) -> list[dict[str, Any]]:
         """Rows of metrics.json that hold the other methods' paired differences to this one."""
         metrics = self.metrics()
         methods = {row["method"] for row in metrics["rows"]}
@@ -340,16 +377,3 @@ def pretrained_names() -> list[str]:
 
 def _table_row(kind: str, *cells: str) -> str:
     return element("tr", *(element(kind, cell) for cell in cells))
-
-
-def environment(device: torch.device) -> dict[str, Any]:
-    """What else a result may depend on."""
-    return {
-        "uraenas": version_of("uraenas"),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": version_of("numpy"),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "threads": torch.get_num_threads(),
-    }

@@ -31,16 +31,17 @@ from uraenas.evaluate import (
     cell_count,
     check_suite,
     evaluation_sets,
-    summarise,
 )
 from uraenas.methods import METHODS, method
 from uraenas.report import build
-from uraenas.run import Run, environment
+from uraenas.run import Run
 from uraenas.search import Search, SearchState, search
 from uraenas.spaces import LARGEST, cost
+from uraenas.summarise import summarise
 from uraenas.task import describe_data, prepare
 from uraenas.tensorboard import EventFiles
 from uraenas.train import train
+from uraenas.versions import environment
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]
@@ -293,11 +294,11 @@ class Pipeline:
             cells.append(self._cell(evaluator, where))
         self.progress("evaluate", total, total)
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
-        result = summarise(cells)
+        result, replicates = summarise(cells)
         if settings.outside:
             result["rows"] += self._outside_rows(evaluator)
         result["diverged"] = self.checkpoints.diverged()
-        self.run.write_json("metrics.json", result)
+        self.run.write_outcome(result, replicates)
         return result
 
     # Stage 4

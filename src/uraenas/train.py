@@ -15,7 +15,7 @@ from uraenas.inference import WeightRule
 from uraenas.networks import Stack
 from uraenas.spaces import Skeleton
 
-MOST_LOSS = 1e4  # in nats; a network that guesses at random among a million classes has 14
+MOST_LOSS = 100.0  # in nats; a network that guesses at random among a million classes has 14
 
 
 class StackOfChains:
@@ -133,7 +133,7 @@ class StackOfChains:
                     f"(epoch {self.epoch}, step size {at:.4g})"
                 )
                 first = self.epoch * self.loader.steps
-                if failed_at[m] == first:  # the state at the end of the epoch before was bad already
+                if failed_at[m] == first or self.good[m].restarts:  # the last good state was not so good
                     beginning = initial_chain(self.specs[m], self.stack.skeleton, self.seed)
                     self.good[m] = replace(beginning, restarts=self.good[m].restarts)
                 continue

@@ -1,6 +1,10 @@
-"""Versions of installed packages."""
+"""What a result may depend on besides its settings: versions and hardware."""
 
+import platform
 from importlib import metadata
+from typing import Any
+
+import torch
 
 
 def version_of(package: str) -> str:
@@ -9,3 +13,16 @@ def version_of(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What environment.json holds."""
+    return {
+        "uraenas": version_of("uraenas"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": version_of("numpy"),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+    }

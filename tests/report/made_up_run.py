@@ -7,11 +7,12 @@ import torch
 
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.data.dataset import LabelledImages
-from uraenas.evaluate import EvaluateSettings, EvaluationSet, Evaluator, Judged, summarise
+from uraenas.evaluate import EvaluateSettings, EvaluationSet, Evaluator, Judged
 from uraenas.files import write_tensors
 from uraenas.methods import METHODS
 from uraenas.run import Run
 from uraenas.spaces import Genotype
+from uraenas.summarise import summarise
 
 SHIFTS = ("gaussian_noise", "contrast")
 Source = tuple[Run, LabelledImages]
@@ -49,7 +50,7 @@ def write_run(
             for name, one in judged.items():
                 file = f"methods/{name}/predictions/demo.safetensors"
                 run.write_tensors(file, {"log_probabilities": one.log_probabilities_MNK}, {})
-    run.write_json("metrics.json", summarise(cells))
+    run.write_outcome(*summarise(cells))
     _describe(run, methods, names, images, bootstrap, seed, side)
     _search(run, generator)
     return run, test

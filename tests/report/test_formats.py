@@ -89,6 +89,50 @@ def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Sou
     assert "Did you mean 'drnas'" in done.stderr
 
 
+def test_differences_to_a_method_of_another_run(demo: Source, make_run: Callable[..., Source]) -> None:
+    run, (other, _) = demo[0], make_run("other", methods=("uraenas", "deep-ensemble"), members=4)
+    to = f"{other.path}:deep-ensemble"
+    done = uraenas("report", run.path, other.path, "--format", "csv", "--against", to)
+    assert done.returncode == 0, done.stderr
+    found = {(line["run"], line["method"]): line for line in csv.DictReader(io.StringIO(done.stdout))}
+    mine, theirs = str(run.path), str(other.path)
+    assert set(found) == {
+        *((mine, name) for name in ("drnas", "uraenas", "deep-ensemble")),
+        (theirs, "uraenas"),  # the baseline itself is left out
+    }
+    values = [
+        {line.method: line.values[2] for line in table(source.metrics()["rows"])} for source in (run, other)
+    ]
+    for (where, name), line in found.items():
+        value = values[where == theirs][name]
+        assert float(line["nll"]) == pytest.approx(value - values[1]["deep-ensemble"], abs=1e-9)
+        assert float(line["nll_low"]) < float(line["nll_high"])
+        assert line["minus"] == to
+    pairs = zip(run.differences("drnas"), run.differences(f"{run.path}:drnas"), strict=True)
+    for within, itself in pairs:
+        assert within["low"] == pytest.approx(
+            itself["low"], abs=1e-6
+        )  # replicates are kept in single precision
+        same = ("method", "shift", "metric", "calibration", "members", "value")
+        assert [within[key] for key in same] == [itself[key] for key in same]
+
+
+def test_why_two_runs_cannot_be_paired(demo: Source, make_run: Callable[..., Source]) -> None:
+    run = demo[0]
+    with pytest.raises(UraenasError, match="different numbers of resamples"):
+        run.differences(f"{make_run('fewer', bootstrap=10)[0].path}:drnas")
+    with pytest.raises(UraenasError, match=r"evaluate\.bootstrap was 0"):
+        run.differences(f"{make_run('none', bootstrap=0)[0].path}:drnas")
+    with pytest.raises(UraenasError, match="Did you mean 'drnas'"):
+        run.differences(f"{run.path}:drnass")
+    with pytest.raises(UraenasError, match="is not a run directory"):
+        run.differences("nowhere:drnas")
+    elsewhere, _ = make_run("elsewhere")
+    elsewhere.write_json("data.json", {**elsewhere.read_json("data.json"), "blake2b": "11"})
+    with pytest.raises(UraenasError, match="not made with the same images"):
+        run.differences(f"{elsewhere.path}:drnas")
+
+
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])
 def test_a_table_goes_where_it_is_told(demo: Source, tmp_path: Path, form: str) -> None:
     path = demo[0].path

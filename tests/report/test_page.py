@@ -159,6 +159,14 @@ def test_without_the_baseline_of_the_settings_another_can_be_asked_for(make_run:
         report.build([(run, test)], against="drnass")
 
 
+def test_differences_to_a_method_of_another_run(make_run: MakeRun) -> None:
+    run, test = make_run(methods=("drnas", "uraenas"))
+    other, _ = make_run("other")
+    page = taken_apart(report.build([(run, test)], against=f"{other.path}:deep-ensemble"))
+    assert f"Differences to {other.path}:deep-ensemble" in page.sections["methods"]
+    assert "difference-nll-clean" in page.figures
+
+
 def test_no_shifts(make_run: MakeRun) -> None:
     page = taken_apart(report.build([make_run(shifts=())]))
     assert "clean images only" in page.sections["shift"]

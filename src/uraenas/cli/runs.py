@@ -19,6 +19,7 @@ from uraenas.data import DATASETS
 from uraenas.engine import Engine, EngineSettings
 from uraenas.errors import unknown
 from uraenas.evaluate import CALIBRATIONS
+from uraenas.export import export
 from uraenas.files import write_bytes
 from uraenas.methods import METHODS
 from uraenas.overview import summary
@@ -98,7 +99,10 @@ def make_report(
     ] = False,
     against: Annotated[
         str,
-        typer.Option("--against", help="Show paired differences to this method; in tables nothing else."),
+        typer.Option(
+            "--against",
+            help="Show paired differences to this method, or to RUN:METHOD; in tables nothing else.",
+        ),
     ] = "",
     out: Annotated[
         Path | None,
@@ -153,6 +157,25 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
         console.print(f"[bold]{method}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
             print(f"  {number:3} {row['chain']:20} epoch {row['epoch']:<4} {row['genotype']}")
+
+
+def make_copy(
+    path: RunPath,
+    out: Annotated[Path, typer.Option("--out", help="Directory to write; it must be new or empty.")],
+    methods: Annotated[
+        str, typer.Option("--methods", help="Comma-separated; default: all that are trained.")
+    ] = "",
+    full_precision: Annotated[
+        bool, typer.Option("--full-precision", help="Keep weights as they are, twice as large.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a small copy of a run: members in half precision and what is known of them, without checkpoints."""
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    copy = export(Run.find(path), out, names, half=not full_precision)
+    size = sum(file.stat().st_size for file in copy.path.rglob("*") if file.is_file())
+    facts = {"run": str(copy.path), "methods": copy.trained, "bytes": size}
+    say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)
 
 
 def bench(

@@ -30,6 +30,7 @@ class RunFacts:
     members: dict[str, list[MemberFacts]]
     predictions: dict[str, Tensor]  # log-probabilities [M, N, K] on the clean test set
     test: LabelledImages | None
+    differences: list[Row]  # paired, between all methods or to `against`
     against: str = ""  # the method differences are shown to; empty: as the settings say
 
     @property
@@ -112,11 +113,6 @@ class RunFacts:
         wanted = self.against or self.config.get("evaluate.baseline")
         return wanted if any(row["baseline"] == wanted for row in self.differences) else None
 
-    @property
-    def differences(self) -> list[Row]:
-        """Paired differences between all methods."""
-        return self.metrics.get("differences", [])
-
     @cached_property
     def _means(self) -> dict[str, Tensor]:
         return {name: metrics.mixture(log_p) for name, log_p in self.predictions.items()}
@@ -135,8 +131,6 @@ class RunFacts:
 def read(run: Run, test: LabelledImages | None = None, against: str = "") -> RunFacts:
     """Read all that the page shows; the labelled test set is needed for what is drawn from predictions."""
     stored = run.metrics()
-    if against:
-        run.differences(against)  # refuses a method to which there are none
     methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
     dataset = stored["rows"][0]["dataset"]
     concentration, history = run.search_result()
@@ -152,6 +146,7 @@ def read(run: Run, test: LabelledImages | None = None, against: str = "") -> Run
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
+        differences=run.differences(against) if against else stored.get("differences", []),
         against=against,
     )
 

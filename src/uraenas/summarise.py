@@ -1,0 +1,126 @@
+"""What all cells say together: suite means, bootstrap intervals, and paired differences within a run or between two.
+
+Every run on the same test images draws the same resamples of them, so a replicate of one run pairs with the same
+replicate of another.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uraenas import shifts
+from uraenas.evaluate import Cell, Row
+
+INTERVAL = (0.025, 0.975)
+
+
+def summarise(cells: Sequence[Cell]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """metrics.json and bootstrap replicates: the clean set and suite means at all sizes, cells at full size."""
+    groups = _groups(cells)
+    replicates = {
+        f"{shift}/{key}": torch.stack([cell.replicates[key] for cell in group]).double().mean(dim=0)
+        for shift, group in groups.items()
+        for key in group[0].replicates
+    }
+    averaged = [row for shift, group in groups.items() for row in _mean_rows(group, shift)]
+    measured = Measured(averaged, replicates)
+    shifted = [row for cell in cells if cell.shift != "none" for row in cell.rows]
+    result = {
+        "rows": measured.with_intervals() + [row for row in shifted if measured.is_full(row)],
+        "differences": measured.differences(),
+        "temperatures": groups["none"][0].temperatures,
+    }
+    return result, replicates
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Values on the clean set and of suite means, with bootstrap replicates by "shift/method/calibration/metric"."""
+
+    rows: Sequence[Row]
+    replicates: Mapping[str, Tensor]
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The methods, each with its number of members."""
+        sizes: dict[str, int] = {}
+        for row in self.rows:
+            sizes[row["method"]] = max(sizes.get(row["method"], 0), row["members"])
+        return sizes
+
+    def is_full(self, row: Row) -> bool:
+        """Whether it is of a whole ensemble, not of some of its members."""
+        return row["members"] == self.sizes[row["method"]]
+
+    def with_intervals(self) -> list[Row]:
+        """The rows; those that were bootstrapped have `low` and `high`."""
+        return [
+            {**row, **_interval(self.replicates[_key(row)])}
+            if self.is_full(row) and _key(row) in self.replicates
+            else row
+            for row in self.rows
+        ]
+
+    def differences(self) -> list[Row]:
+        """Between all methods: method minus baseline."""
+        pairs = ((row, baseline) for row in self._bootstrapped.values() for baseline in self.sizes)
+        return [self._minus(row, self, baseline) for row, baseline in pairs if row["method"] != baseline]
+
+    def differences_to(self, other: "Measured", baseline: str) -> list[Row]:
+        """All methods minus a method of another run, wherever both were measured."""
+        own = self._bootstrapped.values()
+        return [
+            self._minus(row, other, baseline) for row in own if _key(row, baseline) in other._bootstrapped
+        ]
+
+    def _minus(self, row: Row, other: "Measured", baseline: str) -> Row:
+        opposite = _key(row, baseline)
+        value = row["value"] - other._bootstrapped[opposite]["value"]
+        spread = _interval(self.replicates[_key(row)].double() - other.replicates[opposite].double())
+        return {**row, "baseline": baseline, "value": value, **spread}
+
+    @cached_property
+    def _bootstrapped(self) -> dict[str, Row]:
+        """The rows that have replicates."""
+        full = {_key(row): row for row in self.rows if self.is_full(row)}
+        return {key: row for key, row in full.items() if key in self.replicates}
+
+
+def _key(row: Row, method: str = "") -> str:
+    """The name of its replicates, or of those of another method in the same place."""
+    return f"{row['shift']}/{method or row['method']}/{row['calibration']}/{row['metric']}"
+
+
+def _interval(replicate: Tensor) -> dict[str, float]:
+    low, high = torch.quantile(replicate, torch.tensor(INTERVAL, dtype=replicate.dtype)).tolist()
+    return {"low": low, "high": high}
+
+
+def _groups(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """The clean cell, all shifted cells, and those of the fifteen main corruptions where there are more than these."""
+    names = tuple(dict.fromkeys(cell.shift for cell in cells if cell.shift != "none"))
+    fifteen = tuple(shifts.SUITES["cifar10-c-15"])
+    suites: dict[str, tuple[str, ...]] = {"none": ("none",)}
+    if names:
+        suites[f"mean{len(names)}"] = names
+    if len(names) > len(fifteen) and set(fifteen) <= set(names):
+        suites["mean15"] = fifteen
+    return {suite: [cell for cell in cells if cell.shift in members] for suite, members in suites.items()}
+
+
+def _mean_rows(group: Sequence[Cell], shift: str) -> list[Row]:
+    """Rows averaged over cells: a metric is computed per (corruption, severity) first, never on the pooled images."""
+    totals: dict[tuple, float] = {}
+    for cell in group:
+        for row in cell.rows:
+            totals[_identity(row)] = totals.get(_identity(row), 0.0) + row["value"] / len(group)
+    first = group[0].rows
+    return [{**row, "shift": shift, "severity": 0, "value": totals[_identity(row)]} for row in first]
+
+
+def _identity(row: Row) -> tuple:
+    return (row["method"], row["dataset"], row["metric"], row["members"], row["calibration"], row["seed"])

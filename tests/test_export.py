@@ -1,0 +1,105 @@
+"""A small copy of a run predicts, is compared, and can be gone on with; a copy that fails leaves nothing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from test_runs import finished, run_tiny, uraenas  # noqa: F401 (a fixture)
+from uraenas import Run, UraenasError, load_dataset
+from uraenas.export import export
+from uraenas.files import read_tensors
+
+DIGITS = load_dataset("digits").test.images[:40]
+
+
+def size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def test_a_copy_is_small_and_predicts_the_same_to_half_precision(finished, tmp_path):  # noqa: F811
+    done = uraenas("export", finished, "--out", tmp_path / "small", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    whole, copy = Run(finished), Run(tmp_path / "small")
+    assert facts["methods"] == whole.trained == copy.trained
+    assert facts["bytes"] == size(copy.path) < size(finished) / 3
+    for name in copy.trained:
+        members = copy.path / "methods" / name / "members"
+        kinds = {tensor.dtype for tensor in read_tensors(members / "000.safetensors")[0].values()}
+        assert kinds == {torch.float16, torch.float32}
+        expected, found = (run.ensemble(name).predict_proba(DIGITS) for run in (whole, copy))
+        assert np.abs(found - expected).max() < 0.02
+        assert copy.threshold(0.05, name) == whole.threshold(0.05, name)
+    assert not (copy.path / "chains").exists()
+    assert copy.metrics() == whole.metrics()
+
+
+def test_a_copy_in_full_precision_predicts_the_same(finished, tmp_path):  # noqa: F811
+    copy = export(Run(finished), tmp_path / "whole", half=False)
+    expected, found = (run.ensemble().predict_proba(DIGITS) for run in (Run(finished), copy))
+    assert np.array_equal(found, expected)
+
+
+def test_a_run_goes_on_from_a_copy_and_judges_its_members_as_they_are_stored(finished, tmp_path):  # noqa: F811
+    out = tmp_path / "on"
+    copy = export(Run(finished), out, ["uraenas"])
+    before = copy.ensemble().predict_proba(DIGITS)
+    done = run_tiny(out, "--methods", "uraenas,drnas")
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(Run(out).ensemble().predict_proba(DIGITS), before)  # not trained again
+    found, expected = ({r["method"] for r in Run(path).metrics()["rows"]} for path in (out, finished))
+    assert found == {"uraenas", "drnas"} <= expected
+    accuracies = [
+        {row["method"]: row["value"] for row in Run(path).metrics()["rows"] if row["metric"] == "nll"}
+        for path in (out, finished)
+    ]
+    assert accuracies[0]["drnas"] == accuracies[1]["drnas"]  # the same chain as in the whole run
+    assert accuracies[0]["uraenas"] == pytest.approx(accuracies[1]["uraenas"], abs=0.01)
+
+
+def test_methods_are_chosen_and_unknown_ones_refused(finished, tmp_path):  # noqa: F811
+    copy = export(Run(finished), tmp_path / "one", ["drnas"])
+    assert copy.trained == copy.read_json("config.json")["methods"] == ["drnas"]
+    with pytest.raises(UraenasError, match="Did you mean 'drnas'"):
+        export(Run(finished), tmp_path / "two", ["drna"])
+    assert not (tmp_path / "two").exists()
+
+
+def test_what_is_there_is_not_overwritten(finished, tmp_path):  # noqa: F811
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("dear")
+    done = uraenas("export", finished, "--out", tmp_path / "mine")
+    assert done.returncode == 2
+    assert "exists and is not empty" in done.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_copy_that_fails_leaves_nothing(finished, tmp_path):  # noqa: F811
+    damaged = tmp_path / "damaged"
+    shutil.copytree(finished, damaged)
+    last = sorted((damaged / "methods/uraenas/members").glob("*.safetensors"))[-1]
+    last.write_bytes(last.read_bytes()[:-3])
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UraenasError, match="damaged"):
+        export(Run(damaged), tmp_path / "out/copy")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_run_that_has_trained_nothing_has_nothing_to_copy(finished, tmp_path):  # noqa: F811
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(finished / "config.json", bare)
+    with pytest.raises(UraenasError, match="no trained method yet"):
+        export(Run(bare), tmp_path / "copy")
+    with pytest.raises(UraenasError, match="is not a run directory"):
+        export(Run(tmp_path / "nowhere"), tmp_path / "copy")
+
+
+def test_the_pretrained_run_can_be_copied_to_begin_another_from(tmp_path):
+    copy = export(Run.find("cifar10"), tmp_path / "mine")
+    assert len(copy.ensemble()) == 10
+    assert copy.search_result()[0] is not None

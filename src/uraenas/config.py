@@ -53,9 +53,11 @@ class Config:
             raise UraenasError(f"seed = {self.seed} is out of range; it must lie in 0 … 2^63 - 1")
 
 
-# Keys that may differ when a run goes on: where it computes, what is watched and shown, which methods are wanted of it.
+# Keys that may differ when a run goes on: where it computes and finds its data (which data.json knows again), what is
+# watched and shown, which methods are wanted of it.
 FREE_KEYS = {
     "methods",
+    "data.root",
     "tensorboard",
     "evaluate.baseline",
     "engine.device",
@@ -180,6 +182,11 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """The settings that differ and change the result: key → (old, new)."""
     before, after = flatten(old), flatten(new)
     return {k: (before[k], after[k]) for k in before if before[k] != after[k] and k not in FREE_KEYS}
+
+
+def in_words(changed: dict[str, tuple[Any, Any]]) -> str:
+    """What `differences` found, to be told."""
+    return ", ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in changed.items())
 
 
 def _kinds(kind: type) -> dict[str, Any]:

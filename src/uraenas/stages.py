@@ -12,7 +12,7 @@ from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
 from uraenas.checkpoints import Checkpoints, saved_when_cut_short
-from uraenas.config import Config, differences, flatten, from_json
+from uraenas.config import Config, differences, flatten, from_json, in_words
 from uraenas.data import (
     Dataset,
     LabelledImages,
@@ -32,6 +32,7 @@ from uraenas.evaluate import (
     check_suite,
     evaluation_sets,
 )
+from uraenas.handover import check_search, take_search
 from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run
@@ -68,9 +69,17 @@ class Pipeline:
 
     @classmethod
     def start(
-        cls, path: Path | str, config: Config, progress: Progress = silent, dataset: Dataset | None = None
+        cls,
+        path: Path | str,
+        config: Config,
+        progress: Progress = silent,
+        dataset: Dataset | None = None,
+        search_of: Run | None = None,
     ) -> "Pipeline":
-        """Begin a run in this directory, or go on with the one that is there if its settings are the same."""
+        """Begin a run in this directory, or go on with the one that is there if its settings are the same.
+
+        With `search_of` the run does not search, but takes what another has found.
+        """
         run = Run(path)
         if run.exists:
             _refuse_other_settings(run, config)
@@ -78,10 +87,15 @@ class Pipeline:
             raise UraenasError(f"{run.path} exists and is not a run directory; choose another --out")
         pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
         pipeline.check_evaluation()
+        data = describe_data(pipeline.task)
+        if search_of is not None:
+            check_search(search_of, config, data)
         with run.held():  # another process's settings are not touched
             run.write_json("config.json", flatten(config))
-            run.write_json("data.json", describe_data(pipeline.task))
+            run.write_json("data.json", data)
             run.write_json("environment.json", environment(pipeline.engine.device))
+            if search_of is not None:
+                take_search(run, search_of)
         return pipeline
 
     @classmethod
@@ -384,5 +398,5 @@ class _Clock:
 def _refuse_other_settings(run: Run, config: Config) -> None:
     changed = differences(from_json(run.read_json("config.json")), config)
     if changed:
-        listed = ", ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in changed.items())
-        raise UraenasError(f"{run.path} was made with other settings: {listed}; choose another --out")
+        words = in_words(changed)
+        raise UraenasError(f"{run.path} was made with other settings: {words}; choose another --out")

@@ -19,8 +19,8 @@ from uraenas.data import DATASETS
 from uraenas.engine import Engine, EngineSettings
 from uraenas.errors import unknown
 from uraenas.evaluate import CALIBRATIONS
-from uraenas.export import export
 from uraenas.files import write_bytes
+from uraenas.handover import export
 from uraenas.methods import METHODS
 from uraenas.overview import summary
 from uraenas.run import Run, pretrained_names
@@ -42,6 +42,10 @@ def run(
     methods: MethodsOption = "",
     assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; default: runs/<preset>.")] = None,
+    search_of: Annotated[
+        Path | None,
+        typer.Option("--search-of", help="Take the search of this run instead of searching; it must fit."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -50,7 +54,8 @@ def run(
         changes["methods"] = methods
     config = override(preset(preset_name), changes)
     with bars(quiet=as_json) as progress:
-        pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress)
+        source = None if search_of is None else Run.find(search_of)
+        pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)
         with working_in(pipeline.run):
             pipeline.train(pipeline.search())
             metrics = pipeline.evaluate()

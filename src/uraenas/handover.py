@@ -1,13 +1,17 @@
-"""A small copy of a run: to predict with elsewhere, to hand on, or to begin another run from."""
+"""What one run hands to another: a small copy of itself, or its search."""
 
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from uraenas.atomic import rename_for_good, writing
+from uraenas.config import Config, differences, from_json, in_words
 from uraenas.errors import UraenasError, unknown
+from uraenas.files import write_bytes
 from uraenas.run import Run
 
+SEARCH = ("search/history.jsonl", "search/architecture.safetensors")  # the first is for reading along
 COPIED = (
     "data.json",
     "environment.json",
@@ -16,8 +20,7 @@ COPIED = (
     "metrics.json",
     "bootstrap.safetensors",
     "report.html",
-    "search/architecture.safetensors",
-    "search/history.jsonl",
+    *SEARCH,
 )
 
 
@@ -57,3 +60,32 @@ def _fill(copy: Run, run: Run, methods: Sequence[str], half: bool) -> None:
             (copy.path / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run.path / file, copy.path / file)
     copy.write_json("config.json", {**run.read_json("config.json"), "methods": list(methods)})
+
+
+def check_search(source: Run, config: Config, data: dict[str, Any]) -> None:
+    """Refuse a run whose search is not the one that these settings and images ask for.
+
+    The seed is among the settings: it says which images the search must not have seen.
+    """
+    source.require()
+    if not source.has(SEARCH[-1]):
+        raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.path}")
+    theirs = from_json(source.read_json("config.json"))
+    deciding = ("seed", "data.", "network.", "search.")
+    changed = {k: v for k, v in differences(theirs, config).items() if k.startswith(deciding)}
+    if changed:
+        raise UraenasError(f"the search of {source.path} does not fit: {in_words(changed)}")
+    if source.read_json("data.json") != data:
+        raise UraenasError(f"the search of {source.path} was made with other images than {config.data.name}")
+
+
+def take_search(run: Run, source: Run) -> None:
+    """Give a run that has no search yet another's, with what it cost."""
+    if run.has(SEARCH[-1]):
+        return
+    if "search" not in run.costs() and "search" in source.costs():
+        run.add_cost({"search": source.costs()["search"]})
+    for file in SEARCH:
+        if source.has(file):
+            write_bytes(run.path / file, (source.path / file).read_bytes())
+    run.log("search taken over", run=str(source.path))

@@ -1,4 +1,4 @@
-"""A small copy of a run predicts, is compared, and can be gone on with; a copy that fails leaves nothing."""
+"""A small copy of a run predicts and can be gone on with; a run can begin from another's search."""
 
 import json
 import shutil
@@ -8,19 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from test_runs import finished, run_tiny, uraenas  # noqa: F401 (a fixture)
+from test_runs import run_tiny, uraenas
 from uraenas import Run, UraenasError, load_dataset
-from uraenas.export import export
 from uraenas.files import read_tensors
+from uraenas.handover import export
 
 DIGITS = load_dataset("digits").test.images[:40]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run, for all tests that only look."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    done = run_tiny(out)
+    assert done.returncode == 0, done.stderr
+    return out
 
 
 def size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-def test_a_copy_is_small_and_predicts_the_same_to_half_precision(finished, tmp_path):  # noqa: F811
+def test_a_copy_is_small_and_predicts_the_same_to_half_precision(finished, tmp_path):
     done = uraenas("export", finished, "--out", tmp_path / "small", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -38,13 +47,13 @@ def test_a_copy_is_small_and_predicts_the_same_to_half_precision(finished, tmp_p
     assert copy.metrics() == whole.metrics()
 
 
-def test_a_copy_in_full_precision_predicts_the_same(finished, tmp_path):  # noqa: F811
+def test_a_copy_in_full_precision_predicts_the_same(finished, tmp_path):
     copy = export(Run(finished), tmp_path / "whole", half=False)
     expected, found = (run.ensemble().predict_proba(DIGITS) for run in (Run(finished), copy))
     assert np.array_equal(found, expected)
 
 
-def test_a_run_goes_on_from_a_copy_and_judges_its_members_as_they_are_stored(finished, tmp_path):  # noqa: F811
+def test_a_run_goes_on_from_a_copy_and_judges_its_members_as_they_are_stored(finished, tmp_path):
     out = tmp_path / "on"
     copy = export(Run(finished), out, ["uraenas"])
     before = copy.ensemble().predict_proba(DIGITS)
@@ -61,7 +70,7 @@ def test_a_run_goes_on_from_a_copy_and_judges_its_members_as_they_are_stored(fin
     assert accuracies[0]["uraenas"] == pytest.approx(accuracies[1]["uraenas"], abs=0.01)
 
 
-def test_methods_are_chosen_and_unknown_ones_refused(finished, tmp_path):  # noqa: F811
+def test_methods_are_chosen_and_unknown_ones_refused(finished, tmp_path):
     copy = export(Run(finished), tmp_path / "one", ["drnas"])
     assert copy.trained == copy.read_json("config.json")["methods"] == ["drnas"]
     with pytest.raises(UraenasError, match="Did you mean 'drnas'"):
@@ -69,7 +78,7 @@ def test_methods_are_chosen_and_unknown_ones_refused(finished, tmp_path):  # noq
     assert not (tmp_path / "two").exists()
 
 
-def test_what_is_there_is_not_overwritten(finished, tmp_path):  # noqa: F811
+def test_what_is_there_is_not_overwritten(finished, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("dear")
     done = uraenas("export", finished, "--out", tmp_path / "mine")
@@ -78,7 +87,7 @@ def test_what_is_there_is_not_overwritten(finished, tmp_path):  # noqa: F811
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-def test_a_copy_that_fails_leaves_nothing(finished, tmp_path):  # noqa: F811
+def test_a_copy_that_fails_leaves_nothing(finished, tmp_path):
     damaged = tmp_path / "damaged"
     shutil.copytree(finished, damaged)
     last = sorted((damaged / "methods/uraenas/members").glob("*.safetensors"))[-1]
@@ -89,7 +98,7 @@ def test_a_copy_that_fails_leaves_nothing(finished, tmp_path):  # noqa: F811
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_run_that_has_trained_nothing_has_nothing_to_copy(finished, tmp_path):  # noqa: F811
+def test_a_run_that_has_trained_nothing_has_nothing_to_copy(finished, tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
     shutil.copy(finished / "config.json", bare)
@@ -103,3 +112,36 @@ def test_the_pretrained_run_can_be_copied_to_begin_another_from(tmp_path):
     copy = export(Run.find("cifar10"), tmp_path / "mine")
     assert len(copy.ensemble()) == 10
     assert copy.search_result()[0] is not None
+
+
+def test_a_run_begins_from_another_ones_search(finished, tmp_path):
+    out, whole = tmp_path / "more", Run(finished)
+    longer = ("--set", "train.epochs=3", "--set", "train.cycles=1", "--methods", "drnas")
+    for _ in range(2):  # the second time it goes on
+        done = run_tiny(out, *longer, "--search-of", finished)
+        assert done.returncode == 0, done.stderr
+    found = Run(out)
+    assert torch.equal(found.search_result()[0], whole.search_result()[0])
+    assert found.costs()["search"] == whole.costs()["search"]
+    events = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text().splitlines()]
+    assert events.count("search taken over") == 1
+    assert "searched" not in events
+
+
+def test_a_search_that_does_not_fit_is_refused_before_anything_is_written(finished, tmp_path):
+    out = tmp_path / "other"
+    for setting in ("search.epochs=4", "seed=1", "network.channels=5", "data.held_out=0.3"):
+        done = run_tiny(out, "--search-of", finished, "--set", setting)
+        assert done.returncode == 2
+        assert f"does not fit: {setting.partition('=')[0]} was" in done.stderr
+        assert not out.exists()
+    changed = tmp_path / "changed"
+    shutil.copytree(finished, changed)
+    run = Run(changed)
+    run.write_json("data.json", {**run.read_json("data.json"), "blake2b": "0"})
+    done = run_tiny(out, "--search-of", changed)
+    assert "was made with other images" in done.stderr
+    run.remove("search/architecture.safetensors")
+    done = run_tiny(out, "--search-of", changed)
+    assert "holds no finished search" in done.stderr
+    assert not out.exists()

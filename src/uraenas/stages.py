@@ -13,26 +13,14 @@ from uraenas.architecture import ArchitectureDistribution
 from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
 from uraenas.checkpoints import Checkpoints, saved_when_cut_short
 from uraenas.config import Config, differences, flatten, from_json, in_words
-from uraenas.data import (
-    Dataset,
-    LabelledImages,
-    fit_images,
-    load_dataset,
-)
+from uraenas.data import Dataset, LabelledImages
 from uraenas.data.loader import Loader, suited_batch
 from uraenas.engine import Engine
-from uraenas.ensemble import Ensemble, Member, MembersPredictor, SharedPredictor
+from uraenas.ensemble import Ensemble, Member, MembersPredictor
 from uraenas.errors import UraenasError
-from uraenas.evaluate import (
-    Cell,
-    EvaluationSet,
-    Evaluator,
-    Judged,
-    cell_count,
-    check_suite,
-    evaluation_sets,
-)
+from uraenas.evaluate import Cell, cell_count, check_suite
 from uraenas.handover import check_search, take_search
+from uraenas.judging import Judge, outside_images
 from uraenas.methods import METHODS, method
 from uraenas.report import build
 from uraenas.run import Run
@@ -60,7 +48,6 @@ class Pipeline:
     ) -> None:
         self.run, self.config, self.progress = run, config, progress
         self.engine = Engine(config.engine)
-        self._kept: SharedPredictor | None = None
         self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self.checkpoints = Checkpoints(run, config.train, self.task.skeleton, config.seed)
@@ -117,7 +104,7 @@ class Pipeline:
         """What evaluation will need is there and fits, before anything is trained for it."""
         check_suite(self.task.dataset.test, self.config.evaluate, self.config.seed)
         if self.config.evaluate.outside:
-            self._outside_images()
+            outside_images(self.config, self.task.dataset)
 
     # Stage 1
 
@@ -298,19 +285,17 @@ class Pipeline:
 
     def evaluate(self) -> dict:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
-        settings, seed = self.config.evaluate, self.config.seed
-        evaluator = Evaluator(settings, seed, self.engine.device)
-        total = cell_count(self.task.dataset.test, settings)
+        judge = Judge(self.run, self.config, self.task, self.engine)
+        total = cell_count(self.task.dataset.test, self.config.evaluate)
         cells: list[Cell] = []
         clock = _Clock()
-        for where in evaluation_sets(self.task.dataset.name, self.task.dataset.test, settings, seed):
+        self.progress("evaluate", 0, total)
+        for cell in judge.cells():
+            cells.append(cell)
             self.progress("evaluate", len(cells), total)
-            cells.append(self._cell(evaluator, where))
-        self.progress("evaluate", total, total)
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
         result, replicates = summarise(cells)
-        if settings.outside:
-            result["rows"] += self._outside_rows(evaluator)
+        result["rows"] += judge.outside_rows()
         result["diverged"] = self.checkpoints.diverged()
         self.run.write_outcome(result, replicates)
         return result
@@ -321,66 +306,6 @@ class Pipeline:
         """Write report.html from what the run directory holds."""
         self.run.write_text("report.html", build([(self.run, self.task.dataset.test)], against))
         return self.run.path / "report.html"
-
-    def _cell(self, evaluator: Evaluator, where: EvaluationSet) -> Cell:
-        """One evaluation set; methods that have been judged on it before are not judged again."""
-        files = {name: f"methods/{name}/evaluation/{where.name}.safetensors" for name in self.config.methods}
-        missing = tuple(name for name, file in files.items() if not self.run.has(file))
-        for name, judged in self._judge(where, missing).items():
-            own = evaluator.cell(where, {name: judged})
-            facts = {"rows": own.rows, "temperatures": own.temperatures}
-            self.run.write_tensors(files[name], own.replicates, facts)
-        cell = Cell(where.shift, where.severity)
-        for file in files.values():
-            replicates, header = self.run.read_tensors(file, ("rows", "temperatures"))
-            cell.rows.extend(header["rows"])
-            cell.replicates.update(replicates)
-            cell.temperatures.update(header["temperatures"])
-        return cell
-
-    def _judge(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, Judged]:
-        if not methods:
-            return {}
-        predictor = self._predictor(methods)
-        predictions = predictor(where.part.images)
-        if self.config.evaluate.keep_predictions or where.shift == "none":
-            for name, prediction in predictions.items():
-                file = f"methods/{name}/predictions/{where.name}.safetensors"
-                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
-        return {
-            name: Judged(
-                predictions[name],
-                [member.genotype for member in ensemble.members],
-                [member.origin.chain for member in ensemble.members],
-                ensemble.temperature,
-            )
-            for name, ensemble in predictor.ensembles.items()
-        }
-
-    def _predictor(self, methods: tuple[str, ...]) -> SharedPredictor:
-        """The last one is kept: mostly all sets lack the same methods."""
-        if self._kept is None or tuple(self._kept.ensembles) != methods:
-            self._kept = SharedPredictor({name: self.run.ensemble(name) for name in methods}, self.engine)
-        return self._kept
-
-    def _outside_rows(self, evaluator: Evaluator) -> list[dict]:
-        """Rows on images of another dataset, brought to the size and channels of this one."""
-        dataset, methods = self.task.dataset, tuple(self.config.methods)
-        other, part = self._outside_images()
-        inside = self._judge(EvaluationSet(dataset.name, "none", 0, dataset.test), methods)
-        outside = self._judge(EvaluationSet(dataset.name, f"outside-{other}", 0, part), methods)
-        return evaluator.outside(dataset.name, other, inside, outside)
-
-    def _outside_images(self) -> tuple[str, LabelledImages]:
-        """Name and images of the dataset that should be told apart; their labels are not looked at."""
-        dataset, settings = self.task.dataset, self.config.evaluate
-        other = load_dataset(settings.outside, self.config.data.root, self.config.data.image_size)
-        images = fit_images(other.test.images, *dataset.test.images.shape[1:])
-        if images.dtype != dataset.test.images.dtype:
-            raise UraenasError(
-                f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one"
-            )
-        return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
 
 
 class _Clock:

@@ -55,19 +55,59 @@ def test_a_copy_in_full_precision_predicts_the_same(finished, tmp_path):
 
 def test_a_run_goes_on_from_a_copy_and_judges_its_members_as_they_are_stored(finished, tmp_path):
     out = tmp_path / "on"
-    copy = export(Run(finished), out, ["uraenas"])
-    before = copy.ensemble().predict_proba(DIGITS)
+    export(Run(finished), out, ["uraenas"])
+    before = Run(out).ensemble().predict_proba(DIGITS)
     done = run_tiny(out, "--methods", "uraenas,drnas")
     assert done.returncode == 0, done.stderr
     assert np.array_equal(Run(out).ensemble().predict_proba(DIGITS), before)  # not trained again
-    found, expected = ({r["method"] for r in Run(path).metrics()["rows"]} for path in (out, finished))
-    assert found == {"uraenas", "drnas"} <= expected
-    accuracies = [
-        {row["method"]: row["value"] for row in Run(path).metrics()["rows"] if row["metric"] == "nll"}
+    found, expected = (
+        {
+            name: [row["value"] for row in Run(path).metrics()["rows"] if row["method"] == name]
+            for name in ("drnas", "uraenas")
+        }
         for path in (out, finished)
-    ]
-    assert accuracies[0]["drnas"] == accuracies[1]["drnas"]  # the same chain as in the whole run
-    assert accuracies[0]["uraenas"] == pytest.approx(accuracies[1]["uraenas"], abs=0.01)
+    )
+    assert found["drnas"] == expected["drnas"]  # the same chain as in the whole run
+    assert found["uraenas"] != expected["uraenas"]
+    assert found["uraenas"] == pytest.approx(expected["uraenas"], abs=0.02)
+
+
+def test_a_member_and_its_copy_in_half_precision_are_two(finished, tmp_path):
+    """`drnas` is the first chain of the deep ensemble, which is trained anew."""
+    out, whole = tmp_path / "on", Run(finished)
+    export(whole, out, ["drnas"])
+    assert run_tiny(out, "--methods", "drnas,deep-ensemble").returncode == 0
+    found, expected = (
+        [row["value"] for row in run.metrics()["rows"] if row["method"] == "deep-ensemble"]
+        for run in (Run(out), whole)
+    )
+    assert found == expected
+    costs = [run.costs()["chains/expected-point-00"]["images"] for run in (Run(out), whole)]
+    assert costs[0] == costs[1]  # what the copy says of a chain that stayed behind is not added to
+
+
+def test_what_is_known_of_chains_that_stayed_behind_is_kept(finished, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(finished, source)
+    known = [{"chain": "sampled-sampled-00", "restarts": 1, "given_up": ""}]
+    Run(source).write_json("metrics.json", {**Run(source).metrics(), "diverged": known})
+    copy = export(Run(source), tmp_path / "copy", ["uraenas"])
+    assert uraenas("evaluate", copy.path).returncode == 0
+    assert copy.metrics()["diverged"] == known
+
+
+def test_cells_of_another_version_are_measured_anew(finished, tmp_path):
+    """Before all runs were tested on the same shifts and resamples, each seed had its own."""
+    old = tmp_path / "old"
+    shutil.copytree(finished, old)
+    run = Run(old)
+    for path in old.glob("methods/*/evaluation/*.safetensors"):
+        name = str(path.relative_to(old))
+        tensors, header = run.read_tensors(name)
+        other = {key: value + 1 for key, value in tensors.items()}
+        run.write_tensors(name, other, {key: value for key, value in header.items() if key != "seed"})
+    assert uraenas("evaluate", old).returncode == 0
+    assert run.metrics() == Run(finished).metrics()
 
 
 def test_methods_are_chosen_and_unknown_ones_refused(finished, tmp_path):
@@ -81,10 +121,30 @@ def test_methods_are_chosen_and_unknown_ones_refused(finished, tmp_path):
 def test_what_is_there_is_not_overwritten(finished, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("dear")
+    (tmp_path / ".new.tmp").mkdir()
     done = uraenas("export", finished, "--out", tmp_path / "mine")
     assert done.returncode == 2
     assert "exists and is not empty" in done.stderr
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    export(Run(finished), tmp_path / "new", ["drnas", "drnas"])
+    assert Run(tmp_path / "new").trained == ["drnas"]
+    assert (tmp_path / ".new.tmp").is_dir()
+
+
+def test_places_where_a_copy_cannot_be(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "file").write_text("")
+    for target in (".", "", "link", "file"):
+        with pytest.raises(UraenasError, match="cannot become a run directory"):
+            export(Run(finished), target)
+    with pytest.raises(UraenasError, match="lies in the run itself"):
+        export(Run(finished), finished / "copy")
+    with pytest.raises(UraenasError, match="cannot write"):
+        export(Run(finished), "file/copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "link"]
+    assert export(Run(finished), "folder", ["drnas"]).trained == ["drnas"]  # it was empty
 
 
 def test_a_copy_that_fails_leaves_nothing(finished, tmp_path):

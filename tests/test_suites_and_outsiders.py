@@ -31,11 +31,9 @@ def test_separation_agrees_with_counting_pairs():
 
 def test_a_suite_from_disk_gives_the_images_that_are_made_on_the_fly(tmp_path):
     test = digits().test
-    write_suite(test.images, test.labels, tmp_path, only=SUITES["basic"], seed=5, workers=1)
-    made = list(evaluation_sets("digits", test, EvaluateSettings(severities=(1, 4)), seed=5))
-    read = list(
-        evaluation_sets("digits", test, EvaluateSettings(suite=str(tmp_path), severities=(1, 4)), seed=5)
-    )
+    write_suite(test.images, test.labels, tmp_path, only=SUITES["basic"], seed=0, workers=1)
+    made = list(evaluation_sets("digits", test, EvaluateSettings(severities=(1, 4))))
+    read = list(evaluation_sets("digits", test, EvaluateSettings(suite=str(tmp_path), severities=(1, 4))))
     wanted = {where.name: where.part.images for where in made}
     assert {where.name for where in read} == set(wanted)
     for where in read:
@@ -46,13 +44,13 @@ def test_a_suite_of_other_images_is_refused(tmp_path):
     test = digits().test
     write_suite(test.images[::-1], test.labels[::-1], tmp_path, only=["contrast"], workers=1)
     with pytest.raises(UraenasError, match="labels differ"):
-        list(evaluation_sets("digits", test, EvaluateSettings(suite=str(tmp_path)), seed=0))
+        list(evaluation_sets("digits", test, EvaluateSettings(suite=str(tmp_path))))
 
 
 def test_an_unknown_suite_names_the_nearest_when_it_is_needed():
     """Not before: a run may be looked at where its suite is not."""
     with pytest.raises(UraenasError, match=r"unknown suite or folder 'basics'\. Did you mean 'basic'"):
-        list(evaluation_sets("digits", digits().test, EvaluateSettings(suite="basics"), seed=0))
+        list(evaluation_sets("digits", digits().test, EvaluateSettings(suite="basics")))
 
 
 def test_images_from_elsewhere_are_told_apart(tmp_path):
@@ -79,7 +77,7 @@ def test_grey_images_get_the_suite_without_what_needs_colour(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 1), dtype=np.uint8)
     test = LabelledImages(images, np.arange(4) % 2)
     settings = EvaluateSettings(suite="cifar10-c", severities=(3,))
-    found = [where.shift for where in evaluation_sets("grey", test, settings, seed=0)]
+    found = [where.shift for where in evaluation_sets("grey", test, settings)]
     assert found == ["none", *(name for name in SUITES["cifar10-c"] if name != "saturate")]
     assert len(found) == cell_count(test, settings)
     write_suite(images, test.labels, tmp_path, severities=(3,), workers=1)

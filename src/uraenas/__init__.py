@@ -9,6 +9,7 @@ from uraenas.data import Dataset, LabelledImages, load_dataset
 from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError
 from uraenas.estimator import UraeNAS
+from uraenas.handover import export
 from uraenas.metrics import UncertaintyBySource, uncertainty_by_source
 from uraenas.networks import Stack, Supernet
 from uraenas.run import Run
@@ -32,6 +33,7 @@ __all__ = [
     "UncertaintyBySource",
     "UraeNAS",
     "UraenasError",
+    "export",
     "load_dataset",
     "uncertainty_by_source",
 ]

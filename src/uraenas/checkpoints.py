@@ -70,6 +70,10 @@ class Checkpoints:
         if (state := self._stored_chain(spec)) is not None:
             return state
         state, spent = self._explored(spec) or (initial_chain(spec, self.skeleton, self.seed), {})
+        if not self.run.has(
+            f"chains/{spec.name}"
+        ):  # in a copy of a run: the cost is of a chain that stayed behind
+            self.run.forget_cost(f"chains/{spec.name}")
         self.run.charge_shared(f"chains/{spec.name}", spent)
         return state
 

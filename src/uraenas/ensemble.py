@@ -1,5 +1,6 @@
 """Members and the ensemble they form: predict, split uncertainty, save, load."""
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -282,10 +283,10 @@ class SharedPredictor:
 
     def __init__(self, ensembles: Mapping[str, Ensemble], engine: Engine) -> None:
         self.ensembles, self.engine = ensembles, engine
-        self.distinct: dict[tuple[str, int], Member] = {}
-        for ensemble in ensembles.values():
-            for member in ensemble.members:
-                self.distinct.setdefault((member.origin.chain, member.origin.epoch), member)
+        self.distinct: dict[str, Member] = {}
+        self.names = {name: [_identity(m) for m in ensemble.members] for name, ensemble in ensembles.items()}
+        for name, ensemble in ensembles.items():
+            self.distinct |= dict(zip(self.names[name], ensemble.members, strict=True))
         self.predictor: MembersPredictor | None = None
 
     def __call__(self, images: np.ndarray) -> dict[str, Tensor]:
@@ -297,7 +298,12 @@ class SharedPredictor:
             )
         log_p = self.predictor(images)
         place = {name: position for position, name in enumerate(self.distinct)}
-        return {
-            name: log_p[[place[member.origin.chain, member.origin.epoch] for member in ensemble.members]]
-            for name, ensemble in self.ensembles.items()
-        }
+        return {name: log_p[[place[one] for one in members]] for name, members in self.names.items()}
+
+
+def _identity(member: Member) -> str:
+    """The same for equal members alone: one in half precision is not the one it was made from."""
+    digest = hashlib.blake2b(f"{member.genotype}|{member.origin}".encode())
+    for tensor in (member.weights, member.statistics):
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

@@ -21,6 +21,7 @@ from uraenas.shifts.suite import open_suite
 
 BOOTSTRAPPED = ("accuracy", "nll", "ece", "brier")
 CALIBRATIONS = ("raw", "temperature")
+SEED = 0  # of shifts and of resamples: all runs are tested on the same images, and their replicates pair
 
 Row = dict[str, Any]
 
@@ -63,10 +64,10 @@ class EvaluationSet:
 
 
 def evaluation_sets(
-    dataset: str, test: LabelledImages, settings: EvaluateSettings, seed: int
+    dataset: str, test: LabelledImages, settings: EvaluateSettings
 ) -> Iterator[EvaluationSet]:
     """The clean test set, then every shift at every severity, made or mapped from disk when it is asked for."""
-    check_suite(test, settings, seed)
+    check_suite(test, settings)
     yield EvaluationSet(dataset, "none", 0, test)
     if _is_folder(settings):
         for shift, severity, images in open_suite(settings.suite):
@@ -75,10 +76,10 @@ def evaluation_sets(
         return
     for shift in _shift_names(test, settings):
         for severity in settings.severities:
-            yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity, seed))
+            yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity))
 
 
-def check_suite(test: LabelledImages, settings: EvaluateSettings, seed: int) -> None:
+def check_suite(test: LabelledImages, settings: EvaluateSettings) -> None:
     """Refuse a suite that does not fit the images, or whose requirements are missing."""
     if _is_folder(settings):
         if not Path(settings.suite).is_dir():
@@ -87,7 +88,7 @@ def check_suite(test: LabelledImages, settings: EvaluateSettings, seed: int) -> 
             raise UraenasError(f"{settings.suite} holds other images than the test set: its labels differ")
         return
     for shift in _shift_names(test, settings):
-        _shifted(test.take(np.arange(1)), shift, settings.severities[0], seed)
+        _shifted(test.take(np.arange(1)), shift, settings.severities[0])
 
 
 def cell_count(test: LabelledImages, settings: EvaluateSettings) -> int:
@@ -110,14 +111,14 @@ def _shift_names(test: LabelledImages, settings: EvaluateSettings) -> tuple[str,
     )
 
 
-def _shifted(test: LabelledImages, shift: str, severity: int, seed: int) -> LabelledImages:
+def _shifted(test: LabelledImages, shift: str, severity: int) -> LabelledImages:
     images = test.images
     if images.dtype == np.uint8:
-        return LabelledImages(shifts.corrupt(images, shift, severity, seed), test.labels)
+        return LabelledImages(shifts.corrupt(images, shift, severity, SEED), test.labels)
     # Corruptions are defined on 8-bit images; float images lie in 0 … 1.
     quantised = np.rint(images * 255).clip(0, 255).astype(np.uint8)
     return LabelledImages(
-        shifts.corrupt(quantised, shift, severity, seed).astype(np.float32) / 255, test.labels
+        shifts.corrupt(quantised, shift, severity, SEED).astype(np.float32) / 255, test.labels
     )
 
 
@@ -268,7 +269,7 @@ class Evaluator:
     def _counts(self, images: int) -> Tensor:
         """How often each image occurs in each resample; equal for all methods, shifts and runs, so that they pair."""
         if self._resamples is None or self._resamples.shape[1] != images:
-            key = draws.key(0, "bootstrap")
+            key = draws.key(SEED, "bootstrap")
             counts = [
                 torch.bincount(draws.integers(draws.at(key, number), images, images), minlength=images)
                 for number in range(self.settings.bootstrap)

@@ -1,12 +1,13 @@
 """What one run hands to another: a small copy of itself, or its search."""
 
+import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from uraenas.atomic import rename_for_good, writing
-from uraenas.config import Config, differences, from_json, in_words
+from uraenas.config import Config, differences, flatten, from_json, in_words, override
 from uraenas.errors import UraenasError, unknown
 from uraenas.files import write_bytes
 from uraenas.run import Run
@@ -30,36 +31,47 @@ def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool
     Weights are stored in half precision, normalisation statistics as they are. The copy appears whole or not at all.
     """
     run.require()
+    config = from_json(run.read_json("config.json"))
     for name in methods:
         if name not in run.trained:
             raise unknown("trained method", name, run.trained)
-    chosen = list(methods or run.trained)
+    in_order = [name for name in config.methods if name in run.trained]
+    chosen = list(dict.fromkeys(methods or (*in_order, *run.trained)))
     if not chosen:
         raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.path}")
-    path = Path(target)
-    if not Run(path).is_free:
-        raise UraenasError(f"{path} exists and is not empty; choose another --out")
-    unfinished = Run(path.with_name(f".{path.name}.tmp"))
+    path = Path(target).absolute()
+    _require_new(path, run)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with writing(path):
-            shutil.rmtree(unfinished.path, ignore_errors=True)
-            _fill(unfinished, run, chosen, half)
-            shutil.rmtree(path, ignore_errors=True)  # it is free: empty, or begun and given up
-            rename_for_good(unfinished.path, path)
+            unfinished.mkdir(parents=True)
+            _fill(Run(unfinished), run, override(config, {"methods": chosen}), half)
+            rename_for_good(unfinished, path)
     finally:
-        shutil.rmtree(unfinished.path, ignore_errors=True)
-    return Run(path)
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Run(target)
 
 
-def _fill(copy: Run, run: Run, methods: Sequence[str], half: bool) -> None:
-    held_out = [f"methods/{name}/held-out.safetensors" for name in methods]
-    for name in methods:
+def _require_new(path: Path, run: Run) -> None:
+    if path.is_symlink() or path == Path.cwd() or (path.exists() and not path.is_dir()):
+        raise UraenasError(f"{path} cannot become a run directory; choose another --out")
+    if path.exists() and any(path.iterdir()):
+        raise UraenasError(f"{path} exists and is not empty; choose another --out")
+    if run.path.resolve() in path.resolve().parents:
+        raise UraenasError(f"{path} lies in the run itself; choose another --out")
+
+
+def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
+    for name in config.methods:
         run.ensemble(name).save(copy.members_folder(name), half)
-    for file in (*COPIED, *held_out):
-        if run.has(file):
-            (copy.path / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(run.path / file, copy.path / file)
-    copy.write_json("config.json", {**run.read_json("config.json"), "methods": list(methods)})
+    held_out = [f"methods/{name}/held-out.safetensors" for name in config.methods]
+    for file in filter(run.has, (*COPIED, *held_out)):
+        if file.endswith(".json"):
+            run.read_json(file)  # a damaged file is not handed on
+        elif file.endswith(".safetensors"):
+            run.read_tensors(file)
+        write_bytes(copy.path / file, (run.path / file).read_bytes())
+    copy.write_json("config.json", flatten(config))
 
 
 def check_search(source: Run, config: Config, data: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from uraenas.data import Dataset, LabelledImages, fit_images, load_dataset
 from uraenas.engine import Engine
 from uraenas.ensemble import SharedPredictor
 from uraenas.errors import UraenasError
-from uraenas.evaluate import Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
+from uraenas.evaluate import SEED, Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
 from uraenas.run import Run
 from uraenas.task import Task
 
@@ -25,7 +25,7 @@ class Judge:
     def cells(self) -> Iterator[Cell]:
         """The evaluation sets one by one; methods that have been judged on one before are not judged again."""
         name, test, config = self.dataset.name, self.dataset.test, self.config
-        for where in evaluation_sets(name, test, config.evaluate, config.seed):
+        for where in evaluation_sets(name, test, config.evaluate):
             yield self._cell(where)
 
     def outside_rows(self) -> list[Row]:
@@ -40,18 +40,26 @@ class Judge:
 
     def _cell(self, where: EvaluationSet) -> Cell:
         files = {name: f"methods/{name}/evaluation/{where.name}.safetensors" for name in self.config.methods}
-        missing = tuple(name for name, file in files.items() if not self.run.has(file))
+        missing = tuple(name for name, file in files.items() if self._read(file, where) is None)
         for name, judged in self._judge(where, missing).items():
             own = self.evaluator.cell(where, {name: judged})
-            facts = {"rows": own.rows, "temperatures": own.temperatures}
+            facts = {"rows": own.rows, "temperatures": own.temperatures, "seed": SEED}
             self.run.write_tensors(files[name], own.replicates, facts)
         cell = Cell(where.shift, where.severity)
-        for file in files.values():
-            replicates, header = self.run.read_tensors(file, ("rows", "temperatures"))
-            cell.rows.extend(header["rows"])
-            cell.replicates.update(replicates)
-            cell.temperatures.update(header["temperatures"])
+        for own in filter(None, (self._read(file, where) for file in files.values())):
+            cell.rows.extend(own.rows)
+            cell.replicates.update(own.replicates)
+            cell.temperatures.update(own.temperatures)
         return cell
+
+    def _read(self, file: str, where: EvaluationSet) -> Cell | None:
+        """What a method was found to be before; older versions had other shifts and resamples for every seed."""
+        if not self.run.has(file):
+            return None
+        replicates, header = self.run.read_tensors(file, ("rows", "temperatures"))
+        if header.get("seed") != SEED:
+            return None
+        return Cell(where.shift, where.severity, header["rows"], replicates, header["temperatures"])
 
     def _judge(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, Judged]:
         if not methods:

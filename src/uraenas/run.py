@@ -126,7 +126,8 @@ class Run:
             file.write(f"process {os.getpid()} on {platform.node()}\n")
             file.flush()
             for unfinished in self.path.rglob(".*.tmp"):  # of a process that was killed
-                unfinished.unlink(missing_ok=True)
+                if not unfinished.is_dir():
+                    unfinished.unlink(missing_ok=True)
             yield
 
     # Whole files
@@ -208,7 +209,9 @@ class Run:
 
     def differences(self, to: str) -> list[dict[str, Any]]:
         """Paired differences of this run's methods to one of them, METHOD, or to another run's, RUN:METHOD."""
-        path, _, method = to.rpartition(":")
+        path, colon, method = to.rpartition(":")
+        if colon and not (path and method):
+            raise UraenasError(f"cannot compare with {to!r}; expected METHOD or RUN:METHOD")
         return self._differences_to(Run(path), method, to) if path else self._differences_within(method)
 
     def _differences_to(self, other: "Run", method: str, name: str) -> list[dict[str, Any]]:
@@ -216,28 +219,37 @@ class Run:
         if method not in others.sizes:
             raise unknown(f"method of {other.path}", method, others.sizes)
         both = f"{self.path} and {other.path}"
-        if self.read_json("data.json").get("blake2b") != other.read_json("data.json").get("blake2b"):
+        if self._images() != other._images():
             raise UraenasError(f"{both} were not made with the same images: their methods cannot be paired")
-        if len({replicate.shape for run in (own, others) for replicate in run.replicates.values()}) != 1:
-            raise UraenasError(
-                f"{both} have different numbers of resamples; use one evaluate.bootstrap for both"
-            )
+        if own.resamples != others.resamples:
+            raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
         itself = method if self.path.resolve() == other.path.resolve() else ""
         found = own.differences_to(others, method)
-        return [{**row, "baseline": name} for row in found if row["method"] != itself]
+        found = [{**row, "baseline": name} for row in found if row["method"] != itself]
+        if not found:
+            raise UraenasError(f"{self.path} holds no differences to {name}: it is the only method")
+        return found
 
     def _measured(self) -> Measured:
         """What the run was found to be, with the replicates of its bootstrap."""
-        rows = self.metrics()["rows"]
-        replicates = (
-            self.read_tensors("bootstrap.safetensors")[0] if self.has("bootstrap.safetensors") else {}
-        )
-        if not replicates:
+        rows, name = self.metrics()["rows"], "bootstrap.safetensors"
+        if not any("low" in row for row in rows):
+            raise UraenasError(f"{self.path} cannot be paired: its bootstrap was switched off")
+        if not self.has(name):
             raise UraenasError(
-                f"{self.path} holds no bootstrap replicates: an older version made it, or evaluate.bootstrap was 0; "
-                f"run: uraenas evaluate {self.path}"
+                f"{self.path} holds no {name}: an older version made it; run: uraenas evaluate {self.path}"
             )
+        replicates, _ = self.read_tensors(name)
+        if len({one.shape for one in replicates.values()}) != 1:
+            raise UraenasError(f"{self.path / name} is damaged; run: uraenas evaluate {self.path}")
         return Measured(rows, replicates)
+
+    def _images(self) -> str:
+        """The checksum of the images the run was made with."""
+        facts = self.read_json("data.json")
+        if not isinstance(facts, dict) or "blake2b" not in facts:
+            raise UraenasError(f"{self.path / 'data.json'} does not describe images")
+        return facts["blake2b"]
 
     def _differences_within(self, to: str) -> list[dict[str, Any]]:
         """Rows of metrics.json that hold the other methods' paired differences to this one."""
@@ -270,6 +282,11 @@ class Run:
             for unit, amount in amounts.items():
                 entry[unit] = entry.get(unit, 0) + amount
         self.write_json("cost.json", costs)
+
+    def forget_cost(self, item: str) -> None:
+        costs = self.costs()
+        if costs.pop(item, None) is not None:
+            self.write_json("cost.json", costs)
 
     def charge_shared(self, item: str, amounts: Mapping[str, float]) -> None:
         """Say what other items have spent for this one, in place of what was said before."""

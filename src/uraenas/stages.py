@@ -102,7 +102,7 @@ class Pipeline:
 
     def check_evaluation(self) -> None:
         """What evaluation will need is there and fits, before anything is trained for it."""
-        check_suite(self.task.dataset.test, self.config.evaluate, self.config.seed)
+        check_suite(self.task.dataset.test, self.config.evaluate)
         if self.config.evaluate.outside:
             outside_images(self.config, self.task.dataset)
 
@@ -249,7 +249,10 @@ class Pipeline:
         wanted = 1 if row.single else settings.members
         candidates: list[Member] = []
         for spec in specs:
-            samples = self.run.samples(spec.name)
+            reached = self.run.read_chain(spec.name)[1][
+                "epoch"
+            ]  # a chain that began anew has older samples, too
+            samples = [one for one in self.run.samples(spec.name) if one.origin.epoch < reached]
             candidates += samples if row.per_chain == "all" else samples[:1]
         predict = MembersPredictor(candidates, task.skeleton, task.normalisation, self.engine)
         log_p = predict(task.held_out.images) if candidates else torch.empty(0)
@@ -296,9 +299,14 @@ class Pipeline:
         self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
         result, replicates = summarise(cells)
         result["rows"] += judge.outside_rows()
-        result["diverged"] = self.checkpoints.diverged()
+        result["diverged"] = self.checkpoints.diverged() + self._diverged_elsewhere()
         self.run.write_outcome(result, replicates)
         return result
+
+    def _diverged_elsewhere(self) -> list[dict[str, Any]]:
+        """What is known of chains that are not here, in a copy of a run."""
+        known = self.run.metrics().get("diverged", []) if self.run.has("metrics.json") else []
+        return [one for one in known if one["chain"] not in self.run.chains()]
 
     # Stage 4
 

@@ -71,14 +71,24 @@ class Measured:
         return [self._minus(row, self, baseline) for row, baseline in pairs if row["method"] != baseline]
 
     def differences_to(self, other: "Measured", baseline: str) -> list[Row]:
-        """All methods minus a method of another run, wherever both were measured."""
-        own = self._bootstrapped.values()
-        return [
-            self._minus(row, other, baseline) for row in own if _key(row, baseline) in other._bootstrapped
-        ]
+        """All methods minus a method of another run, wherever both were measured on the same sets."""
+        alike = self._cells == other._cells
+        own = [row for row in self._bootstrapped.values() if alike or row["shift"] == "none"]
+        found = [row for row in own if _opposite(row, baseline) in other._bootstrapped]
+        return [self._minus(row, other, baseline) for row in found]
+
+    @property
+    def resamples(self) -> int:
+        """How many there are."""
+        return max((len(replicate) for replicate in self.replicates.values()), default=0)
+
+    @property
+    def _cells(self) -> set[tuple[str, int]]:
+        """The shifts and severities that suite means are over."""
+        return {(row["shift"], row["severity"]) for row in self.rows if row["severity"] > 0}
 
     def _minus(self, row: Row, other: "Measured", baseline: str) -> Row:
-        opposite = _key(row, baseline)
+        opposite = _opposite(row, baseline)
         value = row["value"] - other._bootstrapped[opposite]["value"]
         spread = _interval(self.replicates[_key(row)].double() - other.replicates[opposite].double())
         return {**row, "baseline": baseline, "value": value, **spread}
@@ -90,9 +100,14 @@ class Measured:
         return {key: row for key, row in full.items() if key in self.replicates}
 
 
-def _key(row: Row, method: str = "") -> str:
-    """The name of its replicates, or of those of another method in the same place."""
-    return f"{row['shift']}/{method or row['method']}/{row['calibration']}/{row['metric']}"
+def _key(row: Row) -> str:
+    """The name of its replicates."""
+    return f"{row['shift']}/{row['method']}/{row['calibration']}/{row['metric']}"
+
+
+def _opposite(row: Row, method: str) -> str:
+    """The name of another method's in the same place."""
+    return _key({**row, "method": method})
 
 
 def _interval(replicate: Tensor) -> dict[str, float]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from uraenas import draws
-from uraenas.chains import ChainState, TrainSettings, initial_chain
+from uraenas.chains import RESTARTS, ChainState, TrainSettings, initial_chain
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, naming_want_of_memory
 from uraenas.ensemble import Member, Origin
@@ -133,7 +133,8 @@ class StackOfChains:
                     f"(epoch {self.epoch}, step size {at:.4g})"
                 )
                 first = self.epoch * self.loader.steps
-                if failed_at[m] == first or self.good[m].restarts:  # the last good state was not so good
+                begun_anew = 0 < self.good[m].restarts < RESTARTS  # its last good state did not help before
+                if failed_at[m] == first or begun_anew:  # or is bad itself
                     beginning = initial_chain(self.specs[m], self.stack.skeleton, self.seed)
                     self.good[m] = replace(beginning, restarts=self.good[m].restarts)
                 continue

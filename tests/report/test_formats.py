@@ -117,16 +117,34 @@ def test_differences_to_a_method_of_another_run(demo: Source, make_run: Callable
         assert [within[key] for key in same] == [itself[key] for key in same]
 
 
+def test_suite_means_over_other_severities_are_not_paired(
+    demo: Source, make_run: Callable[..., Source]
+) -> None:
+    other, _ = make_run("other", severities=(3,))
+    found = demo[0].differences(f"{other.path}:drnas")
+    assert {row["shift"] for row in found} == {"none"}
+
+
 def test_why_two_runs_cannot_be_paired(demo: Source, make_run: Callable[..., Source]) -> None:
     run = demo[0]
-    with pytest.raises(UraenasError, match="different numbers of resamples"):
+    with pytest.raises(UraenasError, match=r"evaluate\.bootstrap differs"):
         run.differences(f"{make_run('fewer', bootstrap=10)[0].path}:drnas")
-    with pytest.raises(UraenasError, match=r"evaluate\.bootstrap was 0"):
+    with pytest.raises(UraenasError, match="switched off"):
         run.differences(f"{make_run('none', bootstrap=0)[0].path}:drnas")
     with pytest.raises(UraenasError, match="Did you mean 'drnas'"):
         run.differences(f"{run.path}:drnass")
     with pytest.raises(UraenasError, match="is not a run directory"):
         run.differences("nowhere:drnas")
+    for words in (":drnas", "demo:"):
+        with pytest.raises(UraenasError, match="expected METHOD or RUN:METHOD"):
+            run.differences(words)
+    alone = make_run("alone", methods=("drnas",))[0]
+    with pytest.raises(UraenasError, match="only method"):
+        alone.differences(f"{alone.path}:drnas")
+    older, _ = make_run("older")
+    older.remove("bootstrap.safetensors")
+    with pytest.raises(UraenasError, match="an older version made it; run: uraenas evaluate"):
+        run.differences(f"{older.path}:drnas")
     elsewhere, _ = make_run("elsewhere")
     elsewhere.write_json("data.json", {**elsewhere.read_json("data.json"), "blake2b": "11"})
     with pytest.raises(UraenasError, match="not made with the same images"):

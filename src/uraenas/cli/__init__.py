@@ -36,7 +36,7 @@ for command in (runs.run, runs.search, runs.train, runs.evaluate):
     app.command()(command)
 app.command("report")(runs.make_report)
 app.command()(runs.show)
-app.command("export")(runs.make_copy)
+app.command()(runs.export)
 app.command()(predicting.predict)
 app.command("data")(data.fetch)
 app.command()(data.corrupt)

@@ -1,6 +1,7 @@
 """Commands about runs: make one, go on with one, look at one."""
 
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,17 +11,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from uraenas import report
+from uraenas import handover, report
 from uraenas.bench import measure, standard_size
 from uraenas.cli.printing import AsJson, bars, console, methods_table, say
-from uraenas.cli.stopping import working_in
+from uraenas.cli.stopping import heed, working_in
 from uraenas.config import PRESETS, Config, flatten, override, parse_assignments, preset
 from uraenas.data import DATASETS
 from uraenas.engine import Engine, EngineSettings
 from uraenas.errors import unknown
 from uraenas.evaluate import CALIBRATIONS
 from uraenas.files import write_bytes
-from uraenas.handover import export
 from uraenas.methods import METHODS
 from uraenas.overview import summary
 from uraenas.run import Run, pretrained_names
@@ -164,7 +164,7 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
             print(f"  {number:3} {row['chain']:20} epoch {row['epoch']:<4} {row['genotype']}")
 
 
-def make_copy(
+def export(
     path: RunPath,
     out: Annotated[Path, typer.Option("--out", help="Directory to write; it must be new or empty.")],
     methods: Annotated[
@@ -177,7 +177,8 @@ def make_copy(
 ) -> None:
     """Write a small copy of a run: members in half precision and what is known of them, without checkpoints."""
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    copy = export(Run.find(path), out, names, half=not full_precision)
+    heed(signal.SIGTERM)  # what is unfinished is removed
+    copy = handover.export(Run.find(path), out, names, half=not full_precision)
     size = sum(file.stat().st_size for file in copy.path.rglob("*") if file.is_file())
     facts = {"run": str(copy.path), "methods": copy.trained, "bytes": size}
     say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)

@@ -106,10 +106,9 @@ def _differences(facts: RunFacts, kind: str) -> Table:
     columns = [c for c in COLUMNS if facts.shifted or not c.shifted]
     lines = []
     for name in facts.methods:
-        if name == facts.baseline:
-            continue
         found = [rows.get((name, (facts.shifted or "") if c.shifted else "none", c.metric)) for c in columns]
-        lines.append(Line(name, [_difference(row) for row in found], colour(name)))
+        if any(found):  # the baseline itself has none
+            lines.append(Line(name, [_difference(row) for row in found], colour(name)))
     caption = (
         f"Differences to {facts.baseline}, {CALIBRATIONS[kind]}: paired bootstrap over the same images, "
         f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero."

@@ -69,10 +69,11 @@ class Checkpoints:
         """Where a chain stands: if there is no state, or one of its samples is lost, where its root was explored to."""
         if (state := self._stored_chain(spec)) is not None:
             return state
-        state, spent = self._explored(spec) or (initial_chain(spec, self.skeleton, self.seed), {})
-        if not self.run.has(
+        explored = self._explored(spec)
+        state, spent = explored or (initial_chain(spec, self.skeleton, self.seed), {})
+        if not explored and not self.run.has(
             f"chains/{spec.name}"
-        ):  # in a copy of a run: the cost is of a chain that stayed behind
+        ):  # as in a copy, whose chains stayed behind
             self.run.forget_cost(f"chains/{spec.name}")
         self.run.charge_shared(f"chains/{spec.name}", spent)
         return state

@@ -151,7 +151,7 @@ def test_who_explored_goes_on_from_there_and_owes_nobody(tmp_path: Path) -> None
         }
     (tmp_path / "chains/explored/sampled-00.safetensors").unlink()
     assert kept.chain(sibling).epoch == 0
-    assert run.costs()["chains/sampled-point-00"] == {}
+    assert "chains/sampled-point-00" not in run.costs()
 
 
 def test_an_explored_state_of_another_length_is_not_used(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ with tempfile.TemporaryDirectory() as scratch:
     )
     print(f"{ensemble}: test accuracy {accuracy:.3f} on {len(test)} images")
     uncertainty = ensemble.uncertainty(test.images)
-    print("least certain images (number, total, data, weights, architecture):")
+    names = test.names or [f"image {number}" for number in range(len(test))]
+    print("least certain images (total, data, weights, architecture):")
     for number in uncertainty.total.argsort(descending=True)[:5].tolist():
         parts = (uncertainty.total, uncertainty.data, uncertainty.weights, uncertainty.architecture)
-        print(f"  {number:4d}  " + "  ".join(f"{float(part[number]):.3f}" for part in parts))
+        print("  " + "  ".join(f"{float(part[number]):.3f}" for part in parts) + f"  {names[number]}")

@@ -45,6 +45,12 @@ def test_a_copy_is_small_and_predicts_the_same_to_half_precision(finished, tmp_p
         assert copy.threshold(0.05, name) == whole.threshold(0.05, name)
     assert not (copy.path / "chains").exists()
     assert copy.metrics() == whole.metrics()
+    before = (copy.path / "report.html").read_text()
+    assert uraenas("report", copy.path).returncode == 0
+    after = (copy.path / "report.html").read_text()
+    assert [before.count(f"<{tag}") for tag in ("svg", "section", "table", "image")] == [
+        after.count(f"<{tag}") for tag in ("svg", "section", "table", "image")
+    ]  # nothing is lost of it
 
 
 def test_a_copy_in_full_precision_predicts_the_same(finished, tmp_path):

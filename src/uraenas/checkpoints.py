@@ -115,7 +115,8 @@ class Checkpoints:
             )
         if tensors and header.get("rule") != RULE:
             raise UraenasError(
-                f"{self.run.path / name} is of a version whose chains moved by another rule; choose another --out"
+                f"{self.run.path / name} is of a version whose chains moved by another rule; choose another "
+                "directory (--out)"
             )
 
     def store_chain(self, state: ChainState) -> None:

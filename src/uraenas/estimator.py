@@ -17,6 +17,8 @@ from uraenas.errors import UraenasError
 from uraenas.files import read_json, write_json
 from uraenas.methods import method
 from uraenas.metrics import SOURCES
+from uraenas.progress import Lines, silent
+from uraenas.run import Run
 from uraenas.stages import Pipeline
 
 
@@ -34,9 +36,10 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     flip : whether a mirrored image keeps its label.
     padding : how many pixels random crops may shift an image; None: an eighth of its size.
     value_range, channels : what the arrays do not say of themselves; see `uraenas.data.as_images`.
-    run_directory : where the run is kept; a fit that was cut off goes on from there. None: nothing is kept.
+    run_directory : where the run is kept; a fit that was cut off goes on from there, on the same images. None: nowhere.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
+    verbose : whether `fit` says how far it has come, on standard error.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         run_directory: str | Path | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
     ) -> None:
         self.method = method
         self.preset = preset
@@ -73,6 +77,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         self.run_directory = run_directory
         self.device = device
         self.random_state = random_state
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -93,10 +98,12 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             raise UraenasError(
                 f"{len(images)} images need {len(images)} labels, not an array of {labels.shape}"
             )
+        if any(label is None or label != label for label in labels.tolist()):
+            raise UraenasError("labels contain missing values; leave those images out")
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise UraenasError(f"a classifier needs at least 2 classes; all labels are {self.classes_[0]!r}")
+            raise UraenasError(f"a classifier needs at least 2 classes; all labels are {self.classes_[0]}")
         part = LabelledImages(images, coded.astype(np.int64), _checked_weights(sample_weight, len(images)))
         padding = images.shape[1] // 8 if self.padding is None else self.padding
         if not isinstance(padding, int) or not 0 <= padding <= 256:
@@ -139,6 +146,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def load(cls, path: str | Path) -> "UraeNAS":
         """Read what `save` wrote."""
         folder = Path(path)
+        if Run(folder).exists:
+            raise UraenasError(f"{folder} is a run directory; open it with uraenas.Run")
         facts = read_json(folder / "estimator.json")
         try:
             parameters = dict(facts["parameters"])
@@ -175,7 +184,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _run(self, folder: Path, config: Config, dataset: Dataset) -> Ensemble:
-        pipeline = Pipeline.start(folder, config, dataset=dataset)
+        pipeline = Pipeline.start(folder, config, Lines() if self.verbose else silent, dataset)
         with pipeline.run.held():
             pipeline.train(pipeline.search())
         return pipeline.run.ensemble(self.method)

@@ -26,9 +26,10 @@ COPIED = (
 
 
 def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool = True) -> Run:
-    """Copy these methods' members, or all, and what is known of them; checkpoints and predictions stay behind.
+    """Copy these methods' members, or all, and what is known of them.
 
-    Weights are stored in half precision, normalisation statistics as they are. The copy appears whole or not at all.
+    Checkpoints and predictions on shifted images stay behind. Weights are stored in half precision, normalisation
+    statistics as they are. The copy appears whole or not at all.
     """
     run.require()
     config = from_json(run.read_json("config.json"))
@@ -54,24 +55,35 @@ def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool
 
 def _require_new(path: Path, run: Run) -> None:
     if path.is_symlink() or path == Path.cwd() or (path.exists() and not path.is_dir()):
-        raise UraenasError(f"{path} cannot become a run directory; choose another --out")
+        raise UraenasError(f"{path} cannot become a run directory; choose another directory (--out)")
     if path.exists() and any(path.iterdir()):
-        raise UraenasError(f"{path} exists and is not empty; choose another --out")
+        raise UraenasError(f"{path} exists and is not empty; choose another directory (--out)")
     if run.path.resolve() in path.resolve().parents:
-        raise UraenasError(f"{path} lies in the run itself; choose another --out")
+        raise UraenasError(f"{path} lies in the run itself; choose another directory (--out)")
 
 
 def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
     for name in config.methods:
         run.ensemble(name).save(copy.members_folder(name), half)
-    held_out = [f"methods/{name}/held-out.safetensors" for name in config.methods]
-    for file in filter(run.has, (*COPIED, *held_out)):
+    of_methods = [
+        f"methods/{name}/{file}.safetensors"
+        for name in config.methods
+        for file in (
+            "held-out",
+            f"predictions/{_dataset_name(run)}",
+        )  # the report is drawn from the clean set's
+    ]
+    for file in filter(run.has, (*COPIED, *of_methods)):
         if file.endswith(".json"):
             run.read_json(file)  # a damaged file is not handed on
         elif file.endswith(".safetensors"):
             run.read_tensors(file)
         write_bytes(copy.path / file, (run.path / file).read_bytes())
     copy.write_json("config.json", flatten(config))
+
+
+def _dataset_name(run: Run) -> str:
+    return run.metrics()["rows"][0]["dataset"] if run.has("metrics.json") else ""
 
 
 def check_search(source: Run, config: Config, data: dict[str, Any]) -> None:

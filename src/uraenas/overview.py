@@ -12,10 +12,11 @@ def summary(run: Run) -> dict[str, Any]:
     config = from_json(run.read_json("config.json"))
     chains = [run.read_chain(name)[1] for name in run.chains()]
     trained = [name for name in config.methods if run.is_trained(name)]
-    frozen = sum(bool(chain["failure"]) for chain in chains)
+    diverged = sum(bool(chain["failure"]) for chain in chains)
     stages = {
         "search": "done" if run.has("search/architecture.safetensors") else "not done",
-        "train": f"{len(trained)} of {len(config.methods)} methods; {len(chains)} chains begun, {frozen} frozen",
+        "train": f"{len(trained)} of {len(config.methods)} methods"
+        + (f"; {len(chains)} chains, {diverged} of them diverged" if chains else ""),
         "evaluate": "done" if _is_evaluated(run, config) else "not done",
         "report": "done" if run.has("report.html") else "not done",
     }

@@ -55,7 +55,7 @@ class Threshold:
             words = (
                 f"abstain below {self.confidence:.3f} ({rests} above it, of {self.images:,} held-out images)"
             )
-        few = "; too few images to tell" if self.risk * self.images < 1 else ""
+        few = "; too few images to tell" if self.risk * self.passing < 1 else ""
         return f"{words}; risk {100 * self.risk:g} %{few}"
 
 

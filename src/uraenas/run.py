@@ -89,6 +89,10 @@ class Run:
 
     def require(self) -> None:
         """Refuse a directory that is no run."""
+        if (self.path / "estimator.json").exists():
+            raise UraenasError(
+                f"{self.path} is a saved UraeNAS, not a run; open it with UraeNAS.load in Python"
+            )
         if not self.exists:
             raise UraenasError(
                 f"{self.path} is not a run directory; start one with: uraenas run --out {self.path} "
@@ -120,7 +124,7 @@ class Run:
                 file.seek(0)
                 holder = file.read().strip() or "another process"
                 raise UraenasError(
-                    f"{self.path} is in use by {holder}; wait for it or choose another --out"
+                    f"{self.path} is in use by {holder}; wait for it or choose another directory (--out)"
                 ) from error
             file.truncate(0)
             file.write(f"process {os.getpid()} on {platform.node()}\n")
@@ -158,7 +162,7 @@ class Run:
         if missing := set(needed) - set(tensors) - set(header):
             raise UraenasError(
                 f"{self.path / name} lacks {', '.join(sorted(missing))}: another version of uraenas wrote it; "
-                "delete it and run the same command again, or choose another --out"
+                "delete it and run the same command again, or choose another directory (--out)"
             )
         return tensors, header
 

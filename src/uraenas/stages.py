@@ -1,7 +1,7 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from uraenas.evaluate import Cell, cell_count, check_suite
 from uraenas.handover import check_search, take_search
 from uraenas.judging import Judge, outside_images
 from uraenas.methods import METHODS, method
+from uraenas.progress import Progress, silent
 from uraenas.report import build
 from uraenas.run import Run
 from uraenas.search import Search, SearchState, search
@@ -32,12 +33,7 @@ from uraenas.tensorboard import EventFiles
 from uraenas.train import train
 from uraenas.versions import environment
 
-# progress(stage, done, total): what a progress bar needs
-Progress = Callable[[str, float, float], None]
-
-
-def silent(stage: str, done: float, total: float) -> None:
-    """Progress that nobody watches."""
+FEW_STEPS, ENOUGH_STEPS = 200, 1000  # of a chain, for networks as small as these
 
 
 class Pipeline:
@@ -71,7 +67,9 @@ class Pipeline:
         if run.exists:
             _refuse_other_settings(run, config)
         elif not run.is_free:
-            raise UraenasError(f"{run.path} exists and is not a run directory; choose another --out")
+            raise UraenasError(
+                f"{run.path} exists and is not a run directory; choose another directory (--out)"
+            )
         pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
         pipeline.check_evaluation()
         data = describe_data(pipeline.task)
@@ -96,8 +94,8 @@ class Pipeline:
         """The images must be those the run began with."""
         if self.run.has("data.json") and self.run.read_json("data.json") != describe_data(self.task):
             raise UraenasError(
-                f"{self.run.path} was made with other images than {self.config.data.name} holds now; "
-                "choose another --out"
+                f"{self.run.path} was made with other images than {self.task.dataset.name} holds now; "
+                "choose another directory (--out)"
             )
 
     def check_evaluation(self) -> None:
@@ -105,6 +103,19 @@ class Pipeline:
         check_suite(self.task.dataset.test, self.config.evaluate)
         if self.config.evaluate.outside:
             outside_images(self.config, self.task.dataset)
+
+    def notes(self) -> list[str]:
+        """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
+        train, images = self.config.train, len(self.task.train)
+        per_epoch = max(1, images // suited_batch(train.batch, images))
+        notes = list(self.task.dataset.notes)
+        if per_epoch * train.epochs < FEW_STEPS:
+            enough = -(-ENOUGH_STEPS // (per_epoch * train.cycles)) * train.cycles
+            notes.append(
+                f"{train.epochs} epochs of {images:,} images are {per_epoch * train.epochs} steps, too few to "
+                f"learn well; train.epochs={enough} would be {per_epoch * enough:,}"
+            )
+        return notes
 
     # Stage 1
 
@@ -151,7 +162,8 @@ class Pipeline:
             },
         )
         self.run.remove("search/state.safetensors")
-        self.run.log("searched", genotype=str(distribution.expected_genotype()))
+        expected = distribution.expected_genotype()
+        self.run.log("searched", genotype=str(expected), live_edges=len(expected.live_edges))
         return distribution
 
     def _loader(self, part: LabelledImages, batch: int) -> Loader:
@@ -332,4 +344,6 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
     changed = differences(from_json(run.read_json("config.json")), config)
     if changed:
         words = in_words(changed)
-        raise UraenasError(f"{run.path} was made with other settings: {words}; choose another --out")
+        raise UraenasError(
+            f"{run.path} was made with other settings: {words}; choose another directory (--out)"
+        )

@@ -1,6 +1,7 @@
 """A dataset made ready: divided, with the skeleton and normalisation that follow from it."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,10 @@ from uraenas import draws
 from uraenas.config import Config
 from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
 from uraenas.data.loader import Normalisation
+from uraenas.errors import UraenasError
 from uraenas.spaces import Skeleton
+
+LEAST_EXAMPLES = 3  # of each class
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
     """Load and divide the data: held-out images are set aside before anything is learned."""
     dataset = dataset or load_from_settings(config.data)
     labels, settings = dataset.train.labels, config.data
+    _require_examples(labels, dataset.classes)
     held_out, rest = stratified_split(
         labels,
         (settings.held_out, 1 - settings.held_out),
@@ -55,6 +60,15 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         Normalisation.of(training.images),
         skeleton,
     )
+
+
+def _require_examples(labels: np.ndarray, classes: Sequence[str]) -> None:
+    counts = np.bincount(labels, minlength=len(classes))
+    if counts.min() < LEAST_EXAMPLES:
+        raise UraenasError(
+            f"class {classes[int(counts.argmin())]!r} has {counts.min()} training image(s); needed: "
+            f"{LEAST_EXAMPLES}, one to hold out and one for each half of the search. Add images or leave the class out."
+        )
 
 
 def _split_key(seed: int, purpose: str) -> int:

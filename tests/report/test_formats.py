@@ -95,6 +95,8 @@ def test_differences_to_a_method_of_another_run(demo: Source, make_run: Callable
     done = uraenas("report", run.path, other.path, "--format", "csv", "--against", to)
     assert done.returncode == 0, done.stderr
     found = {(line["run"], line["method"]): line for line in csv.DictReader(io.StringIO(done.stdout))}
+    by_name = uraenas("report", run.path, other.path, "--format", "csv", "--against", "other:deep-ensemble")
+    assert by_name.stdout == done.stdout
     mine, theirs = str(run.path), str(other.path)
     assert set(found) == {
         *((mine, name) for name in ("drnas", "uraenas", "deep-ensemble")),

@@ -6,7 +6,7 @@ import pytest
 from made_up_run import Source
 from reading_html import taken_apart
 
-from uraenas import report
+from uraenas import metrics, report
 from uraenas.errors import UraenasError
 from uraenas.report import COLUMNS, table
 from uraenas.report.reading import read
@@ -18,6 +18,7 @@ SECTIONS = {
     "size": "size-nll-clean",
     "shift": "severity-ece-raw",
     "calibration": "reliability-uraenas-temperature",
+    "classes": "",  # a table
     "architecture": "concentration",
     "disagreement": "disagreement-uraenas",
     "uncertainty": "sources-shifted",
@@ -29,7 +30,7 @@ SECTIONS = {
 def test_every_section_has_its_figure(demo: Source) -> None:
     page = taken_apart(report.build([demo]))
     assert set(SECTIONS) | {"settings"} == set(page.sections)
-    for figure in SECTIONS.values():
+    for figure in filter(None, SECTIONS.values()):
         assert page.figures[figure], f"{figure} has nothing to point at"
     more = (
         "heat-ece-uraenas",
@@ -167,6 +168,28 @@ def test_differences_to_a_method_of_another_run(make_run: MakeRun) -> None:
     assert "difference-nll-clean" in page.figures
 
 
+def test_classes_and_what_they_are_taken_for(make_run: MakeRun) -> None:
+    run, test = make_run(classes=30, images=400)
+    page = taken_apart(report.build([(run, test)]))
+    (shown,) = [
+        table for table in page.tables if table[0] == ["Class", "Images", "Accuracy", "Most often taken for"]
+    ]
+    log_p, _ = run.read_tensors("methods/uraenas/predictions/demo.safetensors")
+    guessed = metrics.mixture(log_p["log_probabilities"]).argmax(dim=1).numpy()
+    names = run.read_json("data.json")["classes"]
+    assert len(shown) == 1 + 20
+    errors = []
+    for name, images, accuracy, taken_for in shown[1:]:
+        mine = test.labels == names.index(name)
+        right = int((guessed[mine] == test.labels[mine]).sum())
+        assert images == str(mine.sum())
+        assert accuracy.startswith(f"{100 * right / mine.sum():.2f} %")
+        errors.append(int(mine.sum()) - right)
+        most = taken_for.split(", ")[0]
+        assert most == "–" or f"({(guessed[mine] == names.index(most.rpartition(' (')[0])).sum()})" in most
+    assert errors == sorted(errors, reverse=True)
+
+
 def test_no_shifts(make_run: MakeRun) -> None:
     page = taken_apart(report.build([make_run(shifts=())]))
     assert "clean images only" in page.sections["shift"]
@@ -193,7 +216,7 @@ def test_missing_predictions(make_run: MakeRun) -> None:
     run, test = make_run(keep_predictions=False)
     for sources in ([(run, test)], [(run, None)]):
         page = taken_apart(report.build(sources))
-        for section in ("calibration", "disagreement", "images"):
+        for section in ("calibration", "classes", "disagreement", "images"):
             assert "left out" in page.sections[section]
         assert "severity-ece-raw" in page.figures
 

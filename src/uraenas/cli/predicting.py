@@ -104,11 +104,18 @@ def _table(predictions: list[Prediction], title: str, caption: str | None) -> Ta
         caption=caption,
         caption_justify="left",
     )
-    shown.add_column("File", overflow="fold")
+    shown.add_column("File", overflow="fold", min_width=16)
     for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
         shown.add_column(heading, no_wrap=True)
-    for row in predictions:
+    files = [Path(row.file) for row in predictions]
+    alike = all(file.parent == files[0].parent for file in files)
+    for row, file in zip(predictions, files, strict=True):
         numbers = (row.probability, row.total, row.data, row.weights, row.architecture)
         words = [f"{number:.3f}" for number in numbers]
-        shown.add_row(escape(row.file), escape(row.label), *words, "abstain" if row.abstain else "")
+        shown.add_row(
+            escape(file.name if alike else row.file),
+            escape(row.label),
+            *words,
+            "abstain" if row.abstain else "",
+        )
     return shown

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -12,8 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from uraenas import report
-from uraenas.stages import Progress as Report
-from uraenas.stages import silent
+from uraenas.progress import Lines, silent
+from uraenas.progress import Progress as Report
+from uraenas.run import Run
 
 console = Console()
 
@@ -25,6 +26,14 @@ def say(text: str, as_json: bool, facts: dict[str, Any]) -> None:
     print(json.dumps(facts) if as_json else text)
 
 
+def note(run: Run, lines: Sequence[str], quiet: bool) -> None:
+    """What should be known and is no error: in the run's log, and on standard error."""
+    for line in lines:
+        run.log("note", text=line)
+        if not quiet:
+            print(f"note: {line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def bars(quiet: bool) -> Iterator[Report]:
     """Progress bars on standard error, so that standard output holds the result alone."""
@@ -32,7 +41,7 @@ def bars(quiet: bool) -> Iterator[Report]:
         yield silent
         return
     if not sys.stderr.isatty():
-        yield _Lines()
+        yield Lines()
         return
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = Progress(*columns, console=Console(stderr=True))
@@ -50,19 +59,6 @@ def bars(quiet: bool) -> Iterator[Report]:
     finally:
         if tasks:
             shown.stop()
-
-
-class _Lines:
-    """Progress where no one watches a terminal: a line for every tenth of a stage."""
-
-    def __init__(self) -> None:
-        self.tenths: dict[str, int] = {}
-
-    def __call__(self, stage: str, done: float, total: float) -> None:
-        tenth = int(10 * done / total) if total else 10
-        if self.tenths.get(stage) != tenth:
-            self.tenths[stage] = tenth
-            print(f"{stage} {done:g} of {total:g}", file=sys.stderr, flush=True)
 
 
 def methods_table(metrics: dict[str, Any], calibration: str, title: str) -> Table:

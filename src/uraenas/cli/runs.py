@@ -12,10 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from uraenas import handover, report
+from uraenas.architecture import ArchitectureDistribution
 from uraenas.bench import measure, standard_size
-from uraenas.cli.printing import AsJson, bars, console, methods_table, say
+from uraenas.cli.printing import AsJson, bars, console, methods_table, note, say
 from uraenas.cli.stopping import heed, working_in
-from uraenas.config import PRESETS, Config, flatten, override, parse_assignments, preset
+from uraenas.config import PRESETS, flatten, override, parse_assignments, preset
 from uraenas.data import DATASETS
 from uraenas.engine import Engine, EngineSettings
 from uraenas.errors import unknown
@@ -57,10 +58,26 @@ def run(
         source = None if search_of is None else Run.find(search_of)
         pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)
         with working_in(pipeline.run):
-            pipeline.train(pipeline.search())
+            note(pipeline.run, pipeline.notes(), as_json)
+            distribution = pipeline.search()
+            note(pipeline.run, _on_the_search(distribution), as_json)
+            pipeline.train(distribution)
             metrics = pipeline.evaluate()
             pipeline.report()
     _print_result(pipeline, metrics, as_json)
+
+
+def _on_the_search(distribution: ArchitectureDistribution | None) -> list[str]:
+    """A warning where the networks that all others are held against would hardly be networks."""
+    if distribution is None:
+        return []
+    expected = distribution.expected_genotype()
+    if len(expected.live_edges) > 2:
+        return []
+    return [
+        f"the expected architecture {expected} has {len(expected.live_edges)} of 6 edges alive: methods that use it "
+        "(drnas, uraenas-w, deep-ensemble, snapshot) will be weak; search longer, or on more images"
+    ]
 
 
 def search(path: RunPath, as_json: AsJson = False) -> None:
@@ -123,6 +140,10 @@ def make_report(
         raise unknown("calibration", calibration, CALIBRATIONS)
     if form not in ("html", *report.formats.FORMATS):
         raise unknown("format", form, ("html", *report.formats.FORMATS))
+    named = {path.resolve().name: path for path in paths}
+    name, _, method = against.rpartition(":")
+    if name in named and not Path(name).exists():
+        against = f"{named[name]}:{method}"  # as the page calls the runs it compares
     if form != "html":
         runs = [Run(path) for path in paths]
         rows = {str(r.path): r.differences(against) if against else r.metrics()["rows"] for r in runs}
@@ -213,15 +234,16 @@ def _limits(row: dict[str, Any]) -> tuple[str, str]:
     return f"{100 * share:.1f} %" if share else "–", f"{row['peak_memory_gb']:.1f} GB"
 
 
-def list_names(as_json: AsJson = False) -> None:
-    """Name the presets, methods, datasets, pretrained runs, shifts and settings."""
+def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
+    """Name the presets, methods, datasets, pretrained runs, shifts, and the settings of a preset."""
+    values = flatten(preset(preset_name))
     names = {
         "presets": list(PRESETS),
         "methods": list(METHODS),
         "datasets": list(DATASETS),
         "pretrained": pretrained_names(),
         "shifts": list(SHIFTS),
-        "settings": flatten(Config()),
+        "settings": values,
     }
     if as_json:
         print(json.dumps(names, default=list))
@@ -230,13 +252,14 @@ def list_names(as_json: AsJson = False) -> None:
         console.print(f"[bold]{kind}[/]: {', '.join(names[kind])}", highlight=False)
     settings = Table(
         "setting",
-        "default",
-        title="settings for --set, where no preset says otherwise",
+        "value",
+        title=f"settings for --set, with the values of the preset {preset_name}",
         title_justify="left",
         box=None,
     )
-    for key, value in flatten(Config()).items():
-        settings.add_row(key, str(value))
+    for key, value in values.items():
+        shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        settings.add_row(key, shown)
     console.print(settings)
 
 

@@ -173,7 +173,8 @@ def _read_files(
             if len(images) != expected:
                 raise Damaged(f"it holds {len(images)} images instead of {expected}")
         parts.append((images, labels))
-    return LabelledImages(*(np.concatenate(both) for both in zip(*parts, strict=True)))
+    images, labels = (np.concatenate(both) for both in zip(*parts, strict=True))
+    return LabelledImages(images, labels)
 
 
 def _mend(kind: Cifar) -> str:

@@ -14,6 +14,7 @@ class LabelledImages:
     images: np.ndarray  # [N, H, W, C], uint8 or float32
     labels: np.ndarray  # [N], int64, 0 … K-1
     weights: np.ndarray | None = None  # [N], float32: how much each image counts in the training loss
+    names: tuple[str, ...] | None = None  # [N], by which a person finds them again
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
@@ -38,7 +39,8 @@ class LabelledImages:
     def take(self, index: np.ndarray) -> "LabelledImages":
         """The images at these positions, in this order."""
         weights = None if self.weights is None else self.weights[index]
-        return LabelledImages(self.images[index], self.labels[index], weights)
+        names = None if self.names is None else tuple(self.names[int(position)] for position in index)
+        return LabelledImages(self.images[index], self.labels[index], weights, names)
 
 
 def _check_weights(weights: np.ndarray, needed: int) -> None:

@@ -63,7 +63,8 @@ def load_folder(path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE) ->
         notes.append(f"{stretched} of {len(pictures)} images are not square and were stretched to be so")
     if ignored:
         notes.append(f"{ignored} files without the ending of an image were left out")
-    everything = LabelledImages(_stacked([picture.pixels for picture in pictures]), labels)
+    names = tuple(str(file.relative_to(path)) for _, file in (*train_files, *test_files))
+    everything = LabelledImages(_stacked([picture.pixels for picture in pictures]), labels, names=names)
     if divided:
         order = np.arange(len(labels))
         train, test = order[: len(train_files)], order[len(train_files) :]

@@ -23,6 +23,7 @@ TEST_FRACTION = 0.2
 SPELLINGS = (  # of the training images and labels, and of the test images and labels
     ("x_train", "y_train", "x_test", "y_test"),
     ("images", "labels", "test_images", "test_labels"),
+    ("X", "y", "X_test", "y_test"),
 )
 MOST_BYTES = 8 << 30
 MOST_EXPANSION = 200  # beyond SMALL_BYTES: photographs never pack as tightly as a zip bomb
@@ -47,7 +48,9 @@ def load_npz(
     spelling = next((keys for keys in SPELLINGS if keys[0] in arrays and keys[1] in arrays), None)
     if spelling is None:
         found = ", ".join(sorted([*arrays, *others])[:8]) or "nothing"
-        raise UraenasError(f"{path} holds {found}; needed: x_train and y_train, or images and labels")
+        raise UraenasError(
+            f"{path} holds {found}; needed: x_train and y_train, or images and labels, or X and y"
+        )
     train_images, train_labels, test_images, test_labels = (arrays.get(key) for key in spelling)
     if (test_images is None) != (test_labels is None):
         raise UraenasError(f"{path}: {spelling[2]} and {spelling[3]} must be there both or not at all")

@@ -36,7 +36,8 @@ class Cycle:
         if not 1 <= self.samples_per_cycle <= self.cycle_epochs:
             raise UraenasError(
                 f"{self.samples_per_cycle} samples per cycle are out of range; a cycle of {self.cycle_epochs} epochs "
-                f"gives 1 … {self.cycle_epochs}: change weight_samples, cycles or epochs"
+                f"gives 1 … {self.cycle_epochs}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
+                "weight_samples or cycles"
             )
 
     @property

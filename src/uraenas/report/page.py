@@ -15,6 +15,7 @@ from uraenas.report.compare import comparison
 from uraenas.report.reading import RunFacts, read
 from uraenas.report.sections import (
     architecture,
+    classes,
     cost,
     headline,
     images,
@@ -79,6 +80,7 @@ def sections_of(facts: RunFacts) -> list[Section]:
         size.section(facts),
         shift.section(facts),
         reliability.section(facts),
+        classes.section(facts),
         architecture.section(facts),
         members.disagreement(facts),
         members.uncertainty(facts),

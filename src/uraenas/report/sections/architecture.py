@@ -105,7 +105,14 @@ def _histories(facts: RunFacts) -> list[Figure]:
         if all(row.get(key) is not None for row in rows)
     }
     figures = [
-        _history(facts, "entropy", "Entropy of the distribution", "nats, sum over edges", entropy, highest)
+        _history(
+            facts,
+            "entropy",
+            "Differential entropy of the distribution",
+            "nats, sum over edges",
+            entropy,
+            highest,
+        )
     ]
     if losses:
         figures.append(_history(facts, "search-loss", "Loss of the search", "nats per image", losses))

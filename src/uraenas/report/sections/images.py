@@ -85,7 +85,8 @@ def _picture(
     truth = facts.classes[label]
     top = torch.topk(p, min(3, len(p)))
     guesses = list(zip(top.indices.tolist(), top.values.tolist(), strict=True))
-    tip = f"test image {image}\ntrue class\t{truth}"
+    name = facts.test.names[image] if facts.test.names else f"test image {image}"
+    tip = f"{name}\ntrue class\t{truth}"
     tip += "".join(f"\n{facts.classes[guess]}\t{share:.3f}" for guess, share in guesses)
     sources = {
         "total": split.total,

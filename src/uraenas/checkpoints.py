@@ -71,9 +71,8 @@ class Checkpoints:
             return state
         explored = self._explored(spec)
         state, spent = explored or (initial_chain(spec, self.skeleton, self.seed), {})
-        if not explored and not self.run.has(
-            f"chains/{spec.name}"
-        ):  # as in a copy, whose chains stayed behind
+        if not explored and not self.run.has(f"chains/{spec.name}"):
+            # In a copy of a run: what is booked was spent on a chain that stayed behind.
             self.run.forget_cost(f"chains/{spec.name}")
         self.run.charge_shared(f"chains/{spec.name}", spent)
         return state

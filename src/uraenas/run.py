@@ -19,7 +19,6 @@ from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
 from uraenas.predict import Prediction, Threshold, Unreadable, find_files, predict_files, threshold_for
 from uraenas.spaces import Genotype
-from uraenas.summarise import Measured
 from uraenas.svg import element
 
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -210,66 +209,6 @@ class Run:
         """Write metrics.json, and the bootstrap replicates by which another run can be compared with this one."""
         self.write_tensors("bootstrap.safetensors", {k: r.float() for k, r in replicates.items()}, {})
         self.write_json("metrics.json", metrics)
-
-    def differences(self, to: str) -> list[dict[str, Any]]:
-        """Paired differences of this run's methods to one of them, METHOD, or to another run's, RUN:METHOD."""
-        path, colon, method = to.rpartition(":")
-        if colon and not (path and method):
-            raise UraenasError(f"cannot compare with {to!r}; expected METHOD or RUN:METHOD")
-        return self._differences_to(Run(path), method, to) if path else self._differences_within(method)
-
-    def _differences_to(self, other: "Run", method: str, name: str) -> list[dict[str, Any]]:
-        own, others = self._measured(), other._measured()
-        if method not in others.sizes:
-            raise unknown(f"method of {other.path}", method, others.sizes)
-        both = f"{self.path} and {other.path}"
-        if self._images() != other._images():
-            raise UraenasError(f"{both} were not made with the same images: their methods cannot be paired")
-        if own.resamples != others.resamples:
-            raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
-        itself = method if self.path.resolve() == other.path.resolve() else ""
-        found = own.differences_to(others, method)
-        found = [{**row, "baseline": name} for row in found if row["method"] != itself]
-        if not found:
-            raise UraenasError(f"{self.path} holds no differences to {name}: it is the only method")
-        return found
-
-    def _measured(self) -> Measured:
-        """What the run was found to be, with the replicates of its bootstrap."""
-        rows, name = self.metrics()["rows"], "bootstrap.safetensors"
-        if not any("low" in row for row in rows):
-            raise UraenasError(f"{self.path} cannot be paired: its bootstrap was switched off")
-        if not self.has(name):
-            raise UraenasError(
-                f"{self.path} holds no {name}: an older version made it; run: uraenas evaluate {self.path}"
-            )
-        replicates, _ = self.read_tensors(name)
-        if len({one.shape for one in replicates.values()}) != 1:
-            raise UraenasError(f"{self.path / name} is damaged; run: uraenas evaluate {self.path}")
-        return Measured(rows, replicates)
-
-    def _images(self) -> str:
-        """The checksum of the images the run was made with."""
-        facts = self.read_json("data.json")
-        if not isinstance(facts, dict) or "blake2b" not in facts:
-            raise UraenasError(f"{self.path / 'data.json'} does not describe images")
-        return facts["blake2b"]
-
-    def _differences_within(self, to: str) -> list[dict[str, Any]]:
-        """Rows of metrics.json that hold the other methods' paired differences to this one."""
-        metrics = self.metrics()
-        methods = {row["method"] for row in metrics["rows"]}
-        if to not in methods:
-            raise unknown("method of this run", to, methods)
-        found = [row for row in metrics.get("differences", []) if row["baseline"] == to]
-        if not found:
-            why = f"an older version took others; run: uraenas evaluate {self.path}"
-            if len(methods) == 1:
-                why = "it is the only method"
-            elif not any("low" in row for row in metrics["rows"]):
-                why = "the bootstrap was switched off (evaluate.bootstrap = 0)"
-            raise UraenasError(f"{self.path} holds no differences to {to}: {why}")
-        return found
 
     def search_result(self) -> tuple[Tensor | None, list[dict[str, Any]]]:
         """The learned concentration and the history of the search that found it, once it is over."""

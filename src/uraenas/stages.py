@@ -163,7 +163,7 @@ class Pipeline:
         )
         self.run.remove("search/state.safetensors")
         expected = distribution.expected_genotype()
-        self.run.log("searched", genotype=str(expected), live_edges=len(expected.live_edges))
+        self.run.log("searched", genotype=str(expected))
         return distribution
 
     def _loader(self, part: LabelledImages, batch: int) -> Loader:
@@ -261,9 +261,8 @@ class Pipeline:
         wanted = 1 if row.single else settings.members
         candidates: list[Member] = []
         for spec in specs:
-            reached = self.run.read_chain(spec.name)[1][
-                "epoch"
-            ]  # a chain that began anew has older samples, too
+            reached = self.run.read_chain(spec.name)[1]["epoch"]
+            # A chain that began anew and was given up has samples of its earlier course, too.
             samples = [one for one in self.run.samples(spec.name) if one.origin.epoch < reached]
             candidates += samples if row.per_chain == "all" else samples[:1]
         predict = MembersPredictor(candidates, task.skeleton, task.normalisation, self.engine)

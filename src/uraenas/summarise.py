@@ -46,11 +46,7 @@ class Measured:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """The methods, each with its number of members."""
-        sizes: dict[str, int] = {}
-        for row in self.rows:
-            sizes[row["method"]] = max(sizes.get(row["method"], 0), row["members"])
-        return sizes
+        return sizes_of(self.rows)
 
     def is_full(self, row: Row) -> bool:
         """Whether it is of a whole ensemble, not of some of its members."""
@@ -98,6 +94,14 @@ class Measured:
         """The rows that have replicates."""
         full = {_key(row): row for row in self.rows if self.is_full(row)}
         return {key: row for key, row in full.items() if key in self.replicates}
+
+
+def sizes_of(rows: Sequence[Row]) -> dict[str, int]:
+    """The methods, each with its number of members."""
+    sizes: dict[str, int] = {}
+    for row in rows:
+        sizes[row["method"]] = max(sizes.get(row["method"], 0), row["members"])
+    return sizes
 
 
 def _key(row: Row) -> str:

@@ -8,6 +8,7 @@ from made_up_run import Source
 
 from test_predict import uraenas
 from uraenas.errors import UraenasError
+from uraenas.pairing import differences
 from uraenas.report import COLUMNS, formats, table
 
 
@@ -58,7 +59,7 @@ def test_differences_to_any_method(demo: Source, calibration: str) -> None:
     done = uraenas("report", run.path, "--format", "csv", "--against", "drnas", "--calibration", calibration)
     found = {line["method"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
     assert set(found) == {"uraenas", "deep-ensemble"}
-    for row in run.differences("drnas"):
+    for row in differences(run, "drnas"):
         name = {"none": "", "mean2": "shifted_"}.get(row["shift"], "?") + row["metric"]
         if row["calibration"] == calibration and name in found["uraenas"]:
             line = found[row["method"]]
@@ -68,7 +69,7 @@ def test_differences_to_any_method(demo: Source, calibration: str) -> None:
 
 
 def test_differences_have_signs_and_are_bold_where_they_are_better(demo: Source) -> None:
-    rows = demo[0].differences("drnas")
+    rows = differences(demo[0], "drnas")
     lines = formats.write("md", {"demo": rows}, against="drnas").splitlines()
     assert lines[0] == "| Method - drnas | Members | Acc | ECE | NLL | cAcc | cECE | cNLL |"
     for line, words in zip(table(rows), lines[2:], strict=True):
@@ -81,9 +82,9 @@ def test_differences_have_signs_and_are_bold_where_they_are_better(demo: Source)
 
 def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Source) -> None:
     with pytest.raises(UraenasError, match="only method"):
-        make_run(methods=("drnas",), members=1)[0].differences("drnas")
+        differences(make_run(methods=("drnas",), members=1)[0], "drnas")
     with pytest.raises(UraenasError, match="bootstrap was switched off"):
-        make_run(bootstrap=0)[0].differences("drnas")
+        differences(make_run(bootstrap=0)[0], "drnas")
     done = uraenas("report", demo[0].path, "--format", "csv", "--against", "drnass")
     assert done.returncode == 2
     assert "Did you mean 'drnas'" in done.stderr
@@ -110,7 +111,7 @@ def test_differences_to_a_method_of_another_run(demo: Source, make_run: Callable
         assert float(line["nll"]) == pytest.approx(value - values[1]["deep-ensemble"], abs=1e-9)
         assert float(line["nll_low"]) < float(line["nll_high"])
         assert line["minus"] == to
-    pairs = zip(run.differences("drnas"), run.differences(f"{run.path}:drnas"), strict=True)
+    pairs = zip(differences(run, "drnas"), differences(run, f"{run.path}:drnas"), strict=True)
     for within, itself in pairs:
         assert within["low"] == pytest.approx(
             itself["low"], abs=1e-6
@@ -123,34 +124,34 @@ def test_suite_means_over_other_severities_are_not_paired(
     demo: Source, make_run: Callable[..., Source]
 ) -> None:
     other, _ = make_run("other", severities=(3,))
-    found = demo[0].differences(f"{other.path}:drnas")
+    found = differences(demo[0], f"{other.path}:drnas")
     assert {row["shift"] for row in found} == {"none"}
 
 
 def test_why_two_runs_cannot_be_paired(demo: Source, make_run: Callable[..., Source]) -> None:
     run = demo[0]
     with pytest.raises(UraenasError, match=r"evaluate\.bootstrap differs"):
-        run.differences(f"{make_run('fewer', bootstrap=10)[0].path}:drnas")
+        differences(run, f"{make_run('fewer', bootstrap=10)[0].path}:drnas")
     with pytest.raises(UraenasError, match="switched off"):
-        run.differences(f"{make_run('none', bootstrap=0)[0].path}:drnas")
+        differences(run, f"{make_run('none', bootstrap=0)[0].path}:drnas")
     with pytest.raises(UraenasError, match="Did you mean 'drnas'"):
-        run.differences(f"{run.path}:drnass")
+        differences(run, f"{run.path}:drnass")
     with pytest.raises(UraenasError, match="is not a run directory"):
-        run.differences("nowhere:drnas")
+        differences(run, "nowhere:drnas")
     for words in (":drnas", "demo:"):
         with pytest.raises(UraenasError, match="expected METHOD or RUN:METHOD"):
-            run.differences(words)
+            differences(run, words)
     alone = make_run("alone", methods=("drnas",))[0]
     with pytest.raises(UraenasError, match="only method"):
-        alone.differences(f"{alone.path}:drnas")
+        differences(alone, f"{alone.path}:drnas")
     older, _ = make_run("older")
     older.remove("bootstrap.safetensors")
     with pytest.raises(UraenasError, match="an older version made it; run: uraenas evaluate"):
-        run.differences(f"{older.path}:drnas")
+        differences(run, f"{older.path}:drnas")
     elsewhere, _ = make_run("elsewhere")
     elsewhere.write_json("data.json", {**elsewhere.read_json("data.json"), "blake2b": "11"})
     with pytest.raises(UraenasError, match="not made with the same images"):
-        run.differences(f"{elsewhere.path}:drnas")
+        differences(run, f"{elsewhere.path}:drnas")
 
 
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])

@@ -24,6 +24,7 @@ from uraenas.evaluate import CALIBRATIONS
 from uraenas.files import write_bytes
 from uraenas.methods import METHODS
 from uraenas.overview import summary
+from uraenas.pairing import differences
 from uraenas.run import Run, pretrained_names
 from uraenas.shifts import SHIFTS
 from uraenas.stages import Pipeline
@@ -146,7 +147,7 @@ def make_report(
         against = f"{named[name]}:{method}"  # as the page calls the runs it compares
     if form != "html":
         runs = [Run(path) for path in paths]
-        rows = {str(r.path): r.differences(against) if against else r.metrics()["rows"] for r in runs}
+        rows = {str(r.path): differences(r, against) if against else r.metrics()["rows"] for r in runs}
         text = report.formats.write(form, rows, calibration, intervals, against)
         if out is None:
             print(text, end="")

@@ -11,8 +11,10 @@ from torch import Tensor
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
 from uraenas.errors import UraenasError
+from uraenas.pairing import differences
 from uraenas.report.table import Row, mean_name
 from uraenas.run import MemberFacts, Run
+from uraenas.summarise import sizes_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +42,7 @@ class RunFacts:
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The methods of the run, each with its number of members."""
-        sizes: dict[str, int] = {}
-        for row in self.rows:
-            sizes[row["method"]] = max(sizes.get(row["method"], 0), row["members"])
-        return sizes
+        return sizes_of(self.rows)
 
     @property
     def methods(self) -> list[str]:
@@ -146,7 +145,7 @@ def read(run: Run, test: LabelledImages | None = None, against: str = "") -> Run
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
-        differences=run.differences(against) if against else stored.get("differences", []),
+        differences=differences(run, against) if against else stored.get("differences", []),
         against=against,
     )
 

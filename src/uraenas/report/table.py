@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from uraenas.summarise import sizes_of
+
 Row = dict[str, Any]
 
 
@@ -57,9 +59,7 @@ def mean_name(rows: Sequence[Row]) -> str | None:
 
 def table(rows: Sequence[Row], calibration: str = "raw") -> list[TableLine]:
     """One line per method, at its full size."""
-    full: dict[str, int] = {}
-    for row in rows:
-        full[row["method"]] = max(full.get(row["method"], 0), row["members"])
+    full = sizes_of(rows)
     shifted = mean_name(rows)
     found = {
         (row["method"], row["shift"], row["metric"]): row

@@ -1,0 +1,70 @@
+"""Paired differences as a run's files hold them: to one of its own methods, or to a method of another run."""
+
+from uraenas.errors import UraenasError, unknown
+from uraenas.evaluate import Row
+from uraenas.run import Run
+from uraenas.summarise import Measured
+
+REPLICATES = "bootstrap.safetensors"
+
+
+def differences(run: Run, to: str) -> list[Row]:
+    """A run's methods minus one of them, METHOD, or minus another run's, RUN:METHOD."""
+    path, colon, method = to.rpartition(":")
+    if colon and not (path and method):
+        raise UraenasError(f"cannot compare with {to!r}; expected METHOD or RUN:METHOD")
+    return _between(run, Run(path), method, to) if path else _within(run, method)
+
+
+def _within(run: Run, to: str) -> list[Row]:
+    metrics = run.metrics()
+    methods = {row["method"] for row in metrics["rows"]}
+    if to not in methods:
+        raise unknown("method of this run", to, methods)
+    found = [row for row in metrics.get("differences", []) if row["baseline"] == to]
+    if not found:
+        why = f"an older version took others; run: uraenas evaluate {run.path}"
+        if len(methods) == 1:
+            why = "it is the only method"
+        elif not any("low" in row for row in metrics["rows"]):
+            why = "the bootstrap was switched off (evaluate.bootstrap = 0)"
+        raise UraenasError(f"{run.path} holds no differences to {to}: {why}")
+    return found
+
+
+def _between(run: Run, other: Run, method: str, name: str) -> list[Row]:
+    own, others = _measured(run), _measured(other)
+    if method not in others.sizes:
+        raise unknown(f"method of {other.path}", method, others.sizes)
+    both = f"{run.path} and {other.path}"
+    if _images(run) != _images(other):
+        raise UraenasError(f"{both} were not made with the same images: their methods cannot be paired")
+    if own.resamples != others.resamples:
+        raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
+    itself = method if run.path.resolve() == other.path.resolve() else ""
+    found = [row for row in own.differences_to(others, method) if row["method"] != itself]
+    if not found:
+        raise UraenasError(f"{run.path} holds no differences to {name}: it is the only method")
+    return [{**row, "baseline": name} for row in found]
+
+
+def _measured(run: Run) -> Measured:
+    rows = run.metrics()["rows"]
+    if not any("low" in row for row in rows):
+        raise UraenasError(f"{run.path} cannot be paired: its bootstrap was switched off")
+    if not run.has(REPLICATES):
+        raise UraenasError(
+            f"{run.path} holds no {REPLICATES}: an older version made it; run: uraenas evaluate {run.path}"
+        )
+    replicates, _ = run.read_tensors(REPLICATES)
+    if len({one.shape for one in replicates.values()}) != 1:
+        raise UraenasError(f"{run.path / REPLICATES} is damaged; run: uraenas evaluate {run.path}")
+    return Measured(rows, replicates)
+
+
+def _images(run: Run) -> str:
+    """The checksum of the images the run was made with."""
+    facts = run.read_json("data.json")
+    if not isinstance(facts, dict) or "blake2b" not in facts:
+        raise UraenasError(f"{run.path / 'data.json'} does not describe images")
+    return facts["blake2b"]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from uraenas.config import (
-    PRESETS,
     Config,
     differences,
     flatten,
@@ -17,6 +16,7 @@ from uraenas.config import (
 )
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
+from uraenas.presets import PRESETS
 
 
 @pytest.mark.parametrize("name", PRESETS)

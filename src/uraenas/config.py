@@ -1,4 +1,4 @@
-"""A run's settings: the parts' own settings composed, presets, and `key=value` overrides."""
+"""A run's settings: the parts' own settings composed, and what presets and `key=value` change of them."""
 
 import dataclasses
 import math
@@ -13,6 +13,7 @@ from uraenas.engine import EngineSettings
 from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.evaluate import EvaluateSettings
 from uraenas.methods import METHODS, method
+from uraenas.presets import PRESETS
 from uraenas.search import SearchSettings
 
 
@@ -63,68 +64,6 @@ FREE_KEYS = {
     "engine.device",
     "engine.stack",
     "engine.checkpoint_seconds",
-}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "digits": {
-        "network.channels": 8,
-        "network.cells": 1,
-        "search.epochs": 30,
-        "search.cycles": 2,
-        "search.batch": 64,
-        "search.prior_deviation": 1.0,
-        "search.architecture_step_size": 0.02,
-        "search.temperature": 1e-2,
-        "train.epochs": 16,
-        "train.batch": 64,
-        "train.prior_deviation": 1.0,
-        "train.members": 6,
-        "train.cycles": 2,
-        "train.weight_samples": 4,
-        "train.exploration": 0.5,
-        "train.temperature": 1e-2,
-        "train.architectures": 3,
-        "evaluate.subsets": 5,
-    },
-    "tiny": {
-        "methods": "drnas,uraenas,deep-ensemble",
-        "network.channels": 4,
-        "network.cells": 1,
-        "search.epochs": 2,
-        "search.cycles": 1,
-        "train.members": 2,
-        "train.architectures": 2,
-        "train.epochs": 2,
-        "train.batch": 128,
-        "train.cycles": 1,
-        "train.weight_samples": 1,
-        "train.prior_deviation": 1.0,
-        "evaluate.bootstrap": 50,
-        "evaluate.subsets": 2,
-        "evaluate.severities": "1,5",
-    },
-    "cifar10": {  # results/cifar10-search says how its temperatures were chosen
-        "data.name": "cifar10",
-        "data.held_out": 0.1,
-        "evaluate.suite": "cifar10-c",
-        "evaluate.keep_predictions": False,
-        "train.architecture_temperature": 0.1,
-        "train.temperature": 5e-3,
-        "train.cycles": 1,
-        "train.weight_samples": 10,
-    },
-    "cifar10-fast": {
-        "data.name": "cifar10",
-        "data.held_out": 0.1,
-        "evaluate.suite": "cifar10-c",
-        "evaluate.keep_predictions": False,
-        "search.epochs": 30,
-        "search.cycles": 2,
-        "search.architecture_step_size": 1e-3,
-        "train.epochs": 30,
-        "train.cycles": 1,
-        "train.weight_samples": 5,
-    },
 }
 
 

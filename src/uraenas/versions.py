@@ -2,9 +2,10 @@
 
 import platform
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def version_of(package: str) -> str:
@@ -15,8 +16,10 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
-def environment(device: torch.device) -> dict[str, Any]:
+def environment(device: "torch.device") -> dict[str, Any]:
     """What environment.json holds."""
+    import torch  # not above: whoever asks for a version should not wait for it
+
     return {
         "uraenas": version_of("uraenas"),
         "python": platform.python_version(),

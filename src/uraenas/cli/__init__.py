@@ -1,16 +1,17 @@
-"""The command line: parses, calls, prints."""
+"""The command line: parses, calls, prints.
+
+Commands import what they work with when they are called. PyTorch takes seconds, and `--help` should not.
+"""
 
 import signal
 import sys
 import warnings
 from typing import Annotated
 
-import torch
 import typer
 
 from uraenas.cli import data, predicting, runs
 from uraenas.cli.stopping import Stopped, heed
-from uraenas.engine import naming_want_of_memory
 from uraenas.errors import UraenasError
 from uraenas.versions import version_of
 
@@ -50,18 +51,21 @@ ClickException = next(base for base in typer.BadParameter.__mro__ if base.__name
 
 def main() -> None:
     """Our own errors are one line on standard error and exit code 2."""
-    warnings.simplefilter("default")
+    warnings.filterwarnings("default", module="uraenas")  # not what libraries say of each other on import
     heed(signal.SIGINT)
     try:
-        with naming_want_of_memory():
-            code = app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except UraenasError as error:
         _stop(str(error), 2)
     except ClickException as error:  # type: ignore[misc]
         _stop(" ".join(error.format_message().split()), 2)
     except OSError as error:
         _stop(f"{error.filename or 'the system'}: {error.strerror or error}", 2)
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        from uraenas.engine import is_want_of_memory
+
+        if not is_want_of_memory(error):
+            raise
         _stop("there is not enough memory for these settings; use a smaller batch or network.channels", 2)
     except Stopped as stop:
         _stop(str(stop), stop.code)

@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from uraenas.cli.printing import AsJson, bars, say
-from uraenas.data import data_root, fetch_dataset, load_dataset
 from uraenas.errors import UraenasError
-from uraenas.shifts.suite import check_suite, write_suite
 
 Source = Annotated[
     Path | None, typer.Option("--from", help="An archive or folder at hand, instead of a download.")
@@ -25,6 +23,9 @@ def fetch(
     as_json: AsJson = False,
 ) -> None:
     """Download a dataset with its checksum, or take it from files at hand; check a CIFAR-10-C folder."""
+    from uraenas.data import data_root, fetch_dataset
+    from uraenas.shifts.suite import check_suite
+
     if name == "cifar10-c":
         folder = source or data_root(root) / "cifar10-c"
         states = check_suite(folder)
@@ -51,6 +52,9 @@ def corrupt(
     as_json: AsJson = False,
 ) -> None:
     """Write a suite of corrupted test images in the layout of CIFAR-10-C; goes on where it was cut off."""
+    from uraenas.data import load_dataset
+    from uraenas.shifts.suite import write_suite
+
     try:
         chosen = tuple(int(part) for part in severities.split(","))
     except ValueError as error:

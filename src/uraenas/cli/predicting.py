@@ -5,17 +5,18 @@ import json
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from uraenas.cli.printing import AsJson, bars, console
-from uraenas.ensemble import Ensemble
 from uraenas.errors import UraenasError
-from uraenas.predict import Prediction, Unreadable, find_files, predict_files
-from uraenas.run import Run
+
+if TYPE_CHECKING:
+    from uraenas.ensemble import Ensemble
+    from uraenas.predict import Prediction
 
 
 def predict(
@@ -34,6 +35,9 @@ def predict(
 
     Files that cannot be read are named and counted on standard error, and the exit code is then 1.
     """
+    from uraenas.predict import Prediction, Unreadable, find_files, predict_files
+    from uraenas.run import Run
+
     if as_csv and as_json:
         raise UraenasError("--csv and --json exclude each other; choose one")
     opened = Run.find(run)
@@ -71,8 +75,10 @@ def predict(
     return 1 if unreadable else 0
 
 
-def _print_csv(predictions: list[Prediction], classes: tuple[str, ...]) -> None:
+def _print_csv(predictions: list["Prediction"], classes: tuple[str, ...]) -> None:
     """A column for each field, and one for the probability of each class."""
+    from uraenas.predict import Prediction
+
     names = [field.name for field in fields(Prediction) if field.name != "probabilities"]
     writer = csv.writer(sys.stdout)
     writer.writerow([*names, *(f"p({name})" for name in classes)])
@@ -82,7 +88,7 @@ def _print_csv(predictions: list[Prediction], classes: tuple[str, ...]) -> None:
         )
 
 
-def _caption(predictions: list[Prediction], ensemble: Ensemble) -> str | None:
+def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | None:
     """What a reader of the table should know."""
     notes = []
     if noted := sum(bool(row.note) for row in predictions):
@@ -97,7 +103,7 @@ def _caption(predictions: list[Prediction], ensemble: Ensemble) -> str | None:
     return " ".join(notes) or None
 
 
-def _table(predictions: list[Prediction], title: str, caption: str | None) -> Table:
+def _table(predictions: list["Prediction"], title: str, caption: str | None) -> Table:
     shown = Table(
         title=f"{title}; uncertainty in nats",
         title_justify="left",

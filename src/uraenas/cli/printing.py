@@ -4,17 +4,18 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from uraenas import report
 from uraenas.progress import Lines, silent
 from uraenas.progress import Progress as Report
-from uraenas.run import Run
+
+if TYPE_CHECKING:
+    from uraenas.run import Run
 
 console = Console()
 
@@ -26,7 +27,7 @@ def say(text: str, as_json: bool, facts: dict[str, Any]) -> None:
     print(json.dumps(facts) if as_json else text)
 
 
-def note(run: Run, lines: Sequence[str], quiet: bool) -> None:
+def note(run: "Run", lines: Sequence[str], quiet: bool) -> None:
     """What should be known and is no error: in the run's log, and on standard error."""
     for line in lines:
         run.log("note", text=line)
@@ -63,6 +64,8 @@ def bars(quiet: bool) -> Iterator[Report]:
 
 def methods_table(metrics: dict[str, Any], calibration: str, title: str) -> Table:
     """The table of methods in the form of the paper's Table 1, best values in bold."""
+    from uraenas import report
+
     lines = report.table(metrics["rows"], calibration)
     best = report.best(lines)
     shown = Table(title=title, title_justify="left")

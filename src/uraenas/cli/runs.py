@@ -5,29 +5,20 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from uraenas import handover, report
-from uraenas.architecture import ArchitectureDistribution
-from uraenas.bench import measure, standard_size
 from uraenas.cli.printing import AsJson, bars, console, methods_table, note, say
 from uraenas.cli.stopping import heed, working_in
-from uraenas.config import PRESETS, flatten, override, parse_assignments, preset
-from uraenas.data import DATASETS
-from uraenas.engine import Engine, EngineSettings
 from uraenas.errors import unknown
-from uraenas.evaluate import CALIBRATIONS
-from uraenas.files import write_bytes
-from uraenas.methods import METHODS
-from uraenas.overview import summary
-from uraenas.pairing import differences
-from uraenas.run import Run, pretrained_names
-from uraenas.shifts import SHIFTS
-from uraenas.stages import Pipeline
+from uraenas.presets import PRESETS
+
+if TYPE_CHECKING:
+    from uraenas.architecture import ArchitectureDistribution
+    from uraenas.stages import Pipeline
 
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
 PresetOption = Annotated[str, typer.Option("--preset", help=f"Settings to start from: {', '.join(PRESETS)}.")]
@@ -51,6 +42,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
+    from uraenas.config import override, parse_assignments, preset
+    from uraenas.run import Run
+    from uraenas.stages import Pipeline
+
     changes: dict[str, Any] = dict(parse_assignments(assignments))
     if methods:
         changes["methods"] = methods
@@ -68,7 +63,7 @@ def run(
     _print_result(pipeline, metrics, as_json)
 
 
-def _on_the_search(distribution: ArchitectureDistribution | None) -> list[str]:
+def _on_the_search(distribution: "ArchitectureDistribution | None") -> list[str]:
     """A warning where the networks that all others are held against would hardly be networks."""
     if distribution is None:
         return []
@@ -137,6 +132,13 @@ def make_report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
+    from uraenas import report
+    from uraenas.evaluate import CALIBRATIONS
+    from uraenas.files import write_bytes
+    from uraenas.pairing import differences
+    from uraenas.run import Run
+    from uraenas.stages import Pipeline
+
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
     if form not in ("html", *report.formats.FORMATS):
@@ -168,6 +170,9 @@ def make_report(
 
 def show(path: RunPath, as_json: AsJson = False) -> None:
     """Say what a run is, how far it has come, and which members it has."""
+    from uraenas.overview import summary
+    from uraenas.run import Run
+
     run = Run.find(path)
     facts = summary(run)
     if as_json:
@@ -198,6 +203,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a small copy of a run: members in half precision and what is known of them, without checkpoints."""
+    from uraenas import handover
+    from uraenas.run import Run
+
     names = [name.strip() for name in methods.split(",") if name.strip()]
     heed(signal.SIGTERM)  # what is unfinished is removed
     copy = handover.export(Run.find(path), out, names, half=not full_precision)
@@ -212,6 +220,9 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Time the engine against the plain way, side by side."""
+    from uraenas.bench import measure, standard_size
+    from uraenas.engine import Engine, EngineSettings
+
     engine = Engine(EngineSettings(device=device))
     rows = []
     table = Table(
@@ -237,6 +248,12 @@ def _limits(row: dict[str, Any]) -> tuple[str, str]:
 
 def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
     """Name the presets, methods, datasets, pretrained runs, shifts, and the settings of a preset."""
+    from uraenas.config import flatten, preset
+    from uraenas.data import DATASETS
+    from uraenas.methods import METHODS
+    from uraenas.run import pretrained_names
+    from uraenas.shifts import SHIFTS
+
     values = flatten(preset(preset_name))
     names = {
         "presets": list(PRESETS),
@@ -265,14 +282,16 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
 
 
 @contextmanager
-def _opened(path: Path, as_json: bool) -> Iterator[Pipeline]:
+def _opened(path: Path, as_json: bool) -> Iterator["Pipeline"]:
+    from uraenas.stages import Pipeline
+
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.resume(path, progress)
         with working_in(pipeline.run):
             yield pipeline
 
 
-def _print_result(pipeline: Pipeline, metrics: dict[str, Any], as_json: bool) -> None:
+def _print_result(pipeline: "Pipeline", metrics: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics}))
         return

@@ -4,8 +4,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from uraenas.run import Run
+if TYPE_CHECKING:
+    from uraenas.run import Run
 
 
 class Stopped(BaseException):
@@ -29,7 +31,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def working_in(run: Run) -> Iterator[None]:
+def working_in(run: "Run") -> Iterator[None]:
     """Hold the run's directory; whoever stops the work is told that its state is there."""
     heed(signal.SIGTERM)  # elsewhere nothing is to be written, and the system may end the process at once
     with run.held():

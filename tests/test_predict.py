@@ -31,7 +31,7 @@ def run(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """Images of many kinds, among them a truncated one, a text file and a 16-bit grey one."""
+    """Images of many kinds, among them a truncated one and a 16-bit grey one; and a text file."""
     random = np.random.default_rng(0)
     for number in range(5):
         Image.fromarray(random.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / f"{number}.png")
@@ -53,30 +53,47 @@ def test_what_cannot_be_read_is_named_and_the_rest_predicted(run, folder):
     done = uraenas("predict", run, folder, "--json")
     assert done.returncode == 1
     result = json.loads(done.stdout)
-    assert [Path(row["file"]).name for row in result["unreadable"]] == ["broken.png", "deep.png", "notes.txt"]
+    assert [Path(row["file"]).name for row in result["unreadable"]] == ["broken.png", "deep.png"]
+    assert result["left_out"] == 1
     names = {Path(row["file"]).name: row for row in result["predictions"]}
     assert set(names) == {"0.png", "1.png", "2.png", "3.png", "4.png", "large.jpg"}
     assert "resized from 30×20" in names["large.jpg"]["note"]
     assert names["0.png"]["note"] == ""
-    for name, why in (
-        ("broken.png", "truncated"),
-        ("deep.png", "16-bit grey"),
-        ("notes.txt", "cannot identify"),
-    ):
+    for name, why in (("broken.png", "truncated"), ("deep.png", "16-bit grey")):
         assert any(name in line and why in line for line in done.stderr.splitlines())
+    assert "notes.txt" not in done.stderr
     for row in names.values():
         assert row["total"] == pytest.approx(row["data"] + row["weights"] + row["architecture"], abs=1e-9)
 
 
 def test_where_nothing_can_be_read_there_is_no_table(run, folder):
-    done = uraenas("predict", run, folder / "notes.txt")
+    done = uraenas("predict", run, folder / "notes.txt")  # a file that is named is not left out
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.endswith("uraenas: 0 of 1 files predicted, 1 could not be read\n")
+    *_, complaint, count = done.stderr.splitlines()
+    assert "notes.txt: cannot be read as an image: cannot identify" in complaint
+    assert count == "uraenas: 0 of 1 files predicted, 1 could not be read"
+
+
+@pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
+def test_files_that_are_no_images_are_counted_in_one_note_and_no_error(run, tmp_path, form):
+    for name in ("a.png", "b.PNG", "without an ending"):
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / name, format="png")
+    (tmp_path / "sub").mkdir()
+    for name in ("list.csv", "sub/notes.txt", ".hidden.txt"):
+        (tmp_path / name).write_text("no image")
+    done = uraenas("predict", run, tmp_path, *form)
+    assert done.returncode == 0
+    told = [line for line in done.stderr.splitlines() if not line.startswith("predict ")]  # how far it is
+    assert told == ["note: 3 files without the ending of an image were left out"]
+    assert all(name in done.stdout for name in ("a.png", "b.PNG"))
+    named = uraenas("predict", run, tmp_path / "without an ending", *form)
+    assert named.returncode == 0
+    assert "note: " not in named.stderr
 
 
 def test_a_folder_of_a_thousand_with_three_bad_ones(run, tmp_path):
-    """997 digits as PNG files, a truncated one, a text file and a 16-bit grey one."""
+    """997 digits as PNG files, a truncated one, a 16-bit grey one and a text file."""
     digits = np.uint8(load_digits().images * 255 / 16)[:997]
     for number, image in enumerate(digits):
         Image.fromarray(image).save(tmp_path / f"{number:04d}.png")
@@ -85,10 +102,11 @@ def test_a_folder_of_a_thousand_with_three_bad_ones(run, tmp_path):
     Image.fromarray(digits[0].astype(np.uint16) * 257).save(tmp_path / "0900-deep.png")
     done = uraenas("predict", run, tmp_path, "--csv")
     assert done.returncode == 1
-    *complaints, count = done.stderr.splitlines()
+    note, *complaints, count = done.stderr.splitlines()
+    assert note == "note: 1 files without the ending of an image were left out"
     named = [Path(line.split(": ")[1]).name for line in complaints]
-    assert named == ["0100-truncated.png", "0900-deep.png", "notes.txt"]
-    assert count == "uraenas: 997 of 1,000 files predicted, 3 could not be read"
+    assert named == ["0100-truncated.png", "0900-deep.png"]
+    assert count == "uraenas: 997 of 999 files predicted, 2 could not be read"
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [Path(row["file"]).name for row in rows] == [f"{number:04d}.png" for number in range(997)]
     ensemble = Pipeline.resume(run).run.ensemble("uraenas")
@@ -119,7 +137,7 @@ def test_csv_and_table_hold_the_same_predictions(run, folder):
 
 def test_predictions_do_not_depend_on_what_else_is_asked(run, folder):
     ensemble = Pipeline.resume(run).run.ensemble("uraenas")
-    files = find_files([folder])
+    files, _ = find_files([folder])
     together = [row for row in predict_files(ensemble, files, 0.5) if isinstance(row, Prediction)]
     alone = [
         row for file in files for row in predict_files(ensemble, [file], 0.5) if isinstance(row, Prediction)
@@ -208,6 +226,16 @@ def test_bad_questions_get_one_line(run, folder, arguments):
     assert done.stderr.count("\n") == 1
 
 
-def test_an_empty_folder_is_refused(tmp_path):
+def test_folders_without_images_are_refused_unless_there_are_others(tmp_path):
+    empty, texts, images = (tmp_path / name for name in ("empty", "texts", "images"))
+    for path in (empty, texts, images):
+        path.mkdir()
     with pytest.raises(UraenasError, match="holds no files"):
-        find_files([tmp_path])
+        find_files([empty])
+    (texts / "notes.txt").write_text("no image")
+    with pytest.raises(
+        UraenasError, match=r"holds 1 files, such as notes\.txt, but no image; known: .* \.png"
+    ):
+        find_files([empty, texts])
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(images / "0.png")
+    assert find_files([empty, texts, images]) == ([images / "0.png"], 1)

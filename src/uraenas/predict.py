@@ -12,7 +12,7 @@ from torch import Tensor
 
 from uraenas import calibration, metrics
 from uraenas.data import read_image
-from uraenas.data.folder import FORMATS
+from uraenas.data.folder import FORMATS, images_below, no_image_in
 from uraenas.ensemble import Ensemble
 from uraenas.errors import UraenasError
 
@@ -67,22 +67,26 @@ class Unreadable:
     why: str
 
 
-def find_files(paths: Sequence[Path]) -> list[Path]:
-    """The named files, and every file below the named folders; hidden ones are left out."""
+def find_files(paths: Sequence[Path]) -> tuple[list[Path], int]:
+    """The named files, every image below the named folders, and how many other files lie there.
+
+    In a folder a file's ending says whether it is an image, as it does where a run learns from one. A file that is
+    named has been meant, whatever its ending.
+    """
     files: list[Path] = []
+    left_out: list[Path] = []
     for path in paths:
         if path.is_dir():
-            below = (p for p in path.rglob("*") if p.is_file())
-            files += sorted(
-                p for p in below if not any(part.startswith(".") for part in p.relative_to(path).parts)
-            )
+            images, others = images_below(path)
+            files += images
+            left_out += others
         elif path.exists():
             files.append(path)
         else:
             raise UraenasError(f"{path} does not exist; give image files or folders of them")
     if not files:
-        raise UraenasError(f"{', '.join(map(str, paths))} holds no files")
-    return files
+        raise no_image_in(", ".join(map(str, paths)), left_out)
+    return files, len(left_out)
 
 
 def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:

@@ -325,9 +325,10 @@ class Run:
     def predict(
         self, paths: Iterable[Path | str], risk: float = 0.05, method: str = "uraenas"
     ) -> list[Prediction | Unreadable]:
-        """What a method says of image files, and of all files in folders."""
+        """What a method says of these files, and of all files in these folders that end as images do."""
         ensemble, threshold = self.ensemble(method), self.threshold(risk, method)
-        return list(predict_files(ensemble, find_files([Path(path) for path in paths]), threshold.confidence))
+        files, _ = find_files([Path(path) for path in paths])
+        return list(predict_files(ensemble, files, threshold.confidence))
 
 
 def pretrained_names() -> list[str]:

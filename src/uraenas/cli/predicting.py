@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from uraenas.cli.printing import AsJson, bars, console
+from uraenas.cli.printing import AsJson, bars, console, note
 from uraenas.errors import UraenasError
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ def predict(
 ) -> int:
     """Predict images: class, probability, uncertainty by source, and whether to abstain.
 
-    Files that cannot be read are named and counted on standard error, and the exit code is then 1.
+    Files that cannot be read are named and counted on standard error, and the exit code is then 1. In folders, files
+    without the ending of an image are left out.
     """
+    from uraenas.data.folder import notes_on_left_out
     from uraenas.predict import Prediction, Unreadable, find_files, predict_files
     from uraenas.run import Run
 
@@ -43,7 +45,8 @@ def predict(
     opened = Run.find(run)
     ensemble = opened.ensemble(method)
     threshold = opened.threshold(risk, method)
-    files = find_files(images)
+    files, left_out = find_files(images)
+    note(notes_on_left_out(left_out))
     with bars(quiet=as_json or as_csv) as progress:
         results = list(
             predict_files(
@@ -59,6 +62,7 @@ def predict(
             "threshold": asdict(threshold),
             "predictions": [asdict(row) for row in predictions],
             "unreadable": [asdict(row) for row in unreadable],
+            "left_out": left_out,
         }
         print(json.dumps(facts))
     elif as_csv:

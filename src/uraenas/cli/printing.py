@@ -27,10 +27,11 @@ def say(text: str, as_json: bool, facts: dict[str, Any]) -> None:
     print(json.dumps(facts) if as_json else text)
 
 
-def note(run: "Run", lines: Sequence[str], quiet: bool) -> None:
-    """What should be known and is no error: in the run's log, and on standard error."""
+def note(lines: Sequence[str], quiet: bool = False, run: "Run | None" = None) -> None:
+    """What should be known and is no error: on standard error, and in the log of a run that is worked on."""
     for line in lines:
-        run.log("note", text=line)
+        if run is not None:
+            run.log("note", text=line)
         if not quiet:
             print(f"note: {line}", file=sys.stderr, flush=True)
 

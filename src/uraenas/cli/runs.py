@@ -54,9 +54,9 @@ def run(
         source = None if search_of is None else Run.find(search_of)
         pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)
         with working_in(pipeline.run):
-            note(pipeline.run, pipeline.notes(), as_json)
+            note(pipeline.notes(), as_json, pipeline.run)
             distribution = pipeline.search()
-            note(pipeline.run, _on_the_search(distribution), as_json)
+            note(_on_the_search(distribution), as_json, pipeline.run)
             pipeline.train(distribution)
             metrics = pipeline.evaluate()
             pipeline.report()

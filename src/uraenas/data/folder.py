@@ -61,8 +61,7 @@ def load_folder(path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE) ->
     stretched = sum(picture.stretched for picture in pictures)
     if stretched:
         notes.append(f"{stretched} of {len(pictures)} images are not square and were stretched to be so")
-    if ignored:
-        notes.append(f"{ignored} files without the ending of an image were left out")
+    notes += notes_on_left_out(ignored)
     names = tuple(str(file.relative_to(path)) for _, file in (*train_files, *test_files))
     everything = LabelledImages(_stacked([picture.pixels for picture in pictures]), labels, names=names)
     if divided:
@@ -96,6 +95,28 @@ def read_image(path: str | os.PathLike[str], size: int | tuple[int, int], channe
     return np.array(Image.fromarray(picture.pixels).convert("L"))[..., None]
 
 
+def images_below(folder: Path) -> tuple[list[Path], list[Path]]:
+    """All files with the ending of an image, and all others; hidden ones are neither."""
+    files = sorted(_files_below(folder))
+    images = [file for file in files if file.suffix.lower() in ENDINGS]
+    return images, [file for file in files if file.suffix.lower() not in ENDINGS]
+
+
+def notes_on_left_out(files: int) -> list[str]:
+    """What a user should know of files that are no images."""
+    return [f"{files} files without the ending of an image were left out"] if files else []
+
+
+def no_image_in(where: str, others: Sequence[Path]) -> UraenasError:
+    """The error for a place where all files, if there are any, have other endings."""
+    if not others:
+        return UraenasError(f"{where} holds no files")
+    known = " ".join(sorted(ENDINGS))
+    return UraenasError(
+        f"{where} holds {len(others)} files, such as {others[0].name}, but no image; known: {known}"
+    )
+
+
 def _is_divided(path: Path) -> bool:
     """Whether there is a train and a test part. A class may be called `train`; a part has sub-folders."""
     if not path.is_dir():
@@ -124,15 +145,10 @@ def _find_images(
             raise UraenasError(
                 f"{folder} is a class that the training part lacks; allowed: {', '.join(allowed)}"
             )
-        files = sorted(_files_below(folder))
-        images = [file for file in files if file.suffix.lower() in ENDINGS]
+        images, others = images_below(folder)
         if not images:
-            example = f", such as {files[0].name}" if files else ""
-            raise UraenasError(
-                f"{folder} holds {len(files)} files{example}, but no image; "
-                f"known: {' '.join(sorted(ENDINGS))}"
-            )
-        ignored += len(files) - len(images)
+            raise no_image_in(str(folder), others)
+        ignored += len(others)
         found += [(folder.name, image) for image in images]
     return found, [folder.name for folder in folders], ignored
 

@@ -60,6 +60,17 @@ class Layout:
         return torch.cat(parts) if parts else torch.zeros(0)
 
 
+def aligned(pieces: dict[str, Tensor]) -> dict[str, Tensor]:
+    """These tensors, copied where they do not begin on a 16-byte boundary of a GPU's memory.
+
+    cuDNN takes that for granted, and ends with "misaligned address" on slices that lie elsewhere.
+    """
+    return {
+        name: piece.clone() if piece.is_cuda and piece.data_ptr() % 16 else piece
+        for name, piece in pieces.items()
+    }
+
+
 def convolution(name: str, out_channels: int, in_channels: int, kernel: int) -> Entry:
     """A convolution's weight, with the spread that PyTorch starts convolutions with.
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from uraenas.errors import UraenasError
 from uraenas.networks import skeleton as parts
-from uraenas.networks.layout import Entry, Layout, convolution, norm, statistics
+from uraenas.networks.layout import Entry, Layout, aligned, convolution, norm, statistics
 from uraenas.spaces import CONVOLUTIONS, EDGES, NODES, Genotype, Skeleton
 
 
@@ -115,7 +115,7 @@ class Stack(nn.Module):
         return torch.stack(logits)
 
     def _member(self, m: int, x: Tensor, flat_weights: Tensor, flat_statistics: Tensor) -> Tensor:
-        weights = self.weight_layouts[m].views(flat_weights)
+        weights = aligned(self.weight_layouts[m].views(flat_weights))
         running = self.statistics_layouts[m].views(flat_statistics)
         x = parts.stem(x, weights, running, self.training)
         for block in self.skeleton.blocks():

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uraenas.networks import skeleton as parts
-from uraenas.networks.layout import Entry, Layout, convolution
+from uraenas.networks.layout import Entry, Layout, aligned, convolution
 from uraenas.spaces import CONVOLUTIONS, EDGES, NODES, OPERATIONS, Skeleton
 
 SKIP, POOL = OPERATIONS.index("skip_connect"), OPERATIONS.index("avg_pool_3x3")
@@ -52,7 +52,7 @@ class Supernet(nn.Module):
 
         Batch norm always uses the batch's statistics: the supernet is never used for prediction.
         """
-        weights = self.layout.views(self.weights.detach() if frozen else self.weights)
+        weights = aligned(self.layout.views(self.weights.detach() if frozen else self.weights))
         mixing = mixing.to(self.weights.dtype)
         x = parts.stem(images, weights, None, True)
         for block in self.skeleton.blocks():

@@ -437,6 +437,13 @@ def test_sampled_methods_share_their_architectures() -> None:
     assert [s.genotype for s in plan("uraenas")] == [s.genotype for s in plan("uraenas-a")][:2]
 
 
+def test_architectures_are_drawn_without_none_where_the_settings_say_so() -> None:
+    settings = replace(SETTINGS, members=20, architectures=20)
+    freely, without = plan("uraenas-a", settings), plan("uraenas-a", replace(settings, draw_none=False))
+    assert any("none" in spec.genotype.operations for spec in freely)
+    assert not any("none" in spec.genotype.operations for spec in without)
+
+
 def test_more_members_than_the_chains_can_give_make_more_chains() -> None:
     settings = replace(SETTINGS, members=9)
     assert len(plan("uraenas", settings)) == 5  # two samples each

@@ -29,6 +29,7 @@ class TrainSettings:
     members: int = 10
     architectures: int = 10  # M_θ: architectures drawn for a method that samples them
     architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
+    draw_none: bool = True  # whether an edge may be drawn as `none`, that is, left out
     epochs: int = 200
     batch: int = 256  # at most, as in the search
     prior_deviation: float = 0.2  # weight decay 5e-4 at 50,000 images
@@ -144,7 +145,8 @@ def plan_chains(
         raise UraenasError("this method needs a search first")
     elif method.architecture == "sampled":
         tempered = distribution.tempered(settings.architecture_temperature)
-        genotypes, redrawn = tempered.sample_genotypes(count, draws.key(seed, "sampled"))
+        key = draws.key(seed, "sampled")
+        genotypes, redrawn = tempered.sample_genotypes(count, key, settings.draw_none)
     else:
         genotypes = [distribution.expected_genotype()] * count
         if not genotypes[0].connected:

@@ -244,6 +244,21 @@ def test_sampled_genotypes_are_connected_and_draws_thrown_away_are_counted() -> 
     assert redrawn == sum(not genotype.connected for genotype in all_drawn) > 0
 
 
+def test_draws_without_none_come_from_the_dirichlet_of_the_other_operations() -> None:
+    here = distribution()
+    drawn = here.sample_genotypes(3000, seed=1, draw_none=False)[0]
+    assert not any("none" in genotype.operations for genotype in drawn)
+    others = torch.distributions.Dirichlet(here.concentration[:, 1:])
+    torch.manual_seed(0)
+    expected = others.sample((20_000,)).argmax(dim=-1) + 1
+    for edge in range(E):
+        found = [OPERATIONS.index(genotype.operations[edge]) for genotype in drawn]
+        counts = torch.bincount(torch.tensor(found), minlength=O)[1:]
+        shares = torch.bincount(expected[:, edge], minlength=O)[1:]
+        table = np.array([counts.tolist(), shares.tolist()])
+        assert stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue > 1e-3
+
+
 def test_more_genotypes_begin_with_the_fewer() -> None:
     here = distribution()
     assert here.sample_genotypes(10, seed=2)[0][:4] == here.sample_genotypes(4, seed=2)[0]

@@ -25,12 +25,18 @@ def random(*shape: int, key: int = 0) -> torch.Tensor:
     return draws.normal(draws.at(key, 0), torch.Size(shape).numel()).view(shape).to(DEVICE)
 
 
+@pytest.fixture(autouse=True)
+def _without_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU PyTorch's convolutions would round their factors to 10 bits; a gradient is several percent off then."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 def assert_near(found: torch.Tensor, expected: torch.Tensor, rtol: float = 1e-4, atol: float = 1e-5) -> None:
-    """Number by number in the interpreter; as a whole on a GPU, where both sides multiply with TF32's 10 bits."""
+    """Number by number in the interpreter; as a whole on a GPU, where sums have another order."""
     if DEVICE.type == "cpu":
         torch.testing.assert_close(found, expected, rtol=rtol, atol=atol)
     else:
-        assert (found - expected).norm() < 1e-2 * expected.norm()
+        assert (found - expected).norm() < 1e-3 * expected.norm()
 
 
 def small_stack() -> Stack:

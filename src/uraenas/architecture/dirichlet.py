@@ -15,6 +15,7 @@ from uraenas import draws
 from uraenas.errors import UraenasError
 from uraenas.spaces import EDGES, OPERATIONS, Genotype
 
+NONE = OPERATIONS.index("none")
 MOST_REDRAWS = 10_000  # per genotype asked for
 
 
@@ -70,14 +71,21 @@ class ArchitectureDistribution:
         """Dirichlet(β/T): the same expected mixing; below 1 draws lie closer to it, above 1 farther from it."""
         return ArchitectureDistribution(self.concentration / temperature)
 
-    def sample_genotypes(self, count: int, seed: int) -> tuple[list[Genotype], int]:
-        """`count` connected genotypes, and how many draws were thrown away because they cut input off from output."""
+    def sample_genotypes(self, count: int, seed: int, draw_none: bool = True) -> tuple[list[Genotype], int]:
+        """`count` connected genotypes, and how many draws were thrown away because they cut input off from output.
+
+        Unless `none` may be drawn, the largest of the other operations is taken on every edge. That is a draw from a
+        Dirichlet too: without one of its parts, it is the Dirichlet of the others.
+        """
         genotypes: list[Genotype] = []
         redrawn = 0
         draw = 0
         while len(genotypes) < count:
             key = draws.at(draws.key(seed, "genotype"), draw)
-            genotype = Genotype.from_indices(self.rsample(key).argmax(dim=-1).tolist())
+            mixing = self.rsample(key).detach()
+            if not draw_none:
+                mixing[:, NONE] = 0
+            genotype = Genotype.from_indices(mixing.argmax(dim=-1).tolist())
             draw += 1
             if genotype.connected:
                 genotypes.append(genotype)

@@ -333,6 +333,21 @@ def test_chains_that_diverge_are_restarted_and_the_report_says_so(tmp_path):
     assert "0 of them diverged" in uraenas("show", out).stdout
 
 
+def test_a_known_architecture_is_trained_without_a_search(tmp_path):
+    out = tmp_path / "run"
+    text = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_1x1~2|"
+    changes = (f"train.genotype={text}", "evaluate.suite=none", "evaluate.bootstrap=0")
+    done = run_tiny(
+        out, "--methods", "drnas,deep-ensemble", *(word for one in changes for word in ("--set", one))
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (out / "search").exists()
+    assert "search" not in json.loads((out / "cost.json").read_text())
+    shown = json.loads(uraenas("show", out, "--json").stdout)
+    assert shown["stages"]["search"] == "not needed"
+    assert {one["genotype"] for members in shown["members"].values() for one in members} == {text}
+
+
 @pytest.mark.parametrize("setting", ["evaluate.outside=nowhere.npz", "evaluate.suite=nowhere"])
 def test_what_evaluation_cannot_do_is_said_before_training(tmp_path, setting):
     done = run_tiny(tmp_path / "run", "--set", setting)

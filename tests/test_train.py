@@ -457,6 +457,30 @@ def test_a_method_that_needs_a_search_says_so() -> None:
     assert len(plan_chains(METHODS["random-ensemble"], SETTINGS, None, SEED)[0]) == 3
 
 
+def test_a_given_genotype_takes_the_place_of_the_expected_one_and_needs_no_search() -> None:
+    text = "|nor_conv_1x1~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_3x3~2|"
+    settings = replace(SETTINGS, genotype=text)
+    for name in ("drnas", "uraenas-w", "deep-ensemble", "snapshot"):
+        planned = plan_chains(METHODS[name], settings, None, SEED)[0]
+        assert {str(spec.genotype) for spec in planned} == {text}
+        assert [spec.name for spec in planned] == [spec.name for spec in plan(name)]
+    assert plan("uraenas", settings) == plan("uraenas")
+    with pytest.raises(UraenasError, match="needs a search"):
+        plan_chains(METHODS["uraenas-a"], settings, None, SEED)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("conv", "cannot read genotype"),
+        ("|none~0|+|none~0|none~1|+|none~0|none~1|none~2|", "cuts the input off"),
+    ],
+)
+def test_a_given_genotype_that_is_no_network_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UraenasError, match=words):
+        replace(SETTINGS, genotype=text)
+
+
 def test_an_expected_genotype_without_a_path_is_refused() -> None:
     concentration = torch.ones(len(EDGES), len(OPERATIONS), dtype=torch.float64)
     concentration[:, 0] = 5.0

@@ -30,6 +30,7 @@ class TrainSettings:
     architectures: int = 10  # M_θ: architectures drawn for a method that samples them
     architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
     draw_none: bool = True  # whether an edge may be drawn as `none`, that is, left out
+    genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
     epochs: int = 200
     batch: int = 256  # at most, as in the search
     prior_deviation: float = 0.2  # weight decay 5e-4 at 50,000 images
@@ -62,6 +63,8 @@ class TrainSettings:
                 raise UraenasError(
                     f"train.{name} = {getattr(self, name)} is out of range; it must be more than 0"
                 )
+        if self.genotype and not Genotype.from_string(self.genotype).connected:
+            raise UraenasError(f"train.genotype {self.genotype} cuts the input off from the output")
         if self.weight_samples < self.cycles:
             raise UraenasError(
                 f"train.weight_samples = {self.weight_samples} is out of range; each of the {self.cycles} cycles "
@@ -98,6 +101,10 @@ class TrainSettings:
             return 0
         length = self.epochs // self.cycles
         return min(int(self.exploration * length), length - self.weight_samples // self.cycles)
+
+    def needs_search(self, method: Method) -> bool:
+        """Whether this method's architectures come from a search."""
+        return method.architecture == "sampled" or (method.architecture == "expected" and not self.genotype)
 
     def chains_for(self, method: Method) -> int:
         """How many chains give this method its members."""
@@ -141,6 +148,8 @@ def plan_chains(
     count, redrawn = settings.chains_for(method), 0
     if method.architecture == "uniform":
         genotypes, redrawn = uniform().sample_genotypes(count, draws.key(seed, "uniform"))
+    elif not settings.needs_search(method):
+        genotypes = [Genotype.from_string(settings.genotype)] * count
     elif distribution is None:
         raise UraenasError("this method needs a search first")
     elif method.architecture == "sampled":

@@ -3,6 +3,7 @@
 from typing import Any
 
 from uraenas.config import Config, from_json
+from uraenas.methods import method
 from uraenas.run import Run
 
 
@@ -14,7 +15,7 @@ def summary(run: Run) -> dict[str, Any]:
     trained = [name for name in config.methods if run.is_trained(name)]
     diverged = sum(bool(chain["failure"]) for chain in chains)
     stages = {
-        "search": "done" if run.has("search/architecture.safetensors") else "not done",
+        "search": _search_state(run, config),
         "train": f"{len(trained)} of {len(config.methods)} methods"
         + (f"; {len(chains)} chains, {diverged} of them diverged" if chains else ""),
         "evaluate": "done" if _is_evaluated(run, config) else "not done",
@@ -27,6 +28,13 @@ def summary(run: Run) -> dict[str, Any]:
         for name in trained
     }
     return {"dataset": config.data.name, "seed": config.seed, "stages": stages, "members": members}
+
+
+def _search_state(run: Run, config: Config) -> str:
+    if run.has("search/architecture.safetensors"):
+        return "done"
+    needed = any(config.train.needs_search(method(name)) for name in config.methods)
+    return "not done" if needed else "not needed"
 
 
 def _is_evaluated(run: Run, config: Config) -> bool:

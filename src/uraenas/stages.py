@@ -121,7 +121,7 @@ class Pipeline:
 
     def search(self) -> ArchitectureDistribution | None:
         """The learned distribution; searched for only where some method of the run needs it."""
-        if all(method(name).architecture == "uniform" for name in self.config.methods):
+        if not any(self.config.train.needs_search(method(name)) for name in self.config.methods):
             return None
         concentration, history = self.run.search_result()
         if concentration is not None:

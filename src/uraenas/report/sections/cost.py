@@ -68,7 +68,9 @@ def cost_of(facts: RunFacts, method: str) -> Cost | None:
     chains = [facts.costs[name] for name in sorted(used) if name in facts.costs]
     if not chains:
         return None
-    searched = facts.costs.get("search", {}) if row is None or row.architecture != "uniform" else {}
+    given = row is not None and row.architecture == "expected" and facts.config.get("train.genotype")
+    unsearched = given or (row is not None and row.architecture == "uniform")
+    searched = {} if unsearched else facts.costs.get("search", {})
     images = sum(_with_shared(chain, "images") for chain in (*chains, searched))
     training = sum(_with_shared(chain, "seconds") for chain in chains)
     return Cost(searched.get("seconds", 0.0), len(chains), training, images)

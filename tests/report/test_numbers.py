@@ -138,12 +138,14 @@ def check_control(case: Case, words: str) -> None:
 
 def check_pictures(case: Case, figure: str) -> None:
     mean = case.probabilities["uraenas"].mean(axis=0)
+    temperature = case.file("metrics.json")["temperatures"]["uraenas"]
     classes = case.file("data.json")["classes"]
     for tip in case.tips(figure):
         image = int(tip[""].split()[-1])
         assert tip["true class"] == classes[case.labels[image]]
-        for guess in np.argsort(-mean[image])[:3]:
-            assert tip[classes[guess]] == f"{mean[image, guess]:.3f}"
+        scaled = mean[image] ** (1 / temperature) / (mean[image] ** (1 / temperature)).sum()
+        for guess in np.argsort(-scaled)[:3]:
+            assert tip[classes[guess]] == f"{scaled[guess]:.3f}"
         total = -(mean[image] * np.log(mean[image])).sum()
         parts = [float(tip[f"{source} (nats)"]) for source in SOURCES]
         assert float(tip["total (nats)"]) == pytest.approx(total, abs=6e-4)

@@ -29,13 +29,14 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "images",
         "Images worth a look",
-        f"Test images with the prediction of {facts.primary}, as predicted. The least sure ones are often hard for "
-        "people too; the confidently wrong ones are either mislabelled or what it has yet to learn.",
+        f"Test images with the prediction of {facts.primary}, temperature-scaled, as uraenas predict gives it. The "
+        "least sure ones are often hard for people too; the confidently wrong ones are either mislabelled or what it "
+        "has yet to learn.",
     )
     if facts.primary not in facts.predictions or facts.test is None:
         found.blocks.append(missing("images"))
         return found
-    log_p = facts.mean(facts.primary)
+    log_p = facts.mean(facts.primary, "temperature")
     members = facts.members.get(facts.primary, [])
     genotypes: list[Hashable] = [member.genotype for member in members]
     genotypes = genotypes or list(range(len(facts.predictions[facts.primary])))

@@ -451,6 +451,17 @@ def test_more_members_than_the_chains_can_give_make_more_chains() -> None:
     assert len(plan("deep-ensemble", settings)) == 9
 
 
+def test_a_chain_samples_at_the_end_of_its_long_first_cycle_and_of_each_short_one() -> None:
+    settings = replace(SETTINGS, epochs=12, cycles=3, first_cycle=8, restart=0.25, weight_samples=3)
+    cycle = settings.rule("snapshot", steps_per_epoch=4, images=1).cycle
+    assert [epoch for epoch in range(12) if cycle.collects_after(epoch)] == [7, 9, 11]
+    assert cycle.step_size_at(4 * 8) == pytest.approx(0.25 * settings.sampler_step_size)
+    assert settings.rule("point", steps_per_epoch=4, images=1).cycle.first_epochs == 12
+    assert settings.epochs_alike("sampled") == int(settings.exploration * 8)
+    with pytest.raises(UraenasError, match="after first_cycle = 8"):
+        replace(SETTINGS, epochs=13, cycles=3, first_cycle=8, weight_samples=3)
+
+
 def test_a_method_that_needs_a_search_says_so() -> None:
     with pytest.raises(UraenasError, match="needs a search"):
         plan_chains(METHODS["uraenas"], SETTINGS, None, SEED)

@@ -39,6 +39,8 @@ class TrainSettings:
     sampler: str = "sghmc"  # sgld has no momentum
     sampler_step_size: float = 0.1
     cycles: int = 4
+    first_cycle: int = 0  # its epochs, where it is to be longer than the others; 0: all are of equal length
+    restart: float = 1.0  # the step size that later cycles begin with, relative to the first's
     weight_samples: int = 12  # M_w: samples of one chain, an equal number from each cycle
     exploration: float = 0.8
     temperature: float = 1e-4
@@ -86,7 +88,16 @@ class TrainSettings:
             return WeightRule(cycle, images, self.prior_deviation, self.momentum, nesterov=True)
         per_cycle = self.weight_samples // self.cycles
         step_size = scale * self.sampler_step_size
-        cycle = Cycle(self.epochs, steps_per_epoch, step_size, self.cycles, self.exploration, per_cycle)
+        cycle = Cycle(
+            self.epochs,
+            steps_per_epoch,
+            step_size,
+            self.cycles,
+            self.exploration,
+            per_cycle,
+            first=self.first_cycle,
+            restart=self.restart,
+        )
         momentum = 0.0 if self.sampler == "sgld" else self.momentum
         temperature = 0.0 if weights == "snapshot" else self.temperature
         return WeightRule(cycle, images, self.prior_deviation, momentum, temperature, nesterov=True)
@@ -99,7 +110,7 @@ class TrainSettings:
         steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
         if weights == "point" and steps_differ:
             return 0
-        length = self.epochs // self.cycles
+        length = self.first_cycle or self.epochs // self.cycles
         return min(int(self.exploration * length), length - self.weight_samples // self.cycles)
 
     def needs_search(self, method: Method) -> bool:

@@ -157,7 +157,7 @@ class StackOfChains:
             origin = Origin(
                 chain=spec.name,
                 epoch=self.epoch,
-                cycle=self.epoch // cycle.cycle_epochs,
+                cycle=cycle.number(self.epoch),
                 step=(self.epoch + 1) * self.loader.steps,
                 temperature=self.rule.temperature,
             )

@@ -47,6 +47,23 @@ def test_the_last_epochs_of_each_cycle_give_one_sample_each() -> None:
     assert [epoch for epoch in range(5) if Cycle(5, 2, 0.1).collects_after(epoch)] == [4]
 
 
+def test_a_longer_first_cycle_is_followed_by_short_ones_that_begin_lower() -> None:
+    cycle = Cycle(20, 5, 0.4, cycles=4, exploration=0.5, first=14, restart=0.25)
+    long, short = Cycle(14, 5, 0.4, exploration=0.5), Cycle(2, 5, 0.1, exploration=0.5)
+    alone = [(one, k) for one in (long, short, short, short) for k in range(one.steps)]
+    assert len(alone) == cycle.steps
+    for step, (one, k) in enumerate(alone):
+        assert cycle.step_size_at(step) == one.step_size_at(k)
+        assert cycle.samples_at(step) == one.samples_at(k)
+    assert [epoch for epoch in range(20) if cycle.collects_after(epoch)] == [13, 15, 17, 19]
+    assert [cycle.number(epoch) for epoch in (0, 13, 14, 15, 16, 19)] == [0, 0, 1, 1, 2, 3]
+
+
+def test_a_first_cycle_as_long_as_the_others_changes_nothing() -> None:
+    plain, given = Cycle(12, 3, 0.1, cycles=4), Cycle(12, 3, 0.1, cycles=4, first=3)
+    assert [plain.step_size_at(k) for k in range(36)] == [given.step_size_at(k) for k in range(36)]
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -58,6 +75,13 @@ def test_the_last_epochs_of_each_cycle_give_one_sample_each() -> None:
         ({"exploration": math.nan}, "exploration = nan is out of range"),
         ({"samples_per_cycle": 0}, "0 samples per cycle"),
         ({"samples_per_cycle": 7}, "a cycle of 6 epochs gives 1 … 6"),
+        ({"first": 9, "cycles": 3}, "3 are left, which must be a multiple of the 2 other cycles"),
+        ({"first": 12}, "0 are left"),
+        ({"first": -1}, "13 are left"),
+        ({"first": 6, "cycles": 1}, "multiple of the 0 other cycles"),
+        ({"first": 10, "samples_per_cycle": 3}, "a cycle of 2 epochs gives 1 … 2"),
+        ({"restart": 0.0}, "restart = 0.0 is out of range"),
+        ({"restart": math.nan}, "restart = nan is out of range"),
     ],
 )
 def test_impossible_cycles_are_refused(wrong: dict, said: str) -> None:

@@ -12,7 +12,8 @@ class Cycle:
 
         α_k = floor + (α_0 − floor)/2 · [cos(π · mod(k, L)/L) + 1],   L = steps in a cycle, k = 0, 1, …
 
-    Step k explores while mod(k, L)/L < exploration, and samples (noise is added) after that.
+    Step k explores while mod(k, L)/L < exploration, and samples (noise is added) after that. The first cycle can be a
+    longer one, and the others begin with a fraction of its step size: they then stay near what the first has found.
     """
 
     epochs: int
@@ -22,9 +23,13 @@ class Cycle:
     exploration: float = 1.0
     samples_per_cycle: int = 1
     floor: float = 0.0
+    first: int = 0  # epochs of the first cycle; 0: as many as the others have
+    restart: float = 1.0  # the step size that later cycles begin with, relative to the first's
 
     def __post_init__(self) -> None:
-        if self.cycles < 1 or self.epochs < 1 or self.epochs % self.cycles:
+        if self.first:
+            self._check_first()
+        elif self.cycles < 1 or self.epochs < 1 or self.epochs % self.cycles:
             fewer = self.epochs // max(1, self.cycles) * self.cycles
             near = f"{fewer} or {fewer + self.cycles}" if fewer > 0 else f"{self.cycles}"
             raise UraenasError(
@@ -33,28 +38,58 @@ class Cycle:
             )
         if not 0 <= self.exploration <= 1:
             raise UraenasError(f"exploration = {self.exploration} is out of range; it must lie in 0 … 1")
-        if not 1 <= self.samples_per_cycle <= self.cycle_epochs:
+        if not 0 < self.restart <= 1:
             raise UraenasError(
-                f"{self.samples_per_cycle} samples per cycle are out of range; a cycle of {self.cycle_epochs} epochs "
-                f"gives 1 … {self.cycle_epochs}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
+                f"restart = {self.restart} is out of range; it must be more than 0, and at most 1"
+            )
+        shortest = min(self.first_epochs, self.later_epochs)
+        if not 1 <= self.samples_per_cycle <= shortest:
+            raise UraenasError(
+                f"{self.samples_per_cycle} samples per cycle are out of range; a cycle of {shortest} epochs "
+                f"gives 1 … {shortest}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
                 "weight_samples or cycles"
             )
 
+    def _check_first(self) -> None:
+        rest, later = self.epochs - self.first, self.cycles - 1
+        if self.first < 0 or later < 1 or rest < later or rest % later:
+            raise UraenasError(
+                f"after first_cycle = {self.first} of {self.epochs} epochs, {rest} are left, which must be a multiple "
+                f"of the {later} other cycles; change epochs, cycles or first_cycle"
+            )
+
     @property
-    def cycle_epochs(self) -> int:
-        return self.epochs // self.cycles
+    def first_epochs(self) -> int:
+        """Length of the first cycle."""
+        return self.first or self.epochs // self.cycles
+
+    @property
+    def later_epochs(self) -> int:
+        """Length of each of the other cycles."""
+        return (self.epochs - self.first) // (self.cycles - 1) if self.first else self.first_epochs
 
     @property
     def steps(self) -> int:
         return self.epochs * self.steps_per_epoch
 
+    def number(self, epoch: int) -> int:
+        """Which cycle this epoch belongs to."""
+        return 0 if epoch < self.first_epochs else 1 + (epoch - self.first_epochs) // self.later_epochs
+
+    def _place(self, epoch: int) -> tuple[int, int]:
+        """How many epochs of its cycle lie before this one, and how many the cycle has."""
+        if epoch < self.first_epochs:
+            return epoch, self.first_epochs
+        return (epoch - self.first_epochs) % self.later_epochs, self.later_epochs
+
     def position(self, step: int) -> float:
         """How far the current cycle has come, in [0, 1)."""
-        length = self.cycle_epochs * self.steps_per_epoch
-        return (step % length) / length
+        before, length = self._place(step // self.steps_per_epoch)
+        return (before * self.steps_per_epoch + step % self.steps_per_epoch) / (length * self.steps_per_epoch)
 
     def step_size_at(self, step: int) -> float:
-        return self.floor + (self.step_size - self.floor) / 2 * (math.cos(math.pi * self.position(step)) + 1)
+        start = self.step_size * (self.restart if self.number(step // self.steps_per_epoch) else 1)
+        return self.floor + (start - self.floor) / 2 * (math.cos(math.pi * self.position(step)) + 1)
 
     def samples_at(self, step: int) -> bool:
         """Whether this step belongs to the sampling stage."""
@@ -62,4 +97,5 @@ class Cycle:
 
     def collects_after(self, epoch: int) -> bool:
         """Whether a weight sample is kept at the end of this epoch: one per epoch in the last epochs of a cycle."""
-        return epoch % self.cycle_epochs >= self.cycle_epochs - self.samples_per_cycle
+        before, length = self._place(epoch)
+        return before >= length - self.samples_per_cycle

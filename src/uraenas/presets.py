@@ -3,7 +3,7 @@
 from typing import Any
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "digits": {
+    "digits": {  # results/digits says how its sampling was chosen
         "network.channels": 8,
         "network.cells": 1,
         "search.epochs": 30,
@@ -16,11 +16,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "train.batch": 64,
         "train.prior_deviation": 1.0,
         "train.members": 6,
-        "train.cycles": 2,
-        "train.weight_samples": 4,
+        "train.cycles": 1,
+        "train.weight_samples": 2,
         "train.exploration": 0.5,
-        "train.temperature": 1e-2,
+        "train.temperature": 1e-3,
         "train.architectures": 3,
+        "train.architecture_temperature": 0.25,
+        "train.draw_none": False,
         "evaluate.subsets": 5,
     },
     "tiny": {
@@ -60,6 +62,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "search.cycles": 2,
         "search.architecture_step_size": 1e-3,
         "train.epochs": 30,
+        "train.architecture_temperature": 0.1,
+        "train.draw_none": False,
         "train.cycles": 1,
         "train.weight_samples": 5,
     },

@@ -1,0 +1,61 @@
+"""Settings side by side on a small dataset, over several seeds, judged on held-out images only.
+
+    python benchmarks/variants.py runs/variants --seeds 1 2 3 --variant train.cycles=2,train.weight_samples=4 …
+
+A line for every variant: held-out accuracy and NLL of the method's members together, and NLL alone, means over seeds.
+Each seed has one search, which all variants share. What is there already is not computed again.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from uraenas import Run, metrics
+from uraenas.config import Config, override, parse_assignments, preset
+from uraenas.stages import Pipeline
+
+
+def figures(pipeline: Pipeline, method: str) -> tuple[float, float, float]:
+    """Accuracy in % and NLL of the members' mean prediction, and their mean NLL alone."""
+    held_out = pipeline.task.held_out
+    labels = torch.from_numpy(held_out.labels)
+    log_p = pipeline.run.ensemble(method).member_log_probabilities(held_out.images).double()
+    together, alone = metrics.mixture(log_p), metrics.of_each(log_p, labels)
+    accuracy, nll = metrics.accuracy(together, labels), metrics.nll(together, labels)
+    return 100 * accuracy, nll, float(alone["nll"].mean())
+
+
+def trained(path: Path, config: Config, search_of: Run | None) -> Pipeline:
+    """The run in this directory, its members ready."""
+    pipeline = Pipeline.start(path, config, search_of=search_of)
+    pipeline.train(pipeline.search())
+    return pipeline
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--preset", default="digits")
+    parser.add_argument("--method", default="uraenas")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 9)))
+    parser.add_argument("--variant", nargs="*", default=[], help="key=value,key=value …")
+    options = parser.parse_args()
+    print("accuracy, NLL, NLL alone; standard error of the NLL over seeds")
+    common = {"methods": options.method, "evaluate.suite": "none"}
+    for number, variant in enumerate(["", *options.variant]):
+        found = []
+        for seed in options.seeds:
+            changes = parse_assignments([part for part in variant.split(",") if part])
+            config = override(preset(options.preset), {**common, "seed": seed, **changes})
+            first = Run(options.out / f"{seed}-0")
+            pipeline = trained(options.out / f"{seed}-{number}", config, first if number else None)
+            found.append(figures(pipeline, options.method))
+        accuracy, nll, alone = np.mean(found, axis=0)
+        error = np.std([row[1] for row in found], ddof=1) / len(found) ** 0.5 if len(found) > 1 else np.nan
+        print(f"{accuracy:.2f} {nll:.4f} {alone:.4f} ± {error:.4f}  {variant or 'as it is'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

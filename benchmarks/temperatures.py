@@ -95,15 +95,18 @@ def main() -> None:
 
     pipeline = Pipeline.resume(options.run)
     distribution = pipeline.search()
-    assert distribution is not None
-    run_settings, seed = pipeline.config.train, pipeline.config.seed
+    if distribution is None:
+        raise UraenasError(f"no method of {options.run} needs a search")
+    run_settings = replace(pipeline.config.train, first_cycle=0, later_peak=1.0)
+    seed, draw_none = pipeline.config.seed, run_settings.draw_none
     print("chains                 members, ensemble: accuracy, NLL, ECE; alone: accuracy, NLL, ECE")
 
     expected = distribution.expected_genotype()
     groups: list[tuple[float | None, list[Genotype]]] = [(None, [expected] * options.chains)]
     for temperature in options.architecture:
         tempered = distribution.tempered(temperature)
-        groups.append((temperature, tempered.sample_genotypes(options.chains, draws.key(seed, "sampled"))[0]))
+        drawn, _ = tempered.sample_genotypes(options.chains, draws.key(seed, "sampled"), draw_none)
+        groups.append((temperature, drawn))
     short = replace(run_settings, epochs=options.epochs, cycles=1, weight_samples=1)
     pilot, rows = Pilot(pipeline, short), []
     chains = [
@@ -120,7 +123,8 @@ def main() -> None:
     samples = 4
     longer = replace(run_settings, epochs=options.weight_epochs, cycles=1, weight_samples=samples)
     pilot, weight_rows = Pilot(pipeline, longer), []
-    drawn = distribution.tempered(best).sample_genotypes(options.weight_chains, draws.key(seed, "sampled"))[0]
+    key = draws.key(seed, "sampled")
+    drawn, _ = distribution.tempered(best).sample_genotypes(options.weight_chains, key, draw_none)
     explored, _ = pilot.run(pilot.start(drawn, 2000), 0.0, longer.epochs_alike("sampled"))
     for temperature in options.weight:
         _, members = pilot.run(explored, temperature, longer.epochs)

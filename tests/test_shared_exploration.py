@@ -1,5 +1,6 @@
 """Chains that differ only in how they sample explore once, and end as if each had been alone."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from uraenas.checkpoints import Checkpoints
 from uraenas.config import Config, override, preset
 from uraenas.errors import UraenasError
 from uraenas.methods import Architectures, Weights
+from uraenas.report import build
 from uraenas.report.reading import read
 from uraenas.report.sections.cost import cost_of
 from uraenas.run import Run
@@ -79,6 +81,39 @@ def test_what_is_shared_is_paid_once_and_charged_to_each(together: Run) -> None:
     assert joint is not None
     assert alone is not None
     assert joint.images == alone.images
+
+
+def test_who_was_given_an_architecture_does_not_pay_for_the_search(tmp_path: Path) -> None:
+    text = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_1x1~2|"
+    run, _ = trained(tmp_path / "run", "drnas,uraenas", **{"train.genotype": text})
+    given, joint = (cost_of(read(run), name) for name in ("drnas", "uraenas"))
+    assert given is not None
+    assert joint is not None
+    assert given.search == 0 < joint.search
+    assert f"were given theirs: {text}" in build([(run, None)])
+
+
+def test_a_chain_with_a_long_first_cycle_is_resumed_and_shared_like_any_other(tmp_path: Path) -> None:
+    cycles = {
+        "train.epochs": 7,
+        "train.cycles": 3,
+        "train.first_cycle": 5,
+        "train.later_peak": 0.5,
+        "train.weight_samples": 3,
+        "train.members": 3,
+    }
+    run, config = trained(tmp_path / "run", "uraenas-w,snapshot", **cycles)
+    chain = "expected-sampled-00"
+    samples = run.samples(chain)
+    assert [(one.origin.epoch, one.origin.cycle) for one in samples] == [(6, 2), (5, 1), (4, 0)]
+    assert run.costs()["chains/expected-snapshot-00"]["shared_images"] > 0
+    run.sample_path(chain, 5).unlink()
+    shutil.rmtree(tmp_path / "run" / "methods" / "uraenas-w")
+    pipeline = Pipeline.resume(tmp_path / "run")
+    pipeline.train(pipeline.search())
+    again = run.samples(chain)
+    assert len(again) == 3
+    assert all(torch.equal(one.weights, other.weights) for one, other in zip(again, samples, strict=True))
 
 
 def test_a_method_added_later_goes_on_from_what_was_explored(tmp_path: Path) -> None:

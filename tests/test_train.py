@@ -452,7 +452,7 @@ def test_more_members_than_the_chains_can_give_make_more_chains() -> None:
 
 
 def test_a_chain_samples_at_the_end_of_its_long_first_cycle_and_of_each_short_one() -> None:
-    settings = replace(SETTINGS, epochs=12, cycles=3, first_cycle=8, restart=0.25, weight_samples=3)
+    settings = replace(SETTINGS, epochs=12, cycles=3, first_cycle=8, later_peak=0.25, weight_samples=3)
     cycle = settings.rule("snapshot", steps_per_epoch=4, images=1).cycle
     assert [epoch for epoch in range(12) if cycle.collects_after(epoch)] == [7, 9, 11]
     assert cycle.step_size_at(4 * 8) == pytest.approx(0.25 * settings.sampler_step_size)
@@ -460,6 +460,15 @@ def test_a_chain_samples_at_the_end_of_its_long_first_cycle_and_of_each_short_on
     assert settings.epochs_alike("sampled") == int(settings.exploration * 8)
     with pytest.raises(UraenasError, match="after first_cycle = 8"):
         replace(SETTINGS, epochs=13, cycles=3, first_cycle=8, weight_samples=3)
+
+
+@pytest.mark.parametrize("least", [1, 12, 13, 40, 41])
+@pytest.mark.parametrize("changes", [{}, {"first_cycle": 8}])
+def test_advice_on_epochs_can_be_followed(least: int, changes: dict) -> None:
+    settings = replace(SETTINGS, epochs=12, cycles=3, weight_samples=3, **changes)
+    advised = settings.epochs_for(least)
+    assert least <= advised <= max(least, 10) + 3
+    assert replace(settings, epochs=advised).epochs == advised
 
 
 def test_a_method_that_needs_a_search_says_so() -> None:

@@ -29,7 +29,9 @@ class TrainSettings:
     members: int = 10
     architectures: int = 10  # M_θ: architectures drawn for a method that samples them
     architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
-    draw_none: bool = True  # whether an edge may be drawn as `none`, that is, left out
+    draw_none: bool = (
+        True  # whether edges of architectures drawn from the search may be `none`, that is, left out
+    )
     genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
     epochs: int = 200
     batch: int = 256  # at most, as in the search
@@ -40,7 +42,7 @@ class TrainSettings:
     sampler_step_size: float = 0.1
     cycles: int = 4
     first_cycle: int = 0  # its epochs, where it is to be longer than the others; 0: all are of equal length
-    restart: float = 1.0  # the step size that later cycles begin with, relative to the first's
+    later_peak: float = 1.0  # the step size that later cycles begin with, relative to the first's
     weight_samples: int = 12  # M_w: samples of one chain, an equal number from each cycle
     exploration: float = 0.8
     temperature: float = 1e-4
@@ -96,7 +98,7 @@ class TrainSettings:
             self.exploration,
             per_cycle,
             first=self.first_cycle,
-            restart=self.restart,
+            later_peak=self.later_peak,
         )
         momentum = 0.0 if self.sampler == "sgld" else self.momentum
         temperature = 0.0 if weights == "snapshot" else self.temperature
@@ -112,6 +114,13 @@ class TrainSettings:
             return 0
         length = self.first_cycle or self.epochs // self.cycles
         return min(int(self.exploration * length), length - self.weight_samples // self.cycles)
+
+    def epochs_for(self, least: int) -> int:
+        """The fewest epochs, `least` or more, in which all cycles can be whole."""
+        if not self.first_cycle:
+            return -(-least // self.cycles) * self.cycles
+        later = self.cycles - 1
+        return self.first_cycle + max(1, -(-(least - self.first_cycle) // later)) * later
 
     def needs_search(self, method: Method) -> bool:
         """Whether this method's architectures come from a search."""

@@ -112,4 +112,4 @@ def take_search(run: Run, source: Run) -> None:
     for file in SEARCH:
         if source.has(file):
             write_bytes(run.path / file, (source.path / file).read_bytes())
-    run.log("search taken over", run=source.path.name)
+    run.log("search taken over", run=source.path.resolve().name)

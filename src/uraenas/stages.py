@@ -110,7 +110,7 @@ class Pipeline:
         per_epoch = max(1, images // suited_batch(train.batch, images))
         notes = list(self.task.dataset.notes)
         if per_epoch * train.epochs < FEW_STEPS:
-            enough = -(-ENOUGH_STEPS // (per_epoch * train.cycles)) * train.cycles
+            enough = train.epochs_for(-(-ENOUGH_STEPS // per_epoch))
             notes.append(
                 f"{train.epochs} epochs of {images:,} images are {per_epoch * train.epochs} steps, too few to "
                 f"learn well; train.epochs={enough} would be {per_epoch * enough:,}"

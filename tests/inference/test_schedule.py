@@ -48,7 +48,7 @@ def test_the_last_epochs_of_each_cycle_give_one_sample_each() -> None:
 
 
 def test_a_longer_first_cycle_is_followed_by_short_ones_that_begin_lower() -> None:
-    cycle = Cycle(20, 5, 0.4, cycles=4, exploration=0.5, first=14, restart=0.25)
+    cycle = Cycle(20, 5, 0.4, cycles=4, exploration=0.5, first=14, later_peak=0.25)
     long, short = Cycle(14, 5, 0.4, exploration=0.5), Cycle(2, 5, 0.1, exploration=0.5)
     alone = [(one, k) for one in (long, short, short, short) for k in range(one.steps)]
     assert len(alone) == cycle.steps
@@ -78,10 +78,10 @@ def test_a_first_cycle_as_long_as_the_others_changes_nothing() -> None:
         ({"first": 9, "cycles": 3}, "3 are left, which must be a multiple of the 2 other cycles"),
         ({"first": 12}, "0 are left"),
         ({"first": -1}, "13 are left"),
-        ({"first": 6, "cycles": 1}, "multiple of the 0 other cycles"),
-        ({"first": 10, "samples_per_cycle": 3}, "a cycle of 2 epochs gives 1 … 2"),
-        ({"restart": 0.0}, "restart = 0.0 is out of range"),
-        ({"restart": math.nan}, "restart = nan is out of range"),
+        ({"first": 6, "cycles": 1}, "needs cycles of 2 or more"),
+        ({"first": 10, "samples_per_cycle": 3}, "a cycle of 2 epochs gives 1 … 2: take 13 epochs or more"),
+        ({"later_peak": 0.0}, "later_peak = 0.0 is out of range"),
+        ({"later_peak": math.nan}, "later_peak = nan is out of range"),
     ],
 )
 def test_impossible_cycles_are_refused(wrong: dict, said: str) -> None:

@@ -56,7 +56,8 @@ def run(
         with working_in(pipeline.run):
             note(pipeline.notes(), as_json, pipeline.run)
             distribution = pipeline.search()
-            note(_on_the_search(distribution), as_json, pipeline.run)
+            if not config.train.genotype:
+                note(_on_the_search(distribution), as_json, pipeline.run)
             pipeline.train(distribution)
             metrics = pipeline.evaluate()
             pipeline.report()

@@ -24,7 +24,7 @@ class Cycle:
     samples_per_cycle: int = 1
     floor: float = 0.0
     first: int = 0  # epochs of the first cycle; 0: as many as the others have
-    restart: float = 1.0  # the step size that later cycles begin with, relative to the first's
+    later_peak: float = 1.0  # the step size that later cycles begin with, relative to the first's
 
     def __post_init__(self) -> None:
         if self.first:
@@ -38,21 +38,29 @@ class Cycle:
             )
         if not 0 <= self.exploration <= 1:
             raise UraenasError(f"exploration = {self.exploration} is out of range; it must lie in 0 … 1")
-        if not 0 < self.restart <= 1:
+        if not 0 < self.later_peak <= 1:
             raise UraenasError(
-                f"restart = {self.restart} is out of range; it must be more than 0, and at most 1"
+                f"later_peak = {self.later_peak} is out of range; it must be more than 0, and at most 1"
             )
         shortest = min(self.first_epochs, self.later_epochs)
         if not 1 <= self.samples_per_cycle <= shortest:
             raise UraenasError(
                 f"{self.samples_per_cycle} samples per cycle are out of range; a cycle of {shortest} epochs "
-                f"gives 1 … {shortest}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
-                "weight_samples or cycles"
+                f"gives 1 … {shortest}: take {self._epochs_for_samples} epochs or more, or change weight_samples or "
+                "cycles"
             )
 
+    @property
+    def _epochs_for_samples(self) -> int:
+        if not self.first:
+            return self.cycles * self.samples_per_cycle
+        return max(self.first, self.samples_per_cycle) + (self.cycles - 1) * self.samples_per_cycle
+
     def _check_first(self) -> None:
+        if self.cycles < 2:
+            raise UraenasError(f"first_cycle = {self.first} needs cycles of 2 or more, not {self.cycles}")
         rest, later = self.epochs - self.first, self.cycles - 1
-        if self.first < 0 or later < 1 or rest < later or rest % later:
+        if self.first < 0 or rest < later or rest % later:
             raise UraenasError(
                 f"after first_cycle = {self.first} of {self.epochs} epochs, {rest} are left, which must be a multiple "
                 f"of the {later} other cycles; change epochs, cycles or first_cycle"
@@ -88,7 +96,7 @@ class Cycle:
         return (before * self.steps_per_epoch + step % self.steps_per_epoch) / (length * self.steps_per_epoch)
 
     def step_size_at(self, step: int) -> float:
-        start = self.step_size * (self.restart if self.number(step // self.steps_per_epoch) else 1)
+        start = self.step_size * (self.later_peak if self.number(step // self.steps_per_epoch) else 1)
         return self.floor + (start - self.floor) / 2 * (math.cos(math.pi * self.position(step)) + 1)
 
     def samples_at(self, step: int) -> bool:

@@ -33,6 +33,8 @@ def section(facts: RunFacts) -> Section:
         found.blocks.append(_bar_key())
         figures = [_concentration(distribution), _expected(distribution)]
         found.blocks.append(Grid(figures + _histories(facts)))
+    if given := facts.config.get("train.genotype"):
+        found.blocks.append(Note(f"Methods of one architecture were given theirs: {given} (train.genotype)."))
     if any(facts.members.values()):
         found.blocks.append(
             Note(

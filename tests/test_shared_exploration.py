@@ -102,7 +102,7 @@ def test_a_chain_with_a_long_first_cycle_is_resumed_and_shared_like_any_other(tm
         "train.weight_samples": 3,
         "train.members": 3,
     }
-    run, config = trained(tmp_path / "run", "uraenas-w,snapshot", **cycles)
+    run, _ = trained(tmp_path / "run", "uraenas-w,snapshot", **cycles)
     chain = "expected-sampled-00"
     samples = run.samples(chain)
     assert [(one.origin.epoch, one.origin.cycle) for one in samples] == [(6, 2), (5, 1), (4, 0)]

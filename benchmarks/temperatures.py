@@ -97,7 +97,7 @@ def main() -> None:
     distribution = pipeline.search()
     if distribution is None:
         raise UraenasError(f"no method of {options.run} needs a search")
-    run_settings = replace(pipeline.config.train, first_cycle=0, later_peak=1.0)
+    run_settings = replace(pipeline.config.train, sampling_peak=0.0)
     seed, draw_none = pipeline.config.seed, run_settings.draw_none
     print("chains                 members, ensemble: accuracy, NLL, ECE; alone: accuracy, NLL, ECE")
 

@@ -93,26 +93,26 @@ def test_who_was_given_an_architecture_does_not_pay_for_the_search(tmp_path: Pat
     assert f"were given theirs: {text}" in build([(run, None)])
 
 
-def test_a_chain_with_a_long_first_cycle_is_resumed_and_shared_like_any_other(tmp_path: Path) -> None:
-    cycles = {
+def test_a_sampling_stage_of_short_cosines_is_resumed_and_shared_like_any_other(tmp_path: Path) -> None:
+    short = {
         "train.epochs": 7,
-        "train.cycles": 3,
-        "train.first_cycle": 5,
-        "train.later_peak": 0.5,
-        "train.weight_samples": 3,
-        "train.members": 3,
+        "train.exploration": 0.5,
+        "train.sampling_peak": 0.5,
+        "train.weight_samples": 2,
+        "train.members": 2,
     }
-    run, _ = trained(tmp_path / "run", "uraenas-w,snapshot", **cycles)
+    run, _ = trained(tmp_path / "run", "uraenas-w,snapshot,deep-ensemble", **short)
     chain = "expected-sampled-00"
     samples = run.samples(chain)
-    assert [(one.origin.epoch, one.origin.cycle) for one in samples] == [(6, 2), (5, 1), (4, 0)]
+    assert [one.origin.epoch for one in samples] == [6, 4]
     assert run.costs()["chains/expected-snapshot-00"]["shared_images"] > 0
-    run.sample_path(chain, 5).unlink()
+    assert run.costs()["chains/expected-point-00"]["shared_images"] > 0
+    run.sample_path(chain, 4).unlink()
     shutil.rmtree(tmp_path / "run" / "methods" / "uraenas-w")
     pipeline = Pipeline.resume(tmp_path / "run")
     pipeline.train(pipeline.search())
     again = run.samples(chain)
-    assert len(again) == 3
+    assert len(again) == 2
     assert all(torch.equal(one.weights, other.weights) for one, other in zip(again, samples, strict=True))
 
 

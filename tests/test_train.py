@@ -451,23 +451,22 @@ def test_more_members_than_the_chains_can_give_make_more_chains() -> None:
     assert len(plan("deep-ensemble", settings)) == 9
 
 
-def test_a_chain_samples_at_the_end_of_its_long_first_cycle_and_of_each_short_one() -> None:
-    settings = replace(SETTINGS, epochs=12, cycles=3, first_cycle=8, later_peak=0.25, weight_samples=3)
+def test_a_chain_samples_at_the_end_of_each_short_cosine() -> None:
+    settings = replace(SETTINGS, epochs=12, cycles=1, exploration=0.75, sampling_peak=0.25, weight_samples=3)
     cycle = settings.rule("snapshot", steps_per_epoch=4, images=1).cycle
-    assert [epoch for epoch in range(12) if cycle.collects_after(epoch)] == [7, 9, 11]
-    assert cycle.step_size_at(4 * 8) == pytest.approx(0.25 * settings.sampler_step_size)
-    assert settings.rule("point", steps_per_epoch=4, images=1).cycle.first_epochs == 12
-    assert settings.epochs_alike("sampled") == int(settings.exploration * 8)
-    with pytest.raises(UraenasError, match="after first_cycle = 8"):
-        replace(SETTINGS, epochs=13, cycles=3, first_cycle=8, weight_samples=3)
+    assert [epoch for epoch in range(12) if cycle.collects_after(epoch)] == [9, 10, 11]
+    assert cycle.step_size_at(4 * 9) == pytest.approx(0.25 * settings.sampler_step_size)
+    assert settings.rule("point", steps_per_epoch=4, images=1).cycle.sampling_peak == 0
+    with pytest.raises(UraenasError, match="the 4 epochs of a cycle"):
+        replace(settings, epochs=13)
 
 
 @pytest.mark.parametrize("least", [1, 12, 13, 40, 41])
-@pytest.mark.parametrize("changes", [{}, {"first_cycle": 8}])
+@pytest.mark.parametrize("changes", [{}, {"exploration": 0.5, "sampling_peak": 0.5, "weight_samples": 6}])
 def test_advice_on_epochs_can_be_followed(least: int, changes: dict) -> None:
-    settings = replace(SETTINGS, epochs=12, cycles=3, weight_samples=3, **changes)
+    settings = replace(SETTINGS, **{"epochs": 12, "cycles": 3, "weight_samples": 3, **changes})
     advised = settings.epochs_for(least)
-    assert least <= advised <= max(least, 10) + 3
+    assert least <= advised <= max(least, 10) + 9
     assert replace(settings, epochs=advised).epochs == advised
 
 

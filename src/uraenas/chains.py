@@ -41,10 +41,11 @@ class TrainSettings:
     sampler: str = "sghmc"  # sgld has no momentum
     sampler_step_size: float = 0.1
     cycles: int = 4
-    first_cycle: int = 0  # its epochs, where it is to be longer than the others; 0: all are of equal length
-    later_peak: float = 1.0  # the step size that later cycles begin with, relative to the first's
     weight_samples: int = 12  # M_w: samples of one chain, an equal number from each cycle
     exploration: float = 0.8
+    sampling_peak: float = (
+        0.0  # more than 0: short cosines from this fraction of the step size, one for each sample
+    )
     temperature: float = 1e-4
     selection: str = "in-turn"  # of members among candidates: in turn over chains, or greedy on held-out NLL
 
@@ -97,8 +98,7 @@ class TrainSettings:
             self.cycles,
             self.exploration,
             per_cycle,
-            first=self.first_cycle,
-            later_peak=self.later_peak,
+            sampling_peak=self.sampling_peak,
         )
         momentum = 0.0 if self.sampler == "sgld" else self.momentum
         temperature = 0.0 if weights == "snapshot" else self.temperature
@@ -112,15 +112,17 @@ class TrainSettings:
         steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
         if weights == "point" and steps_differ:
             return 0
-        length = self.first_cycle or self.epochs // self.cycles
+        length = self.epochs // self.cycles
         return min(int(self.exploration * length), length - self.weight_samples // self.cycles)
 
     def epochs_for(self, least: int) -> int:
         """The fewest epochs, `least` or more, in which all cycles can be whole."""
-        if not self.first_cycle:
-            return -(-least // self.cycles) * self.cycles
-        later = self.cycles - 1
-        return self.first_cycle + max(1, -(-(least - self.first_cycle) // later)) * later
+        epochs = -(-least // self.cycles) * self.cycles
+        while True:
+            try:
+                return replace(self, epochs=epochs).epochs
+            except UraenasError:
+                epochs += self.cycles
 
     def needs_search(self, method: Method) -> bool:
         """Whether this method's architectures come from a search."""

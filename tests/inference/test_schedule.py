@@ -47,21 +47,24 @@ def test_the_last_epochs_of_each_cycle_give_one_sample_each() -> None:
     assert [epoch for epoch in range(5) if Cycle(5, 2, 0.1).collects_after(epoch)] == [4]
 
 
-def test_a_longer_first_cycle_is_followed_by_short_ones_that_begin_lower() -> None:
-    cycle = Cycle(20, 5, 0.4, cycles=4, exploration=0.5, first=14, later_peak=0.25)
-    long, short = Cycle(14, 5, 0.4, exploration=0.5), Cycle(2, 5, 0.1, exploration=0.5)
-    alone = [(one, k) for one in (long, short, short, short) for k in range(one.steps)]
-    assert len(alone) == cycle.steps
-    for step, (one, k) in enumerate(alone):
-        assert cycle.step_size_at(step) == one.step_size_at(k)
-        assert cycle.samples_at(step) == one.samples_at(k)
-    assert [epoch for epoch in range(20) if cycle.collects_after(epoch)] == [13, 15, 17, 19]
-    assert [cycle.number(epoch) for epoch in (0, 13, 14, 15, 16, 19)] == [0, 0, 1, 1, 2, 3]
+def test_a_sampling_stage_of_short_cosines() -> None:
+    cycle = Cycle(40, 5, 0.4, cycles=2, exploration=0.7, samples_per_cycle=3, sampling_peak=0.25)
+    plain, short = Cycle(40, 5, 0.4, cycles=2, exploration=0.7), Cycle(2, 5, 0.1)
+    for step in range(cycle.steps):
+        epoch = step // 5 % 20
+        assert cycle.samples_at(step) == (epoch >= 14)
+        inside = step % 100 - 70
+        one = short.step_size_at(inside % 10) if inside >= 0 else plain.step_size_at(step)
+        assert cycle.step_size_at(step) == one
+    assert [e for e in range(40) if cycle.collects_after(e)] == [15, 17, 19, 35, 37, 39]
+    assert [cycle.number(epoch) for epoch in (0, 19, 20, 39)] == [0, 0, 1, 1]
 
 
-def test_a_first_cycle_as_long_as_the_others_changes_nothing() -> None:
-    plain, given = Cycle(12, 3, 0.1, cycles=4), Cycle(12, 3, 0.1, cycles=4, first=3)
-    assert [plain.step_size_at(k) for k in range(36)] == [given.step_size_at(k) for k in range(36)]
+def test_short_cosines_begin_at_a_whole_epoch() -> None:
+    cycle = Cycle(7, 3, 0.1, exploration=0.8, samples_per_cycle=2, sampling_peak=0.5)  # 5.6 epochs explore
+    assert [cycle.samples_at(k) for k in (14, 15)] == [False, True]
+    assert cycle.step_size_at(15) == cycle.step_size_at(18) == 0.05
+    assert Cycle(100, 1, 0.1, exploration=0.29).explored == 29  # 0.29 · 100 is less than 29 in floating point
 
 
 @pytest.mark.parametrize(
@@ -75,13 +78,14 @@ def test_a_first_cycle_as_long_as_the_others_changes_nothing() -> None:
         ({"exploration": math.nan}, "exploration = nan is out of range"),
         ({"samples_per_cycle": 0}, "0 samples per cycle"),
         ({"samples_per_cycle": 7}, "a cycle of 6 epochs gives 1 … 6"),
-        ({"first": 9, "cycles": 3}, "3 are left, which must be a multiple of the 2 other cycles"),
-        ({"first": 12}, "0 are left"),
-        ({"first": -1}, "13 are left"),
-        ({"first": 6, "cycles": 1}, "needs cycles of 2 or more"),
-        ({"first": 10, "samples_per_cycle": 3}, "a cycle of 2 epochs gives 1 … 2: take 13 epochs or more"),
-        ({"later_peak": 0.0}, "later_peak = 0.0 is out of range"),
-        ({"later_peak": math.nan}, "later_peak = nan is out of range"),
+        ({"sampling_peak": -0.1}, "sampling_peak = -0.1 is out of range"),
+        ({"sampling_peak": 1.1}, "sampling_peak = 1.1 is out of range"),
+        ({"sampling_peak": math.nan}, "sampling_peak = nan is out of range"),
+        ({"sampling_peak": 0.5}, "the 0 epochs of a cycle"),
+        (
+            {"sampling_peak": 0.5, "exploration": 0.5, "samples_per_cycle": 2},
+            "the 3 epochs of a cycle that exploration = 0.5 leaves for sampling must be a multiple of its 2 samples",
+        ),
     ],
 )
 def test_impossible_cycles_are_refused(wrong: dict, said: str) -> None:

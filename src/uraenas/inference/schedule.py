@@ -12,8 +12,9 @@ class Cycle:
 
         α_k = floor + (α_0 − floor)/2 · [cos(π · mod(k, L)/L) + 1],   L = steps in a cycle, k = 0, 1, …
 
-    Step k explores while mod(k, L)/L < exploration, and samples (noise is added) after that. The first cycle can be a
-    longer one, and the others begin with a fraction of its step size: they then stay near what the first has found.
+    Step k explores while mod(k, L)/L < exploration, and samples (noise is added) after that; weights are kept after the
+    last epochs. With a `sampling_peak` the sampling stage is divided into short cosines instead, as many as there are
+    samples per cycle: each begins with that fraction of α_0 and ends in a sample, so that samples lie farther apart.
     """
 
     epochs: int
@@ -23,13 +24,10 @@ class Cycle:
     exploration: float = 1.0
     samples_per_cycle: int = 1
     floor: float = 0.0
-    first: int = 0  # epochs of the first cycle; 0: as many as the others have
-    later_peak: float = 1.0  # the step size that later cycles begin with, relative to the first's
+    sampling_peak: float = 0.0  # 0: the sampling stage is the end of the one cosine
 
     def __post_init__(self) -> None:
-        if self.first:
-            self._check_first()
-        elif self.cycles < 1 or self.epochs < 1 or self.epochs % self.cycles:
+        if self.cycles < 1 or self.epochs < 1 or self.epochs % self.cycles:
             fewer = self.epochs // max(1, self.cycles) * self.cycles
             near = f"{fewer} or {fewer + self.cycles}" if fewer > 0 else f"{self.cycles}"
             raise UraenasError(
@@ -38,43 +36,36 @@ class Cycle:
             )
         if not 0 <= self.exploration <= 1:
             raise UraenasError(f"exploration = {self.exploration} is out of range; it must lie in 0 … 1")
-        if not 0 < self.later_peak <= 1:
+        if not 0 <= self.sampling_peak <= 1:
+            raise UraenasError(f"sampling_peak = {self.sampling_peak} is out of range; it must lie in 0 … 1")
+        if not 1 <= self.samples_per_cycle <= self.length:
             raise UraenasError(
-                f"later_peak = {self.later_peak} is out of range; it must be more than 0, and at most 1"
+                f"{self.samples_per_cycle} samples per cycle are out of range; a cycle of {self.length} epochs "
+                f"gives 1 … {self.length}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
+                "weight_samples or cycles"
             )
-        shortest = min(self.first_epochs, self.later_epochs)
-        if not 1 <= self.samples_per_cycle <= shortest:
+        sampling = self.length - self.explored
+        if self.sampling_peak and (sampling < 1 or sampling % self.samples_per_cycle):
             raise UraenasError(
-                f"{self.samples_per_cycle} samples per cycle are out of range; a cycle of {shortest} epochs "
-                f"gives 1 … {shortest}: take {self._epochs_for_samples} epochs or more, or change weight_samples or "
-                "cycles"
-            )
-
-    @property
-    def _epochs_for_samples(self) -> int:
-        if not self.first:
-            return self.cycles * self.samples_per_cycle
-        return max(self.first, self.samples_per_cycle) + (self.cycles - 1) * self.samples_per_cycle
-
-    def _check_first(self) -> None:
-        if self.cycles < 2:
-            raise UraenasError(f"first_cycle = {self.first} needs cycles of 2 or more, not {self.cycles}")
-        rest, later = self.epochs - self.first, self.cycles - 1
-        if self.first < 0 or rest < later or rest % later:
-            raise UraenasError(
-                f"after first_cycle = {self.first} of {self.epochs} epochs, {rest} are left, which must be a multiple "
-                f"of the {later} other cycles; change epochs, cycles or first_cycle"
+                f"with sampling_peak, the {sampling} epochs of a cycle that exploration = {self.exploration} leaves "
+                f"for sampling must be a multiple of its {self.samples_per_cycle} samples; change epochs, exploration "
+                "or weight_samples"
             )
 
     @property
-    def first_epochs(self) -> int:
-        """Length of the first cycle."""
-        return self.first or self.epochs // self.cycles
+    def length(self) -> int:
+        """Epochs of one cycle."""
+        return self.epochs // self.cycles
 
     @property
-    def later_epochs(self) -> int:
-        """Length of each of the other cycles."""
-        return (self.epochs - self.first) // (self.cycles - 1) if self.first else self.first_epochs
+    def explored(self) -> int:
+        """Whole epochs at the beginning of a cycle that explore."""
+        return int(self.exploration * self.length + 1e-9)
+
+    @property
+    def _short_length(self) -> int:
+        """Epochs of a short cosine of the sampling stage."""
+        return (self.length - self.explored) // self.samples_per_cycle
 
     @property
     def steps(self) -> int:
@@ -82,28 +73,31 @@ class Cycle:
 
     def number(self, epoch: int) -> int:
         """Which cycle this epoch belongs to."""
-        return 0 if epoch < self.first_epochs else 1 + (epoch - self.first_epochs) // self.later_epochs
-
-    def _place(self, epoch: int) -> tuple[int, int]:
-        """How many epochs of its cycle lie before this one, and how many the cycle has."""
-        if epoch < self.first_epochs:
-            return epoch, self.first_epochs
-        return (epoch - self.first_epochs) % self.later_epochs, self.later_epochs
+        return epoch // self.length
 
     def position(self, step: int) -> float:
         """How far the current cycle has come, in [0, 1)."""
-        before, length = self._place(step // self.steps_per_epoch)
-        return (before * self.steps_per_epoch + step % self.steps_per_epoch) / (length * self.steps_per_epoch)
+        length = self.length * self.steps_per_epoch
+        return step % length / length
 
     def step_size_at(self, step: int) -> float:
-        start = self.step_size * (self.later_peak if self.number(step // self.steps_per_epoch) else 1)
-        return self.floor + (start - self.floor) / 2 * (math.cos(math.pi * self.position(step)) + 1)
+        start, position = self.step_size, self.position(step)
+        if self.sampling_peak and self.samples_at(step):
+            length = self._short_length * self.steps_per_epoch
+            into = step % (self.length * self.steps_per_epoch) - self.explored * self.steps_per_epoch
+            start, position = self.sampling_peak * start, into % length / length
+        return self.floor + (start - self.floor) / 2 * (math.cos(math.pi * position) + 1)
 
     def samples_at(self, step: int) -> bool:
         """Whether this step belongs to the sampling stage."""
+        if self.sampling_peak:
+            return step // self.steps_per_epoch % self.length >= self.explored
         return self.position(step) >= self.exploration
 
     def collects_after(self, epoch: int) -> bool:
-        """Whether a weight sample is kept at the end of this epoch: one per epoch in the last epochs of a cycle."""
-        before, length = self._place(epoch)
-        return before >= length - self.samples_per_cycle
+        """Whether a weight sample is kept at the end of this epoch."""
+        before = epoch % self.length
+        if self.sampling_peak:
+            into = before - self.explored
+            return into >= 0 and (into + 1) % self._short_length == 0
+        return before >= self.length - self.samples_per_cycle

@@ -1,9 +1,9 @@
-"""What short cycles after a long one bring: chains that start from finished members, judged on held-out images only.
+"""What a sampling stage of short cosines brings: chains from finished members, judged on held-out images only.
 
-    python benchmarks/short_cycles.py RUN [--method uraenas] [--members 0 2 5 8] [--epochs 10] [--cycles 3] [--out FILE]
+    python benchmarks/short_cosines.py RUN [--method uraenas] [--members 0 2 5 8] [--samples 2] [--out FILE]
 
-Each cycle begins with a fraction of the step size (`train.later_peak`) and ends in one more sample of every chain. A
-line for the members as they are, then one for each number of cycles that were added to them.
+Each cosine begins with a fraction of the step size (`train.sampling_peak`) and ends in one more sample of every chain.
+A line for the members as they are, then one for each number of samples that take their place.
 """
 
 import argparse
@@ -39,9 +39,9 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--method", default="uraenas")
     parser.add_argument("--members", type=int, nargs="+", default=[0, 2, 5, 8])
-    parser.add_argument("--epochs", type=int, default=10, help="of one cycle")
-    parser.add_argument("--cycles", type=int, default=3)
-    parser.add_argument("--peak", type=float, nargs="+", default=[0.5, 0.25, 0.1])
+    parser.add_argument("--epochs", type=int, default=10, help="of one cosine")
+    parser.add_argument("--samples", type=int, default=2, help="of each chain, one from each cosine")
+    parser.add_argument("--peak", type=float, nargs="+", default=[0.5, 0.2])
     parser.add_argument("--temperature", type=float, nargs="+", default=[5e-3, 1e-1])
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
@@ -55,17 +55,16 @@ def main() -> None:
     print("chains                 members, ensemble: accuracy, NLL, ECE; alone: accuracy, NLL, ECE")
     settings = replace(
         train,
-        epochs=options.epochs * options.cycles,
-        cycles=options.cycles,
-        first_cycle=0,
-        later_peak=1.0,
-        weight_samples=options.cycles,
+        epochs=options.epochs * options.samples,
+        cycles=1,
+        weight_samples=options.samples,
+        exploration=0.0,
     )
     row = Pilot(pipeline, settings).judge(before)
     tell("as they are", row)
     rows = [row]
     for peak, temperature in itertools.product(options.peak, options.temperature):
-        pilot = Pilot(pipeline, replace(settings, sampler_step_size=peak * train.sampler_step_size))
+        pilot = Pilot(pipeline, replace(settings, sampling_peak=peak))
         start = time.monotonic()
         try:
             _, samples = pilot.run(chains, temperature, settings.epochs)
@@ -73,10 +72,10 @@ def main() -> None:
             print(f"peak {peak}, T {temperature}: {error}", flush=True)
             continue
         seconds = time.monotonic() - start
-        for cycle in range(1, options.cycles + 1):
-            row = pilot.judge([*before, *samples[: cycle * len(before)]])
-            rows.append(row | {"peak": peak, "T": temperature, "cycles": cycle, "seconds": seconds})
-            tell(f"peak {peak}, T {temperature}, {cycle}", row)
+        for count in range(1, options.samples + 1):
+            row = pilot.judge(samples[: count * len(before)])
+            rows.append(row | {"peak": peak, "T": temperature, "samples": count, "seconds": seconds})
+            tell(f"peak {peak}, T {temperature}, {count}", row)
         if options.out:
             options.out.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Ten architectures without `none`, on the search that comes with the package; four samples of each chain from short cosines
+# if those help. That is tried first, on held-out images and from the package's members. `ten` has the last sample of each
+# chain and the architecture ensemble, `forty` all samples. Then one network on all images but ten, for the benchmark's
+# figure. Goes on where it was cut off.
+set -euo pipefail
+here=$(dirname "$0")
+uraenas corrupt cifar10 --out datasets/cifar10-c
+if [ ! -e tried ]; then
+  [ -e runs/package ] || uraenas export cifar10 --out runs/package
+  python3 "$here/../../benchmarks/short_cosines.py" runs/package --out short_cosines.json
+  touch tried
+fi
+chosen=$(python3 -c "
+import json
+before, *rows = json.load(open('short_cosines.json'))
+best = min((row for row in rows if row['samples'] == 2), key=lambda row: row['ensemble']['nll'])
+helps = best['ensemble']['nll'] < before['ensemble']['nll']
+print(f'--set train.weight_samples=4 --set train.sampling_peak={best[\"peak\"]} --set train.temperature={best[\"T\"]}' if helps else '')")
+echo "chosen: $chosen"
+settings=(--preset cifar10 --set evaluate.suite=datasets/cifar10-c --set engine.checkpoint_seconds=60 $chosen)
+uraenas run "${settings[@]}" --methods uraenas,uraenas-a --search-of cifar10 --out runs/ten
+if [ ! -e runs/forty ]; then
+  rm -rf runs/begun && mkdir runs/begun
+  cp -r runs/ten/{chains,search,config.json,data.json,cost.json} runs/begun
+  python3 -c "
+from uraenas import Run
+run = Run('runs/begun')
+run.write_json('config.json', run.read_json('config.json') | {'train.members': 40, 'methods': ['uraenas']})"
+  mv runs/begun runs/forty
+fi
+uraenas run "${settings[@]}" --methods uraenas --set train.members=40 --out runs/forty
+uraenas run --preset cifar10 --methods drnas --set data.held_out=0.0002 --set evaluate.suite=none \
+  --set 'train.genotype=|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|' \
+  --out runs/whole

@@ -2,8 +2,8 @@
 # The deep ensembles that uraenas is held against, beside the members and on the search that come with the package:
 # ten members have its epochs, twelve its seconds (search and ten chains). Goes on where it was cut off.
 set -euo pipefail
-settings=(--preset cifar10 --set train.draw_none=true --set evaluate.suite=datasets/cifar10-c
-  --set engine.checkpoint_seconds=60)
+settings=(--preset cifar10 --set train.draw_none=true --set train.weight_samples=10 --set train.sampling_peak=0
+  --set train.average_samples=false --set evaluate.suite=datasets/cifar10-c --set engine.checkpoint_seconds=60)
 uraenas corrupt cifar10 --out datasets/cifar10-c
 uraenas run "${settings[@]}" --methods deep-ensemble --set train.members=12 --set engine.stack=12 \
   --search-of cifar10 --out runs/twelve

@@ -8,17 +8,20 @@ here=$(dirname "$0")
 uraenas corrupt cifar10 --out datasets/cifar10-c
 if [ ! -e tried ]; then
   [ -e runs/package ] || uraenas export cifar10 --out runs/package
-  python3 "$here/../../benchmarks/short_cosines.py" runs/package --out short_cosines.json
+  python3 "$here/../../benchmarks/sampling_stages.py" runs/package --epochs 20 --stages 0.5:2 0.2:2 \
+    --temperature 5e-3 1e-1 --out short_cosines.json
   touch tried
 fi
 chosen=$(python3 -c "
 import json
 before, *rows = json.load(open('short_cosines.json'))
-best = min((row for row in rows if row['samples'] == 2), key=lambda row: row['ensemble']['nll'])
+best = min((row for row in rows if row['kind'] == 'all'), key=lambda row: row['ensemble']['nll'])
 helps = best['ensemble']['nll'] < before['ensemble']['nll']
-print(f'--set train.weight_samples=4 --set train.sampling_peak={best[\"peak\"]} --set train.temperature={best[\"T\"]}' if helps else '')")
+print(f'--set train.weight_samples=4 --set train.sampling_peak={best[\"peak\"]} --set train.temperature={best[\"T\"]}' if helps
+    else '--set train.weight_samples=10 --set train.sampling_peak=0')")
 echo "chosen: $chosen"
-settings=(--preset cifar10 --set evaluate.suite=datasets/cifar10-c --set engine.checkpoint_seconds=60 $chosen)
+settings=(--preset cifar10 --set evaluate.suite=datasets/cifar10-c --set engine.checkpoint_seconds=60
+  --set train.average_samples=false $chosen)
 uraenas run "${settings[@]}" --methods uraenas,uraenas-a --search-of cifar10 --out runs/ten
 if [ ! -e runs/forty ]; then
   rm -rf runs/begun && mkdir runs/begun

@@ -43,9 +43,8 @@ class TrainSettings:
     cycles: int = 4
     weight_samples: int = 12  # M_w: samples of one chain, an equal number from each cycle
     exploration: float = 0.8
-    sampling_peak: float = (
-        0.0  # more than 0: short cosines from this fraction of the step size, one for each sample
-    )
+    sampling_peak: float = 0.0  # above 0: one short cosine per sample, from this part of the step size
+    average_samples: bool = False  # one member from each cycle, the mean of its samples' weights
     temperature: float = 1e-4
     selection: str = "in-turn"  # of members among candidates: in turn over chains, or greedy on held-out NLL
 
@@ -80,8 +79,9 @@ class TrainSettings:
                 self.rule(weights, steps_per_epoch=1, images=1)  # its checks are ours
 
     @property
-    def samples_per_chain(self) -> int:
-        return self.weight_samples // self.cycles * self.cycles
+    def members_per_chain(self) -> int:
+        """How many members a sampled chain can give."""
+        return self.cycles * (1 if self.average_samples else self.weight_samples // self.cycles)
 
     def rule(self, weights: str, steps_per_epoch: int, images: int, restarts: int = 0) -> WeightRule:
         """How the weights of a chain of this kind move, after so many restarts."""
@@ -133,8 +133,8 @@ class TrainSettings:
         if method.single:
             return 1
         if method.architecture == "sampled" and method.per_chain == "all":
-            return max(self.architectures, math.ceil(self.members / self.samples_per_chain))
-        return self.members if method.per_chain == "one" else math.ceil(self.members / self.samples_per_chain)
+            return max(self.architectures, math.ceil(self.members / self.members_per_chain))
+        return self.members if method.per_chain == "one" else math.ceil(self.members / self.members_per_chain)
 
 
 @dataclass(frozen=True)

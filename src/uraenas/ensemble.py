@@ -34,6 +34,7 @@ class Origin:
     cycle: int
     step: int
     temperature: float
+    samples: int = 1  # more: the member is their mean, and the rest is said of the newest
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,7 @@ class Member:
                 int(header["cycle"]),
                 int(header["step"]),
                 float(header["temperature"]),
+                int(header.get("samples", 1)),  # files of earlier versions do not say
             )
         except (KeyError, ValueError, TypeError) as error:
             raise UraenasError(f"{path} is not a member file: {error}") from error

@@ -23,7 +23,8 @@ def summary(run: Run) -> dict[str, Any]:
     }
     members = {
         name: [
-            {"genotype": str(m.genotype), "chain": m.chain, "epoch": m.epoch} for m in run.member_facts(name)
+            {"genotype": str(m.genotype), "chain": m.chain, "epoch": m.epoch, "samples": m.samples}
+            for m in run.member_facts(name)
         ]
         for name in trained
     }

@@ -51,7 +51,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "train.draw_none": False,
         "train.temperature": 5e-3,
         "train.cycles": 1,
-        "train.weight_samples": 10,
+        "train.weight_samples": 4,
+        "train.sampling_peak": 0.2,
+        "train.average_samples": True,
     },
     "cifar10-fast": {
         "data.name": "cifar10",

@@ -31,6 +31,7 @@ class MemberFacts:
     genotype: Genotype
     chain: str
     epoch: int
+    samples: int  # whose mean it is
 
 
 class Run:
@@ -264,18 +265,22 @@ class Run:
             _, header = read_tensors(path)
             try:
                 genotype = Genotype.from_string(header["genotype"])
-                members.append(MemberFacts(genotype, header["chain"], int(header["epoch"])))
+                epoch, samples = int(header["epoch"]), int(header.get("samples", 1))
+                members.append(MemberFacts(genotype, header["chain"], epoch, samples))
             except (KeyError, ValueError) as error:
                 raise UraenasError(f"{path} is not a member file: {error}") from error
         return members
 
     def adopt(self, method: str, ensemble: Ensemble) -> None:
-        """Make these chain samples the method's members; files are shared, not copied, where the disk allows it."""
+        """Make these the method's members; samples' files are shared, not copied, where the disk allows it."""
         folder = self.members_folder(method)
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
         for member, target in zip(ensemble.members, member_files(folder, len(ensemble)), strict=True):
+            if member.origin.samples > 1:
+                member.save(target, ensemble.skeleton)
+                continue
             source = self.sample_path(member.origin.chain, member.origin.epoch)
             try:
                 os.link(source, target)

@@ -1,5 +1,6 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 
 from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
+from uraenas.average import mean_of
 from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
 from uraenas.checkpoints import Checkpoints, saved_when_cut_short
 from uraenas.config import Config, differences, flatten, from_json, in_words
@@ -21,7 +23,7 @@ from uraenas.errors import UraenasError
 from uraenas.evaluate import Cell, cell_count, check_suite
 from uraenas.handover import check_search, take_search
 from uraenas.judging import Judge, outside_images
-from uraenas.methods import METHODS, method
+from uraenas.methods import METHODS, Method, method
 from uraenas.progress import Progress, silent
 from uraenas.report import build
 from uraenas.run import Run
@@ -255,16 +257,28 @@ class Pipeline:
         if not given_up:
             self.run.add_cost({f"chains/{state.spec.name}": {"restarts": 1}})
 
+    def _candidates(self, row: Method, spec: ChainSpec) -> list[Member]:
+        """What a chain has to offer a method, the newest first."""
+        reached = self.run.read_chain(spec.name)[1]["epoch"]
+        # A chain that began anew and was given up has samples of its earlier course, too.
+        samples = [one for one in self.run.samples(spec.name) if one.origin.epoch < reached]
+        if row.per_chain == "one":
+            return samples[:1]
+        if not self.config.train.average_samples:
+            return samples
+        finite = [one for one in samples if torch.isfinite(one.weights).all()]
+        loader = self._loader(self.task.train, self.config.train.batch)
+        cycles = itertools.groupby(finite, key=lambda one: one.origin.cycle)
+        return [
+            mean_of(list(group), self.task.skeleton, loader, self.engine, self.config.seed)
+            for _, group in cycles
+        ]
+
     def _choose_members(self, name: str, specs: Sequence[ChainSpec]) -> None:
         """Take the method's members from what its chains collected, and fit their temperature on held-out images."""
         row, settings, task = METHODS[name], self.config.train, self.task
         wanted = 1 if row.single else settings.members
-        candidates: list[Member] = []
-        for spec in specs:
-            reached = self.run.read_chain(spec.name)[1]["epoch"]
-            # A chain that began anew and was given up has samples of its earlier course, too.
-            samples = [one for one in self.run.samples(spec.name) if one.origin.epoch < reached]
-            candidates += samples if row.per_chain == "all" else samples[:1]
+        candidates = [member for spec in specs for member in self._candidates(row, spec)]
         predict = MembersPredictor(candidates, task.skeleton, task.normalisation, self.engine)
         log_p = predict(task.held_out.images) if candidates else torch.empty(0)
         sound = [bool(torch.isfinite(prediction).all()) for prediction in log_p]

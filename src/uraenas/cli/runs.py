@@ -189,7 +189,8 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
     for method, rows in facts["members"].items():
         console.print(f"[bold]{method}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
-            print(f"  {number:3} {row['chain']:20} epoch {row['epoch']:<4} {row['genotype']}")
+            mean = f"mean of {row['samples']}, " if row["samples"] > 1 else ""
+            print(f"  {number:3} {row['chain']:20} {mean}epoch {row['epoch']:<4} {row['genotype']}")
 
 
 def export(

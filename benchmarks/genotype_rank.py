@@ -35,7 +35,7 @@ def main() -> None:
     # Each gets its own number, hence its own initial weights and batch order.
     specs = [ChainSpec("uniform", "point", 100 + n, genotype) for n, genotype in enumerate(genotypes)]
     chains = [initial_chain(spec, task.skeleton, config.seed) for spec in specs]
-    loader = pipeline._loader(task.train, config.train.batch)
+    loader = task.loader(task.train, config.train.batch, pipeline.engine)
     members: dict[str, Member] = {}
     train(
         chains,

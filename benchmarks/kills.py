@@ -29,6 +29,8 @@ SETTINGS = {
     "search.epochs": 3,
     "train.batch": 16,
     "train.epochs": 3,
+    "train.weight_samples": 2,
+    "train.average_samples": True,
     "evaluate.bootstrap": 20,
     "evaluate.severities": "1",
 }

@@ -3,8 +3,8 @@
     python benchmarks/sampling_stages.py RUN [--members 0 2 5 8] [--stages PEAK:SAMPLES ...] [--out FILE]
 
 A stage has so many short cosines, each of which begins with that part of the step size (`train.sampling_peak`) and ends
-in a sample of every chain. First the members as they are; then, for each stage, the chains' last samples, all of them,
-and the means of their weights (`train.average_samples`).
+in a sample of every chain. First the members as they are; then, for each stage, the chains' last samples, all of them
+(if they are not more than forty), and the means of their weights (`train.average_samples`).
 """
 
 import argparse
@@ -54,7 +54,14 @@ def main() -> None:
     everyone = run.ensemble(options.method).members
     before = [everyone[number] for number in options.members]
     chains = [chain_from(member, 3000 + number) for number, member in enumerate(before)]
-    settings = replace(pipeline.config.train, epochs=options.epochs, cycles=1, exploration=0.0)
+    settings = replace(
+        pipeline.config.train,
+        epochs=options.epochs,
+        cycles=1,
+        exploration=0.0,
+        weight_samples=1,
+        sampling_peak=0.0,
+    )
     print("chains                 members, ensemble: accuracy, NLL, ECE; alone: accuracy, NLL, ECE")
     rows = [Pilot(pipeline, settings).judge(before) | {"kind": "before"}]
     tell("as they are", rows[0])

@@ -32,7 +32,7 @@ class Pilot:
     def __init__(self, pipeline: Pipeline, settings: TrainSettings) -> None:
         self.pipeline, self.task, self.seed = pipeline, pipeline.task, pipeline.config.seed
         self.settings = settings
-        self.loader: Loader = pipeline._loader(self.task.train, settings.batch)
+        self.loader: Loader = self.task.loader(self.task.train, settings.batch, pipeline.engine)
 
     def start(self, genotypes: Sequence[Genotype], first: int) -> list[ChainState]:
         """Chains at their beginning; each number has its own initial weights and batch order."""

@@ -15,6 +15,7 @@ from uraenas.data import load_dataset
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Member, Origin
+from uraenas.handover import export
 from uraenas.networks import Stack, statistics_layout
 from uraenas.spaces import Genotype, Skeleton
 from uraenas.stages import Pipeline
@@ -116,13 +117,27 @@ def test_a_run_has_one_member_from_each_cycle(tmp_path: Path) -> None:
         assert torch.equal(one.statistics, other.statistics)
 
 
-def test_a_sample_that_is_not_finite_is_left_out_of_the_mean(tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [1e3, 1e25, torch.inf])
+def test_a_sample_that_went_astray_is_left_out_of_the_mean(tmp_path: Path, factor: float) -> None:
     run, _ = trained(tmp_path / "run", "uraenas", **SETTINGS)
     bad = next(one for one in run.samples("sampled-sampled-00") if one.origin.epoch == 7)
-    spoilt = replace(bad, weights=torch.full_like(bad.weights, torch.inf))
+    spoilt = replace(bad, weights=bad.weights * factor)
     spoilt.save(run.sample_path("sampled-sampled-00", 7), run.ensemble("uraenas").skeleton)
     (run.members_folder("uraenas") / "ensemble.json").unlink()
     pipeline = Pipeline.resume(tmp_path / "run")
     pipeline.train(pipeline.search())
     member = run.ensemble("uraenas").members[0]
     assert (member.origin.epoch, member.origin.samples) == (6, 1)
+    assert "sample dropped" in (run.path / "log.jsonl").read_text()
+
+
+def test_means_can_be_selected_greedily_and_handed_on_in_half_precision(tmp_path: Path) -> None:
+    run, _ = trained(
+        tmp_path / "run", "uraenas", **{**SETTINGS, "train.members": 2, "train.selection": "greedy"}
+    )
+    members = run.ensemble("uraenas").members
+    assert [one.origin.samples for one in members] == [2, 2]
+    copied = export(run, tmp_path / "small").ensemble("uraenas").members
+    assert [one.origin for one in copied] == [one.origin for one in members]
+    torch.testing.assert_close(copied[0].weights, members[0].weights, rtol=1e-3, atol=1e-5)
+    assert torch.equal(copied[0].statistics, members[0].statistics)

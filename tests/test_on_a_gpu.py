@@ -24,10 +24,14 @@ from uraenas.train import train
 
 pytestmark = pytest.mark.gpu
 
-SIZES = [{"network.channels": 16}, {"network.channels": 12, "engine.repeatable": True}]
+SIZES = [
+    {"network.channels": 16},
+    {"network.channels": 12, "engine.repeatable": True},
+    {"network.channels": 16, "train.weight_samples": 2, "train.average_samples": True},
+]
 
 
-@pytest.mark.parametrize("changes", SIZES, ids=["own kernels", "PyTorch's, repeatable"])
+@pytest.mark.parametrize("changes", SIZES, ids=["own kernels", "PyTorch's, repeatable", "means of samples"])
 def test_two_runs_with_one_seed_have_the_same_bits(tmp_path: Path, changes: dict) -> None:
     common = {"engine.device": "cuda", "evaluate.suite": "none", "methods": "drnas,uraenas"}
     config = override(preset("tiny"), {**common, **changes})
@@ -129,5 +133,5 @@ def test_a_signal_leaves_the_epochs_that_were_over(tmp_path: Path) -> None:
     pipeline = Pipeline.resume(out)
     epochs = [pipeline.run.read_chain(name)[1]["epoch"] for name in pipeline.run.chains()]
     done = sum(cost["images"] for name, cost in pipeline.run.read_json("cost.json").items() if "/" in name)
-    loader = pipeline._loader(pipeline.task.train, pipeline.config.train.batch)
+    loader = pipeline.task.loader(pipeline.task.train, pipeline.config.train.batch, pipeline.engine)
     assert sum(epochs) * loader.steps * loader.batch == done  # no epoch that was paid for is lost

@@ -451,14 +451,21 @@ def test_more_members_than_the_chains_can_give_make_more_chains() -> None:
     assert len(plan("deep-ensemble", settings)) == 9
 
 
+def test_a_chain_gives_one_mean_for_each_cycle() -> None:
+    settings = replace(SETTINGS, epochs=12, cycles=2, weight_samples=4, members=5, average_samples=True)
+    assert len(plan("uraenas-w", settings)) == len(plan("snapshot", settings)) == 3
+    assert len(plan("uraenas", settings)) == max(settings.architectures, 3)
+    assert len(plan("uraenas-w", replace(settings, average_samples=False))) == 2
+
+
 def test_a_chain_samples_at_the_end_of_each_short_cosine() -> None:
     settings = replace(SETTINGS, epochs=12, cycles=1, exploration=0.75, sampling_peak=0.25, weight_samples=3)
     cycle = settings.rule("snapshot", steps_per_epoch=4, images=1).cycle
     assert [epoch for epoch in range(12) if cycle.collects_after(epoch)] == [9, 10, 11]
     assert cycle.step_size_at(4 * 9) == pytest.approx(0.25 * settings.sampler_step_size)
     assert settings.rule("point", steps_per_epoch=4, images=1).cycle.sampling_peak == 0
-    with pytest.raises(UraenasError, match="the 4 epochs of a cycle"):
-        replace(settings, epochs=13)
+    with pytest.raises(UraenasError, match="leaves 2 for its 3 samples"):
+        replace(settings, epochs=8)
 
 
 @pytest.mark.parametrize("least", [1, 12, 13, 40, 41])

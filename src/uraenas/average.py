@@ -21,7 +21,7 @@ def mean_of(
     samples: Sequence[Member], skeleton: Skeleton, loader: Loader, engine: Engine, seed: int
 ) -> Member:
     """The mean of samples from one cycle of a chain; one sample is its own mean."""
-    newest = samples[0]
+    newest = max(samples, key=lambda sample: sample.origin.epoch)
     if len(samples) == 1:
         return newest
     weights = torch.stack([sample.weights for sample in samples]).mean(dim=0)

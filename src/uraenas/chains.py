@@ -19,6 +19,7 @@ from uraenas.spaces import Genotype, Skeleton
 
 CHAIN = ("weights", "velocity", "statistics")  # the tensors of a chain's state
 RESTARTS = 3  # of a chain that diverges, each with a smaller step
+MOST_EPOCHS = 100_000
 SMALLER = 0.25  # the step size of a restart, relative to the one before
 
 
@@ -56,7 +57,7 @@ class TrainSettings:
         for name, least, most in (
             ("members", 1, 1000),
             ("architectures", 1, 1000),
-            ("epochs", 1, 100_000),
+            ("epochs", 1, MOST_EPOCHS),
             ("batch", 2, 1_000_000),
             ("cycles", 1, 100_000),
             ("architecture_temperature", 1e-3, 1e3),
@@ -112,17 +113,18 @@ class TrainSettings:
         steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
         if weights == "point" and steps_differ:
             return 0
-        length = self.epochs // self.cycles
-        return min(int(self.exploration * length), length - self.weight_samples // self.cycles)
+        cycle = self.rule("sampled", steps_per_epoch=1, images=1).cycle
+        return min(cycle.explored, cycle.length - cycle.samples_per_cycle)
 
     def epochs_for(self, least: int) -> int:
         """The fewest epochs, `least` or more, in which all cycles can be whole."""
-        epochs = -(-least // self.cycles) * self.cycles
-        while True:
+        first = -(-least // self.cycles) * self.cycles
+        for epochs in range(first, MOST_EPOCHS, self.cycles):
             try:
                 return replace(self, epochs=epochs).epochs
             except UraenasError:
-                epochs += self.cycles
+                continue  # too few for the samples
+        return first
 
     def needs_search(self, method: Method) -> bool:
         """Whether this method's architectures come from a search."""

@@ -34,7 +34,7 @@ class Origin:
     cycle: int
     step: int
     temperature: float
-    samples: int = 1  # more: the member is their mean, and the rest is said of the newest
+    samples: int = 1  # how many the weights are the mean of; epoch and step are the newest one's
 
 
 @dataclass(frozen=True, eq=False)

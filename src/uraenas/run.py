@@ -31,7 +31,7 @@ class MemberFacts:
     genotype: Genotype
     chain: str
     epoch: int
-    samples: int  # whose mean it is
+    samples: int  # how many its weights are the mean of
 
 
 class Run:

@@ -1,29 +1,24 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from uraenas import calibration, metrics, selection
 from uraenas.architecture import ArchitectureDistribution
-from uraenas.average import mean_of
 from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
 from uraenas.checkpoints import Checkpoints, saved_when_cut_short
+from uraenas.choosing import Chooser
 from uraenas.config import Config, differences, flatten, from_json, in_words
-from uraenas.data import Dataset, LabelledImages
-from uraenas.data.loader import Loader, suited_batch
+from uraenas.data import Dataset
+from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
-from uraenas.ensemble import Ensemble, Member, MembersPredictor
+from uraenas.ensemble import Member
 from uraenas.errors import UraenasError
 from uraenas.evaluate import Cell, cell_count, check_suite
 from uraenas.handover import check_search, take_search
 from uraenas.judging import Judge, outside_images
-from uraenas.methods import METHODS, Method, method
+from uraenas.methods import method
 from uraenas.progress import Progress, silent
 from uraenas.report import build
 from uraenas.run import Run
@@ -131,8 +126,8 @@ class Pipeline:
             self._watch("search", history)
             return ArchitectureDistribution(concentration)
         config, task = self.config, self.task
-        train_half = self._loader(task.search_train, config.search.batch)
-        validation_half = self._loader(task.search_validation, config.search.batch)
+        train_half = task.loader(task.search_train, config.search.batch, self.engine)
+        validation_half = task.loader(task.search_validation, config.search.batch, self.engine)
         state = self.checkpoints.search()
         searching = Search(
             config.search, task.skeleton, train_half, validation_half, self.engine, config.seed, state
@@ -168,11 +163,6 @@ class Pipeline:
         self.run.log("searched", genotype=str(expected))
         return distribution
 
-    def _loader(self, part: LabelledImages, batch: int) -> Loader:
-        data, task, engine = self.task.dataset, self.task, self.engine
-        batch = suited_batch(batch, len(part))
-        return Loader(part, task.normalisation, batch, data.padding, data.flip, engine.device, engine.dtype)
-
     def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
         """Bring the history's event file up to date, where that was asked for."""
         if self.events is not None:
@@ -191,13 +181,14 @@ class Pipeline:
             chains |= {spec.name: self.checkpoints.chain(spec) for spec in part}
             if part:
                 self._run_chains([chains[spec.name] for spec in part], chains, len(specs))
+        chooser = Chooser(self.run, self.config, self.task, self.engine)
         for name, planned in plans.items():
-            self._choose_members(name, planned)
+            chooser.choose(name, planned)
 
     def _run_chains(self, going: list[ChainState], chains: dict[str, ChainState], planned: int) -> None:
         """Run some of the planned chains to their end; `chains` is kept up to date."""
         epochs = self.config.train.epochs
-        loader = self._loader(self.task.train, self.config.train.batch)
+        loader = self.task.loader(self.task.train, self.config.train.batch, self.engine)
         clock = _Clock()
         for chain in going:
             self._watch(f"chains/{chain.spec.name}", chain.history)
@@ -256,58 +247,6 @@ class Pipeline:
         self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
         if not given_up:
             self.run.add_cost({f"chains/{state.spec.name}": {"restarts": 1}})
-
-    def _candidates(self, row: Method, spec: ChainSpec) -> list[Member]:
-        """What a chain has to offer a method, the newest first."""
-        reached = self.run.read_chain(spec.name)[1]["epoch"]
-        # A chain that began anew and was given up has samples of its earlier course, too.
-        samples = [one for one in self.run.samples(spec.name) if one.origin.epoch < reached]
-        if row.per_chain == "one":
-            return samples[:1]
-        if not self.config.train.average_samples:
-            return samples
-        finite = [one for one in samples if torch.isfinite(one.weights).all()]
-        loader = self._loader(self.task.train, self.config.train.batch)
-        cycles = itertools.groupby(finite, key=lambda one: one.origin.cycle)
-        return [
-            mean_of(list(group), self.task.skeleton, loader, self.engine, self.config.seed)
-            for _, group in cycles
-        ]
-
-    def _choose_members(self, name: str, specs: Sequence[ChainSpec]) -> None:
-        """Take the method's members from what its chains collected, and fit their temperature on held-out images."""
-        row, settings, task = METHODS[name], self.config.train, self.task
-        wanted = 1 if row.single else settings.members
-        candidates = [member for spec in specs for member in self._candidates(row, spec)]
-        predict = MembersPredictor(candidates, task.skeleton, task.normalisation, self.engine)
-        log_p = predict(task.held_out.images) if candidates else torch.empty(0)
-        sound = [bool(torch.isfinite(prediction).all()) for prediction in log_p]
-        for member, kept in zip(candidates, sound, strict=True):
-            if not kept:  # its last step led it astray, after the last loss had been looked at
-                self.run.log("sample dropped", chain=member.origin.chain, epoch=member.origin.epoch)
-        candidates = [member for member, kept in zip(candidates, sound, strict=True) if kept]
-        if not candidates:
-            raise UraenasError(f"every chain of {name} diverged; see log.jsonl, and use a smaller step size")
-        log_p = log_p[sound]
-        wanted = min(wanted, len(candidates))  # a frozen chain may have left fewer
-        labels = torch.from_numpy(task.held_out.labels)
-        if settings.selection == "greedy":
-            chosen = selection.greedy(log_p, labels, wanted)
-        else:
-            chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
-        mean = metrics.mixture(log_p[chosen])
-        weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)
-        temperature = calibration.fit_temperature(mean, labels, weights)
-        _, confidence, right = metrics.confidence_bins(calibration.scale(mean, temperature), labels)
-        self.run.write_tensors(
-            f"methods/{name}/held-out.safetensors", {"confidence": confidence, "right": right}, {}
-        )
-        members = tuple(candidates[position] for position in chosen)
-        of_bytes = task.train.images.dtype == np.uint8
-        ensemble = Ensemble(
-            members, task.skeleton, task.normalisation, task.dataset.classes, temperature, of_bytes
-        )
-        self.run.adopt(name, ensemble)
 
     # Stage 3
 

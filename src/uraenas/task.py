@@ -10,7 +10,8 @@ import numpy as np
 from uraenas import draws
 from uraenas.config import Config
 from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
-from uraenas.data.loader import Normalisation
+from uraenas.data.loader import Loader, Normalisation, suited_batch
+from uraenas.engine import Engine
 from uraenas.errors import UraenasError
 from uraenas.spaces import Skeleton
 
@@ -28,6 +29,11 @@ class Task:
     search_validation: LabelledImages
     normalisation: Normalisation
     skeleton: Skeleton
+
+    def loader(self, part: LabelledImages, batch: int, engine: Engine) -> Loader:
+        """Batches of one of the parts, at most this large, on the engine's device."""
+        data, size = self.dataset, suited_batch(batch, len(part))
+        return Loader(part, self.normalisation, size, data.padding, data.flip, engine.device, engine.dtype)
 
 
 def prepare(config: Config, dataset: Dataset | None = None) -> Task:

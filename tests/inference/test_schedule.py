@@ -60,6 +60,23 @@ def test_a_sampling_stage_of_short_cosines() -> None:
     assert [cycle.number(epoch) for epoch in (0, 19, 20, 39)] == [0, 0, 1, 1]
 
 
+def test_short_cosines_differ_by_an_epoch_where_they_cannot_be_equal() -> None:
+    cycle = Cycle(20, 3, 0.1, exploration=0.5, samples_per_cycle=4, sampling_peak=0.5)
+    assert [e for e in range(20) if cycle.collects_after(e)] == [11, 14, 16, 19]
+    starts = [k // 3 for k in range(60) if cycle.samples_at(k) and cycle.step_size_at(k) == 0.05]
+    assert starts == [10, 12, 15, 17]
+    for samples in range(1, 11):
+        uneven = Cycle(20, 1, 0.1, exploration=0.5, samples_per_cycle=samples, sampling_peak=0.5)
+        assert sum(uneven.collects_after(e) for e in range(20)) == samples
+        assert uneven.collects_after(19)
+
+
+def test_a_sampling_stage_may_be_the_whole_cycle() -> None:
+    cycle = Cycle(4, 2, 0.1, exploration=0.0, samples_per_cycle=2, sampling_peak=0.5)
+    assert all(cycle.samples_at(k) for k in range(8))
+    assert [cycle.step_size_at(k) for k in (0, 4)] == [0.05, 0.05]
+
+
 def test_short_cosines_begin_at_a_whole_epoch() -> None:
     cycle = Cycle(7, 3, 0.1, exploration=0.8, samples_per_cycle=2, sampling_peak=0.5)  # 5.6 epochs explore
     assert [cycle.samples_at(k) for k in (14, 15)] == [False, True]
@@ -81,10 +98,14 @@ def test_short_cosines_begin_at_a_whole_epoch() -> None:
         ({"sampling_peak": -0.1}, "sampling_peak = -0.1 is out of range"),
         ({"sampling_peak": 1.1}, "sampling_peak = 1.1 is out of range"),
         ({"sampling_peak": math.nan}, "sampling_peak = nan is out of range"),
-        ({"sampling_peak": 0.5}, "the 0 epochs of a cycle"),
+        ({"sampling_peak": 0.5}, "leaves 0 for its 1 samples, of which each needs one; change exploration"),
         (
-            {"sampling_peak": 0.5, "exploration": 0.5, "samples_per_cycle": 2},
-            "the 3 epochs of a cycle that exploration = 0.5 leaves for sampling must be a multiple of its 2 samples",
+            {"sampling_peak": 0.5, "exploration": 0.5, "samples_per_cycle": 4},
+            "leaves 3 for its 4 samples, of which each needs one; take 16 epochs or more",
+        ),
+        (
+            {"sampling_peak": 0.5, "exploration": 0.5, "cycles": 12},
+            "exploration = 0.5 of a cycle of 1 epochs is less than one epoch",
         ),
     ],
 )

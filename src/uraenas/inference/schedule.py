@@ -15,6 +15,7 @@ class Cycle:
     Step k explores while mod(k, L)/L < exploration, and samples (noise is added) after that; weights are kept after the
     last epochs. With a `sampling_peak` the sampling stage is divided into short cosines instead, as many as there are
     samples per cycle: each begins with that fraction of α_0 and ends in a sample, so that samples lie farther apart.
+    The stage then begins at a whole epoch.
     """
 
     epochs: int
@@ -44,12 +45,21 @@ class Cycle:
                 f"gives 1 … {self.length}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
                 "weight_samples or cycles"
             )
-        sampling = self.length - self.explored
-        if self.sampling_peak and (sampling < 1 or sampling % self.samples_per_cycle):
+        if self.sampling_peak:
+            self._check_sampling_stage()
+
+    def _check_sampling_stage(self) -> None:
+        where = f"with sampling_peak, exploration = {self.exploration} of a cycle of {self.length} epochs"
+        if self.exploration > 0 and self.explored == 0:
+            raise UraenasError(f"{where} is less than one epoch; take more epochs, or exploration = 0")
+        if self._sampling < self.samples_per_cycle:
+            advice = "change exploration or weight_samples"
+            if self.exploration < 1:
+                enough = self.cycles * math.ceil(self.samples_per_cycle / (1 - self.exploration) - 1e-9)
+                advice = f"take {enough} epochs or more, or {advice}"
             raise UraenasError(
-                f"with sampling_peak, the {sampling} epochs of a cycle that exploration = {self.exploration} leaves "
-                f"for sampling must be a multiple of its {self.samples_per_cycle} samples; change epochs, exploration "
-                "or weight_samples"
+                f"{where} leaves {self._sampling} for its {self.samples_per_cycle} samples, of which each needs "
+                f"one; {advice}"
             )
 
     @property
@@ -63,9 +73,19 @@ class Cycle:
         return int(self.exploration * self.length + 1e-9)
 
     @property
-    def _short_length(self) -> int:
-        """Epochs of a short cosine of the sampling stage."""
-        return (self.length - self.explored) // self.samples_per_cycle
+    def _sampling(self) -> int:
+        """Whole epochs at the end of a cycle that sample."""
+        return self.length - self.explored
+
+    def _short(self, epoch: int) -> tuple[int, int]:
+        """First epoch and end of the short cosine that this epoch of the sampling stage belongs to.
+
+        All count from the stage's beginning. Cosine k ends before epoch ⌊(k + 1) · sampling / samples⌋, so they are of
+        equal length where that is possible.
+        """
+        number = ((epoch + 1) * self.samples_per_cycle - 1) // self._sampling
+        start, end = ((number + k) * self._sampling // self.samples_per_cycle for k in (0, 1))
+        return start, end
 
     @property
     def steps(self) -> int:
@@ -83,9 +103,10 @@ class Cycle:
     def step_size_at(self, step: int) -> float:
         start, position = self.step_size, self.position(step)
         if self.sampling_peak and self.samples_at(step):
-            length = self._short_length * self.steps_per_epoch
-            into = step % (self.length * self.steps_per_epoch) - self.explored * self.steps_per_epoch
-            start, position = self.sampling_peak * start, into % length / length
+            epoch, inside = divmod(step, self.steps_per_epoch)
+            first, end = self._short(epoch % self.length - self.explored)
+            into = (epoch % self.length - self.explored - first) * self.steps_per_epoch + inside
+            start, position = self.sampling_peak * start, into / ((end - first) * self.steps_per_epoch)
         return self.floor + (start - self.floor) / 2 * (math.cos(math.pi * position) + 1)
 
     def samples_at(self, step: int) -> bool:
@@ -98,6 +119,6 @@ class Cycle:
         """Whether a weight sample is kept at the end of this epoch."""
         before = epoch % self.length
         if self.sampling_peak:
-            into = before - self.explored
-            return into >= 0 and (into + 1) % self._short_length == 0
+            stage = before - self.explored
+            return stage >= 0 and self._short(stage)[1] == stage + 1
         return before >= self.length - self.samples_per_cycle

@@ -19,6 +19,7 @@ echo "chosen: $chosen"
 settings=(--preset cifar10 --set evaluate.suite=datasets/cifar10-c --set engine.checkpoint_seconds=60 $chosen)
 uraenas run "${settings[@]}" --methods uraenas --search-of cifar10 --out runs/mean
 uraenas run --preset cifar10 --methods drnas --set data.held_out=0.0002 --set evaluate.suite=none \
+  --set train.weight_samples=10 --set train.sampling_peak=0 --set train.average_samples=false \
   --set 'train.genotype=|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|' \
   --out runs/whole
 uraenas run "${settings[@]}" --set seed=1 --methods uraenas,uraenas-a --out runs/seed-1

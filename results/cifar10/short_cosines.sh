@@ -34,5 +34,6 @@ run.write_json('config.json', run.read_json('config.json') | {'train.members': 4
 fi
 uraenas run "${settings[@]}" --methods uraenas --set train.members=40 --out runs/forty
 uraenas run --preset cifar10 --methods drnas --set data.held_out=0.0002 --set evaluate.suite=none \
+  --set train.weight_samples=10 --set train.sampling_peak=0 --set train.average_samples=false \
   --set 'train.genotype=|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|' \
   --out runs/whole

@@ -37,12 +37,12 @@ def measure_statistics(
 ) -> Tensor:
     """Batch-norm statistics of a network with these weights, the mean over some training batches."""
     stack = Stack([genotype], skeleton).to(engine.device, engine.dtype).train()
-    none = torch.zeros_like(stack.statistics)
-    total = torch.zeros_like(none, dtype=torch.float64)
+    zeros = torch.zeros_like(stack.statistics)
+    total = torch.zeros_like(zeros, dtype=torch.float64)
     drawn = loader.draw([key], epoch=0)
     batches = min(BATCHES, loader.steps)
     for position in range(batches):
-        stack.put(0, weights, none)  # so that a batch leaves MOMENTUM times its own statistics
+        stack.put(0, weights, zeros)  # so that a batch leaves MOMENTUM times its own statistics
         stack(loader.batch_at(drawn, position)[0])
         total += stack.statistics
     return (total / (batches * MOMENTUM)).to(weights)

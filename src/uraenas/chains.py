@@ -30,9 +30,7 @@ class TrainSettings:
     members: int = 10
     architectures: int = 10  # M_θ: architectures drawn for a method that samples them
     architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
-    draw_none: bool = (
-        True  # whether edges of architectures drawn from the search may be `none`, that is, left out
-    )
+    draw_none: bool = True  # whether an edge drawn from the search may be `none`, that is, left out
     genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
     epochs: int = 200
     batch: int = 256  # at most, as in the search

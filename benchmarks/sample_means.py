@@ -1,13 +1,16 @@
-"""What the mean of a chain's samples is worth beside its last sample, on held-out images.
+"""What the mean of a chain's samples is worth beside its last sample or a deep member, on held-out images.
 
-    python benchmarks/sample_means.py FILE [--predict RUN] [--samples 3] [--deep results/cifar10/held-out.safetensors]
+    python benchmarks/sample_means.py FILE [--predict RUN [--method M] [--samples 3]] [--beside FILE:KIND ...]
 
-With --predict, the file is first written: what the last sample of each of the run's sampled chains, and the mean of its
-newest ones, predict for the held-out images. Then figures of both ensembles, and of as many deep members from another
-file of the same images, with paired bootstrap intervals over images.
+With --predict, the file is first written: what the run's members predict for the held-out images if they are means;
+if not, what the last sample of each of its sampled chains and the mean of the newest ones do. Then figures of each kind
+in the file, and of as many members of a kind from another file of the same images: all together, four of them, one
+alone. Last, differences to the means, with paired bootstrap intervals over images.
 """
 
 import argparse
+import itertools
+import random
 from pathlib import Path
 
 import torch
@@ -16,23 +19,20 @@ from torch import Tensor
 
 from uraenas import Run, metrics
 from uraenas.average import mean_of
-from uraenas.ensemble import MembersPredictor
+from uraenas.ensemble import Member, MembersPredictor
 from uraenas.stages import Pipeline
 
 RESAMPLES = 1000
+SUBSETS = 40  # of members, at most
 
 
-def predictions(run: Run, count: int) -> dict[str, Tensor]:
-    """Log-probabilities [M, N, K] of last samples and of means, and the labels."""
+def predictions(run: Run, method: str, count: int) -> dict[str, Tensor]:
+    """Log-probabilities [M, N, K] of means, and of last samples if there are any, and the labels."""
     pipeline = Pipeline.resume(run.path)
     task, engine = pipeline.task, pipeline.engine
-    loader = task.loader(task.train, pipeline.config.train.batch, engine)
-    chains = sorted(path.parent.name for path in run.path.glob("chains/sampled-sampled-*/samples"))
-    samples = [run.samples(chain)[:count] for chain in chains]
-    members = {
-        "last": [newest[0] for newest in samples],
-        "mean": [mean_of(newest, task.skeleton, loader, engine, pipeline.config.seed) for newest in samples],
-    }
+    members = {"mean": list(run.ensemble(method).members)}
+    if not pipeline.config.train.average_samples:
+        members = samples_and_means(run, pipeline, count)
     tensors = {
         kind: MembersPredictor(group, task.skeleton, task.normalisation, engine)(task.held_out.images).half()
         for kind, group in members.items()
@@ -40,10 +40,28 @@ def predictions(run: Run, count: int) -> dict[str, Tensor]:
     return tensors | {"labels": torch.from_numpy(task.held_out.labels)}
 
 
+def samples_and_means(run: Run, pipeline: Pipeline, count: int) -> dict[str, list[Member]]:
+    task, engine = pipeline.task, pipeline.engine
+    loader = task.loader(task.train, pipeline.config.train.batch, engine)
+    chains = sorted(path.parent.name for path in run.path.glob("chains/sampled-sampled-*/samples"))
+    samples = [run.samples(chain)[:count] for chain in chains]
+    return {
+        "last": [newest[0] for newest in samples],
+        "mean": [mean_of(newest, task.skeleton, loader, engine, pipeline.config.seed) for newest in samples],
+    }
+
+
 def figures(log_p: Tensor, labels: Tensor) -> Tensor:
     """Accuracy in %, NLL and ECE."""
     accuracy, nll = metrics.accuracy(log_p, labels), metrics.nll(log_p, labels)
     return torch.tensor([100 * accuracy, nll, metrics.ece(log_p, labels)])
+
+
+def of_size(log_p: Tensor, labels: Tensor, size: int) -> Tensor:
+    """Figures of an ensemble of so many of these members: mean over all choices, or forty random ones."""
+    choices = list(itertools.combinations(range(len(log_p)), size))
+    chosen = random.Random(0).sample(choices, min(SUBSETS, len(choices)))
+    return torch.stack([figures(metrics.mixture(log_p[list(some)]), labels) for some in chosen]).mean(dim=0)
 
 
 def written(values: Tensor, sign: str = "") -> str:
@@ -55,25 +73,28 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--predict", type=Path, metavar="RUN")
+    parser.add_argument("--method", default="uraenas")
     parser.add_argument("--samples", type=int, default=3)
-    parser.add_argument("--deep", type=Path)
+    parser.add_argument("--beside", nargs="+", default=[], metavar="FILE:KIND")
     options = parser.parse_args()
     if options.predict:
-        save_file(predictions(Run.find(options.predict), options.samples), options.file)
+        save_file(predictions(Run.find(options.predict), options.method, options.samples), options.file)
     stored = load_file(options.file)
     labels = stored.pop("labels")
-    if options.deep:
-        beside = load_file(options.deep)
+    for text in options.beside:
+        path, _, kind = text.rpartition(":")
+        beside = load_file(path)
         if not torch.equal(beside["labels"], labels):
-            parser.error(f"{options.deep} is of other images")
-        stored["deep"] = beside["deep"][: len(stored["last"])]
+            parser.error(f"{path} is of other images")
+        stored[f"{kind} of {path}"] = beside[kind][: len(stored["mean"])]
+    print("held-out accuracy in %, NLL, ECE: together; of four; alone")
     together = {kind: metrics.mixture(log_p.double()) for kind, log_p in stored.items()}
-    print("held-out accuracy in %, NLL, ECE: together; alone")
     for kind, log_p in stored.items():
-        alone = torch.stack([figures(member.double(), labels) for member in log_p]).mean(dim=0)
-        print(f"{kind:5} {len(log_p)}: {written(figures(together[kind], labels))}; {written(alone)}")
-    random = torch.Generator().manual_seed(0)
-    drawn = [torch.randint(len(labels), (len(labels),), generator=random) for _ in range(RESAMPLES)]
+        sizes = (len(log_p), min(4, len(log_p)), 1)
+        words = "; ".join(written(of_size(log_p.double(), labels, size)) for size in sizes)
+        print(f"{kind}, {len(log_p)} members: {words}")
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randint(len(labels), (len(labels),), generator=generator) for _ in range(RESAMPLES)]
     for other in [kind for kind in together if kind != "mean"]:
         differences = torch.stack(
             [figures(together["mean"][k], labels[k]) - figures(together[other][k], labels[k]) for k in drawn]

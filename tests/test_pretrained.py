@@ -31,22 +31,22 @@ def test_it_knows_a_cat_it_has_never_seen_and_says_where_its_doubt_comes_from(ca
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["predictions"]
     assert row["label"] == "cat"
-    assert row["architecture"] > row["weights"] > 0  # nine genotypes, of which one has two members
+    assert row["architecture"] > row["weights"] > 0  # six genotypes, of which three have two or three members
 
 
 def test_ten_members_with_weights_in_half_precision_and_whole_buffers():
     run = Run.pretrained("cifar10")
     ensemble = run.ensemble()
     assert len(ensemble) == 10
-    assert len({member.genotype for member in ensemble.members}) == 9
-    assert ensemble.temperature == pytest.approx(1.0702, abs=1e-4)
+    assert len({member.genotype for member in ensemble.members}) == 6
+    assert ensemble.temperature == pytest.approx(0.9496, abs=1e-4)
     for path, member in zip(member_files(run.members_folder("uraenas"), 10), ensemble.members, strict=True):
         tensors, _ = read_tensors(path)
         weights = {entry.name for entry in weight_layout(member.genotype, ensemble.skeleton).entries}
         buffers = {entry.name for entry in statistics_layout(member.genotype, ensemble.skeleton).entries}
         assert {name for name, tensor in tensors.items() if tensor.dtype == torch.float16} == weights
         assert {name for name, tensor in tensors.items() if tensor.dtype == torch.float32} == buffers
-    assert sum(path.stat().st_size for path in PRETRAINED.rglob("*") if path.is_file()) < 21e6
+    assert sum(path.stat().st_size for path in PRETRAINED.rglob("*") if path.is_file()) < 26e6
 
 
 def test_noise_makes_it_less_sure(cat):
@@ -78,7 +78,7 @@ def test_its_figures_on_a_thousand_test_images():
     ensemble = Run.pretrained().ensemble()
     log_p = metrics.mixture(ensemble.member_log_probabilities(test.images))
     labels = torch.from_numpy(test.labels)
-    assert metrics.accuracy(log_p, labels) == pytest.approx(0.956, abs=0.0011)  # one image either way
-    assert metrics.nll(log_p, labels) == pytest.approx(0.13648, abs=1e-4)
+    assert metrics.accuracy(log_p, labels) == pytest.approx(0.950, abs=0.0011)  # one image either way
+    assert metrics.nll(log_p, labels) == pytest.approx(0.13713, abs=1e-4)
     scaled = calibration.scale(log_p, ensemble.temperature)
-    assert metrics.nll(scaled, labels) == pytest.approx(0.13652, abs=1e-4)
+    assert metrics.nll(scaled, labels) == pytest.approx(0.13695, abs=1e-4)

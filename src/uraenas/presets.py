@@ -51,8 +51,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "train.draw_none": False,
         "train.temperature": 5e-3,
         "train.cycles": 1,
-        "train.weight_samples": 4,
-        "train.sampling_peak": 0.2,
+        "train.weight_samples": 40,
+        "train.sampling_peak": 0.5,
         "train.average_samples": True,
     },
     "cifar10-fast": {

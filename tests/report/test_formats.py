@@ -1,5 +1,6 @@
 import csv
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from test_predict import uraenas
 from uraenas.errors import UraenasError
 from uraenas.pairing import differences
 from uraenas.report import COLUMNS, formats, table
+from uraenas.report.formats import Contents
 
 
 @pytest.fixture
@@ -18,25 +20,29 @@ def rows(demo: Source) -> list[dict]:
 
 
 def test_markdown_is_the_table(rows: list[dict]) -> None:
-    lines = formats.write("md", {"demo": rows}).splitlines()
+    lines = formats.write("md", [("demo", rows)], Contents()).splitlines()
     assert lines[0] == "| Method | Members | Acc | ECE | NLL | cAcc | cECE | cNLL | Dis |"
     assert lines[1] == "| --- |" + " ---: |" * 8
     cells = [cell.strip(" *") for cell in lines[3].strip("|").split("|")]
     line = table(rows)[1]
     shown = [column.show(value) for column, value in zip(COLUMNS, line.values, strict=True)]
     assert cells[:8] == [line.method, str(line.members), *shown]
-    assert formats.write("md", {"demo": rows}).count("**") >= 2 * len(COLUMNS)
+    assert formats.write("md", [("demo", rows)], Contents()).count("**") >= 2 * len(COLUMNS)
 
 
 def test_intervals_are_there_when_asked_for(rows: list[dict]) -> None:
-    plain, full = (formats.write("latex", {"demo": rows}, intervals=asked) for asked in (False, True))
+    plain, full = (
+        formats.write("latex", [("demo", rows)], Contents(intervals=asked)) for asked in (False, True)
+    )
     low, high = table(rows)[0].intervals[0] or (0.0, 0.0)
     assert f"[{100 * low:.2f}, {100 * high:.2f}]" in full
     assert "scriptsize" not in plain
 
 
 def test_csv_has_full_precision(rows: list[dict]) -> None:
-    text = formats.write("csv", {"a": rows, "b": rows}, calibration="temperature", intervals=True)
+    text = formats.write(
+        "csv", [("a", rows), ("b", rows)], Contents(calibration="temperature", intervals=True)
+    )
     found = list(csv.DictReader(io.StringIO(text)))
     assert [line["run"] for line in found] == ["a"] * 3 + ["b"] * 3
     line = table(rows, "temperature")[1]
@@ -46,7 +52,7 @@ def test_csv_has_full_precision(rows: list[dict]) -> None:
 
 
 def test_latex_is_balanced_and_escaped(rows: list[dict]) -> None:
-    text = formats.write("latex", {"run_1 & 50%": rows, "b": rows})
+    text = formats.write("latex", [("run_1 & 50%", rows), ("b", rows)], Contents())
     assert text.count("{") == text.count("}")
     assert r"run\_1 \& 50\%" in text
     assert text.splitlines()[0] == r"\begin{tabular}{llrrrrrrrr}"
@@ -70,14 +76,16 @@ def test_differences_to_any_method(demo: Source, calibration: str) -> None:
 
 def test_differences_have_signs_and_are_bold_where_they_are_better(demo: Source) -> None:
     rows = differences(demo[0], "drnas")
-    lines = formats.write("md", {"demo": rows}, against="drnas").splitlines()
+    lines = formats.write("md", [("demo", rows)], Contents(against="drnas")).splitlines()
     assert lines[0] == "| Method - drnas | Members | Acc | ECE | NLL | cAcc | cECE | cNLL |"
     for line, words in zip(table(rows), lines[2:], strict=True):
         for column, interval, cell in zip(COLUMNS, line.intervals, words.split(" | ")[2:], strict=True):
             low, high = interval or (0.0, 0.0)
             assert ("**" in cell) == (low > 0 if column.larger_is_better else high < 0)
             assert cell.strip("*")[0] in "+-"
-    assert r"Method $-$ drnas & Members" in formats.write("latex", {"demo": rows}, against="drnas")
+    assert r"Method $-$ drnas & Members" in formats.write(
+        "latex", [("demo", rows)], Contents(against="drnas")
+    )
 
 
 def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Source) -> None:
@@ -165,4 +173,37 @@ def test_a_table_goes_where_it_is_told(demo: Source, tmp_path: Path, form: str) 
 
 def test_unknown_format_names_the_nearest() -> None:
     with pytest.raises(UraenasError, match="latex"):
-        formats.write("latx", {})
+        formats.write("latx", [], Contents())
+
+
+def test_methods_are_picked_from_runs_and_the_best_is_the_best_of_all(demo: Source) -> None:
+    path = demo[0].path
+    done = uraenas("report", f"{path}:deep-ensemble,drnas", f"{path}:uraenas", "--format", "md")
+    assert done.returncode == 0, done.stderr
+    lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert [line[:2] for line in lines] == [
+        [str(path), name] for name in ("deep-ensemble", "drnas", "uraenas")
+    ]
+    for column in zip(*(line[3:9] for line in lines), strict=True):
+        values = {cell.strip("*") for cell in column if cell.startswith("**")}
+        assert len(values) == 1, column  # ties share it
+
+
+@pytest.mark.parametrize("picked", ["nothing", "", "uraenas,nothing"])
+def test_a_method_that_the_run_has_not_cannot_be_picked(demo: Source, picked: str) -> None:
+    refused = uraenas("report", f"{demo[0].path}:{picked}", "--format", "md")
+    assert refused.returncode == 2
+    assert "Allowed: deep-ensemble, drnas, uraenas" in refused.stderr
+
+
+def test_a_run_whose_name_has_a_colon(demo: Source, tmp_path: Path) -> None:
+    copy = tmp_path / "a:b"
+    shutil.copytree(demo[0].path, copy)
+    done = uraenas("report", copy, "--format", "csv")
+    assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == demo_methods(demo)
+    done = uraenas("report", f"{copy}:drnas", "--format", "csv", "--against", "uraenas")
+    assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == ["drnas"]
+
+
+def demo_methods(demo: Source) -> list[str]:
+    return [line.method for line in table(demo[0].metrics()["rows"])]

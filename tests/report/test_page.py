@@ -283,6 +283,18 @@ def test_runs_on_other_images_do_not_compete(make_run: MakeRun) -> None:
     assert "not tested on the same images" in page.sections["compared"]
 
 
+def test_sizes_of_several_runs_in_one_figure(make_run: MakeRun) -> None:
+    a, b = make_run("a", seed=1), make_run("b", seed=1)
+    page = taken_apart(report.build([a, b], methods=[["uraenas"], ["deep-ensemble", "drnas"]]))
+    assert page.errors == []
+    assert {"uraenas", "deep-ensemble", "drnas"} <= set(page.texts["runs-size-nll-shifted"])
+    assert [line[0] for line in page.tables[0][1:]] == ["uraenas", "deep-ensemble", "drnas"]
+    both = taken_apart(report.build([a, b], methods=[["uraenas"], ["uraenas"]]))
+    assert {"a: uraenas", "b: uraenas"} <= set(both.texts["runs-size-nll-clean"])
+    others = taken_apart(report.build([a, make_run("c", shifts=())]))
+    assert "runs-size-nll-clean" not in others.figures
+
+
 def test_without_metrics(copied: Source) -> None:
     run, test = copied
     run.remove("metrics.json")

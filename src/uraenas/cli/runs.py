@@ -108,7 +108,10 @@ def evaluate(path: RunPath, as_json: AsJson = False) -> None:
 
 
 def make_report(
-    paths: Annotated[list[Path], typer.Argument(help="One run directory, or several to be compared.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="One run directory, or several to be compared; RUN:METHOD,METHOD picks methods."),
+    ],
     form: Annotated[str, typer.Option("--format", help="html, md, csv or latex.")] = "html",
     calibration: Annotated[
         str, typer.Option("--calibration", help="For tables: raw or temperature.")
@@ -136,7 +139,6 @@ def make_report(
     from uraenas import report
     from uraenas.evaluate import CALIBRATIONS
     from uraenas.files import write_bytes
-    from uraenas.pairing import differences
     from uraenas.run import Run
     from uraenas.stages import Pipeline
 
@@ -144,18 +146,22 @@ def make_report(
         raise unknown("calibration", calibration, CALIBRATIONS)
     if form not in ("html", *report.formats.FORMATS):
         raise unknown("format", form, ("html", *report.formats.FORMATS))
+    picks = [_picked(text) for text in runs]
+    paths, methods = [path for path, _ in picks], [these for _, these in picks]
     named = {path.resolve().name: path for path in paths}
     name, _, method = against.rpartition(":")
     if name in named and not Path(name).exists():
         against = f"{named[name]}:{method}"  # as the page calls the runs it compares
     if form != "html":
-        runs = [Run(path) for path in paths]
-        rows = {str(r.path): differences(r, against) if against else r.metrics()["rows"] for r in runs}
-        text = report.formats.write(form, rows, calibration, intervals, against)
+        found = [report.read(Run(path), None, against, these) for path, these in picks]
+        names = [str(path) for path in paths]
+        rows = [one.differences if against else one.rows for one in found]
+        contents = report.formats.Contents(calibration, intervals, against, report.alike(found))
+        text = report.formats.write(form, list(zip(names, rows, strict=True)), contents)
         if out is None:
             print(text, end="")
             return
-    elif len(paths) == 1 and out is None:
+    elif len(paths) == 1 and not methods[0] and out is None:
         with _opened(paths[0], as_json) as pipeline:
             written = pipeline.report(against)
         say(f"wrote {written}", as_json, {"report": str(written)})
@@ -163,10 +169,18 @@ def make_report(
     else:
         pipelines = [Pipeline.resume(path) for path in paths]
         sources = [(pipeline.run, pipeline.task.dataset.test) for pipeline in pipelines]
-        text = report.build(sources, against)
+        text = report.build(sources, against, methods)
     written = out or Path("report.html")
     write_bytes(written, text.encode())
     say(f"wrote {written}", as_json, {"report": str(written)})
+
+
+def _picked(text: str) -> tuple[Path, tuple[str, ...]]:
+    """A run directory, and the methods that RUN:METHOD,METHOD picks of it."""
+    path, colon, names = text.rpartition(":")
+    if not colon or Path(text).exists():
+        return Path(text), ()
+    return Path(path), tuple(dict.fromkeys(names.split(",")))
 
 
 def show(path: RunPath, as_json: AsJson = False) -> None:

@@ -49,7 +49,11 @@ def _legend(legend: Legend, top: float) -> tuple[Markup, int]:
 
 
 def method_legend(methods: Sequence[str]) -> Legend:
-    return [(name, colour(name), line(-9, 0, 9, 0, "line") + mark(marker(name), 0, 0)) for name in methods]
+    return series_legend([Series(name, ()) for name in methods])
+
+
+def series_legend(series: Sequence["Series"]) -> Legend:
+    return [(one.name, one.colour, line(-9, 0, 9, 0, "line") + mark(one.marker, 0, 0)) for one in series]
 
 
 def method_key(methods: Sequence[str]) -> Key:
@@ -135,10 +139,19 @@ def _labels(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True)
 class Series:
-    """A method's values: points (x, y) from left to right."""
+    """A line's values: points (x, y) from left to right. It looks as its method does, or as its slot says."""
 
-    method: str
+    name: str  # a method's, unless it has a slot
     points: Sequence[tuple[float, float]]
+    slot: int | None = None
+
+    @property
+    def colour(self) -> str:
+        return colour(self.name if self.slot is None else self.slot)
+
+    @property
+    def marker(self) -> str:
+        return marker(self.name if self.slot is None else self.slot)
 
 
 def line_chart(
@@ -151,30 +164,27 @@ def line_chart(
     show: Callable[[float], str],
     marks: bool = True,
 ) -> Figure:
-    """One line per method; pointing at an x gives all methods' values there."""
+    """One line per method; pointing at an x gives all their values there."""
     drawn = []
     for one in series:
         places = [(frame.across(x), frame.up(y)) for x, y in one.points]
-        points = [mark(marker(one.method), x, y, 3.4) for x, y in places] if marks else []
+        points = [mark(one.marker, x, y, 3.4) for x, y in places] if marks else []
         level = (
             line(places[0][0], places[0][1], frame.right, places[0][1], "level") if len(places) == 1 else ""
         )
         drawn.append(
-            element(
-                "g", path(places, "line"), level, *points, class_=colour(one.method), data_method=one.method
-            )
+            element("g", path(places, "line"), level, *points, class_=one.colour, data_method=one.name)
         )
     positions = sorted({x for one in series for x, _ in one.points})
     tips = [heading(x) + "".join(_values_at(x, series, show)) for x in positions]
     content = frame.axes() + frame.bands(positions, tips) + join(drawn)
-    summary = "Last values: " + ", ".join(f"{s.method} {show(s.points[-1][1])}" for s in series if s.points)
-    legend = method_legend([one.method for one in series])
-    return draw(id, title, n, frame.figure_height, content, legend, summary)
+    summary = "Last values: " + ", ".join(f"{s.name} {show(s.points[-1][1])}" for s in series if s.points)
+    return draw(id, title, n, frame.figure_height, content, series_legend(series), summary)
 
 
 def _values_at(x: float, series: Sequence[Series], show: Callable[[float], str]) -> list[str]:
-    found = [(one.method, y) for one in series for place, y in one.points if place == x]
-    return [f"\n{{{colour(name)}}}{name}\t{show(y)}" for name, y in found if math.isfinite(y)]
+    found = [(one, y) for one in series for place, y in one.points if place == x]
+    return [f"\n{{{one.colour}}}{one.name}\t{show(y)}" for one, y in found if math.isfinite(y)]
 
 
 def heat_cell(x: float, y: float, width: float, height: float, share: float, label: str, tip: str) -> Markup:

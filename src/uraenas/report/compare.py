@@ -7,14 +7,16 @@ from markupsafe import Markup
 
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
-from uraenas.report.reading import RunFacts
+from uraenas.report.reading import RunFacts, alike
 from uraenas.report.sections.provenance import shown
+from uraenas.report.sections.size import Curve, curves
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, show
 from uraenas.report.table import COLUMNS, Column, Row, best, table
 from uraenas.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
 
 LABELS = 112
 ROW = 15
+GAP = 8  # between methods
 
 
 def comparison(runs: Sequence[RunFacts]) -> Section:
@@ -22,9 +24,9 @@ def comparison(runs: Sequence[RunFacts]) -> Section:
     found = Section(
         "compared",
         "Runs side by side",
-        "The same methods in different runs, as predicted. Each run's own sections follow below.",
+        "Their methods, as predicted. Each run's own sections follow below.",
     )
-    if len({_images(facts) for facts in runs}) > 1:
+    if not alike(runs):
         found.blocks.append(
             Note(
                 "These runs were not tested on the same images: compare across runs with care; no best is marked."
@@ -38,15 +40,13 @@ def comparison(runs: Sequence[RunFacts]) -> Section:
         Key([(f"{_name(runs, k)}", f"s{k % 8}", mark(MARKS[k % 7], 0, 0)) for k in range(len(runs))], False)
     )
     found.blocks.append(Grid([figure for column in COLUMNS if (figure := _dots(runs, column))]))
+    if alike(runs):
+        found.blocks += curves(_curves(runs), "runs-size")
     if differing.lines:
         found.blocks.append(differing)
     else:
         found.blocks.append(Note("The runs have the same settings."))
     return found
-
-
-def _images(facts: RunFacts) -> tuple:
-    return (facts.rows[0]["dataset"], facts.data.get("blake2b"), facts.shifted, tuple(facts.cells))
 
 
 def _name(runs: Sequence[RunFacts], position: int) -> str:
@@ -55,16 +55,29 @@ def _name(runs: Sequence[RunFacts], position: int) -> str:
     return name if [facts.name for facts in runs].count(name) == 1 else f"{name} ({position + 1})"
 
 
+def _curves(runs: Sequence[RunFacts]) -> list[Curve]:
+    """All methods of all runs; where two share a name, each line has its run's name and a look of its own."""
+    found = [(k, facts, name) for k, facts in enumerate(runs) for name in facts.methods]
+    if len({name for _, _, name in found}) == len(found):
+        return [Curve(facts, name, name) for _, facts, name in found]
+    return [
+        Curve(facts, name, f"{_name(runs, k)}: {name}", slot) for slot, (k, facts, name) in enumerate(found)
+    ]
+
+
 def _table(runs: Sequence[RunFacts]) -> Table:
-    alike = len({_images(facts) for facts in runs}) == 1
     every = [(k, one) for k, facts in enumerate(runs) for one in table(facts.rows)]
     tops = best([one for _, one in every])
+    competing = alike(runs)
     lines = []
     for k, one in every:
         cells = [Cell(_name(runs, k)), Cell(str(one.members))]
         for column, value, top in zip(COLUMNS, one.values, tops, strict=True):
             cells.append(
-                Cell(column.show(value), mark="best" if alike and value is not None and value == top else "")
+                Cell(
+                    column.show(value),
+                    mark="best" if competing and value is not None and value == top else "",
+                )
             )
         lines.append(Line(one.method, cells, colour(one.method)))
     lines.sort(key=lambda one: _place(runs, one.name))
@@ -119,19 +132,22 @@ def _dots(runs: Sequence[RunFacts], column: Column) -> Figure | None:
         return None
     low, high = padded([row[key] for row in rows.values() for key in ("low", "value", "high") if key in row])
     scale = Scale(low, high, LABELS, WIDTH - 16)
-    step = ROW * len(runs) + 8
-    bottom = HEAD + step * len(methods)
+    bottom = HEAD + ROW * len(rows) + GAP * len({name for name, _ in rows})
     factor = 100 if column.metric == "accuracy" else 1
     parts = []
     for tick in round_ticks(low * factor, high * factor, 4):
         x = scale(tick / factor)
         parts += [line(x, HEAD, x, bottom, "rule"), text(x, bottom + 16, f"{tick:g}", "tick", "middle")]
-    for m, name in enumerate(methods):
-        parts.append(text(LABELS - 8, HEAD + step * (m + 0.5) + 4, name, "tick", "end"))
-        for k in range(len(runs)):
-            if (name, k) in rows:
-                y = HEAD + step * m + ROW * (k + 0.5) + 4
-                parts.append(_dot(rows[name, k], k, _name(runs, k), scale, y))
+    top: float = HEAD
+    for name in methods:
+        of_method = [(k, rows[name, k]) for k in range(len(runs)) if (name, k) in rows]
+        if of_method:
+            height = ROW * len(of_method) + GAP
+            parts.append(text(LABELS - 8, top + height / 2 + 4, name, "tick", "end"))
+            for place, (k, row) in enumerate(of_method):
+                y = top + GAP / 2 + ROW * (place + 0.5)
+                parts.append(_dot(row, k, _name(runs, k), scale, y))
+            top += height
     words = "shifted" if column.shifted else "clean"
     percent = " in %" if column.metric == "accuracy" else ""
     intervals = "95 % intervals · " if any("low" in row for row in rows.values()) else ""

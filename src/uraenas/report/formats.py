@@ -2,27 +2,37 @@
 
 import csv as csv_module
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from uraenas.errors import unknown
 from uraenas.report.table import COLUMNS, DISAGREEMENT, Column, Row, best, table
 
-Runs = Mapping[str, Sequence[Row]]  # a run's name → rows of its metrics.json: values, or differences
+Runs = Sequence[
+    tuple[str, Sequence[Row]]
+]  # a run's name, and rows of its metrics.json: values, or differences
 
 
-def write(form: str, runs: Runs, calibration: str = "raw", intervals: bool = False, against: str = "") -> str:
-    """The table of these runs in one of FORMATS; the column of runs is there when there are several.
+@dataclass(frozen=True)
+class Contents:
+    """What a table shows."""
 
-    With `against`, the rows are differences to that method; they come with signs and intervals.
-    """
+    calibration: str = "raw"
+    intervals: bool = False
+    against: str = ""  # the rows are differences to this method; they come with signs and intervals
+    competing: bool = False  # the best is the best of all runs: they were tested on the same images
+
+
+def write(form: str, runs: Runs, contents: Contents) -> str:
+    """The table of these runs in one of FORMATS; the column of runs is there when there are several."""
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    return FORMATS[form](runs, calibration, intervals or against != "", against)
+    return FORMATS[form](runs, contents)
 
 
-def markdown(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
+def markdown(runs: Runs, contents: Contents) -> str:
     """A pipe table with the best values in bold."""
-    header, lines = _cells(runs, calibration, intervals, against, "**{}**", "{} ({}, {})")
+    header, lines = _cells(runs, contents, "**{}**", "{} ({}, {})")
     header = [name.replace("|", "\\|") for name in header]
     names = 2 if len(runs) > 1 else 1
     rule = ["---"] * names + ["---:"] * (len(header) - names)
@@ -30,13 +40,11 @@ def markdown(runs: Runs, calibration: str, intervals: bool, against: str) -> str
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def latex(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
+def latex(runs: Runs, contents: Contents) -> str:
     """A booktabs tabular with the best values in bold."""
     header, lines = _cells(
         runs,
-        calibration,
-        intervals,
-        against,
+        contents,
         "\\textbf{{{}}}",
         "{} {{\\scriptsize [{}, {}]}}",
         _latex,
@@ -53,8 +61,10 @@ def latex(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
     )
 
 
-def csv(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
+def csv(runs: Runs, contents: Contents) -> str:
     """Full precision, fractions rather than percent, one line per run and method."""
+    calibration, against = contents.calibration, contents.against
+    intervals = contents.intervals or against != ""
     names = [("shifted_" if column.shifted else "") + column.metric for column in COLUMNS]
     header = ["run", "method", *(["minus"] if against else []), "members", "calibration"]
     for name in names:
@@ -62,7 +72,7 @@ def csv(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
     text = io.StringIO()
     writer = csv_module.writer(text, lineterminator="\n")
     writer.writerow([*header, *([] if against else [DISAGREEMENT.metric])])
-    for run, rows in runs.items():
+    for run, rows in runs:
         for line in table(rows, calibration):
             values: list[float | str | None] = []
             for value, interval in zip(line.values, line.intervals, strict=True):
@@ -72,35 +82,34 @@ def csv(runs: Runs, calibration: str, intervals: bool, against: str) -> str:
     return text.getvalue()
 
 
-FORMATS: dict[str, Callable[[Runs, str, bool, str], str]] = {"md": markdown, "csv": csv, "latex": latex}
+FORMATS: dict[str, Callable[[Runs, Contents], str]] = {"md": markdown, "csv": csv, "latex": latex}
 
 
 def _cells(
     runs: Runs,
-    calibration: str,
-    intervals: bool,
-    against: str,
+    contents: Contents,
     bold: str,
     with_interval: str,
     quoted: Callable[[str], str] = str,
     minus: str = "-",
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and lines as text. Best values are those of a run, so that runs on other data do not compete."""
-    several = len(runs) > 1
+    """Header and lines as text."""
+    several, against = len(runs) > 1, contents.against
     method = f"Method {minus} {quoted(against)}" if against else "Method"
     header = [*(["Run"] if several else []), method, "Members", *(column.title for column in COLUMNS)]
     header += [] if against else [DISAGREEMENT.title]
+    tables = [(run, table(rows, contents.calibration)) for run, rows in runs]
+    every = [line for _, found in tables for line in found]
     lines = []
-    for run, rows in runs.items():
-        found = table(rows, calibration)
-        tops = best(found)
+    for run, found in tables:
+        tops = best(every if contents.competing else found)
         for line in found:
             cells = []
             for column, value, interval, top in zip(COLUMNS, line.values, line.intervals, tops, strict=True):
                 good = column.is_better(interval) if against else value is not None and value == top
                 cell = column.show(value, signed=against != "")
                 cell = bold.format(cell) if good else cell
-                if intervals and interval is not None:
+                if (contents.intervals or against) and interval is not None:
                     ends = (column.show(end, signed=against != "") for end in interval)
                     cell = with_interval.format(cell, *ends)
                 cells.append(cell.replace("-", minus))

@@ -43,14 +43,22 @@ class RunPart:
     sections: list[Section]
 
 
-def build(sources: Sequence[tuple[Run, LabelledImages | None]], against: str = "") -> str:
+def build(
+    sources: Sequence[tuple[Run, LabelledImages | None]],
+    against: str = "",
+    methods: Sequence[Sequence[str]] = (),
+) -> str:
     """The page of these runs, each with its labelled test set; without one, what needs labels is left out.
 
-    Differences are shown to the method `against`, or to the baseline of each run's settings.
+    Differences are shown to the method `against`, or to the baseline of each run's settings. Of each run these
+    methods are shown, where there are any, or else all.
     """
     if not sources:
         raise UraenasError("a report needs at least one run")
-    return render([read(run, test, against) for run, test in sources])
+    chosen = methods or [()] * len(sources)
+    return render(
+        [read(run, test, against, these) for (run, test), these in zip(sources, chosen, strict=True)]
+    )
 
 
 def render(runs: Sequence[RunFacts]) -> str:

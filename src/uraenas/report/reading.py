@@ -10,7 +10,7 @@ from torch import Tensor
 
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError
+from uraenas.errors import UraenasError, unknown
 from uraenas.pairing import differences
 from uraenas.report.table import Row, mean_name
 from uraenas.run import MemberFacts, Run
@@ -127,10 +127,24 @@ class RunFacts:
         return torch.from_numpy(self.test.labels)
 
 
-def read(run: Run, test: LabelledImages | None = None, against: str = "") -> RunFacts:
-    """Read all that the page shows; the labelled test set is needed for what is drawn from predictions."""
+def alike(runs: Sequence[RunFacts]) -> bool:
+    """Whether the runs were tested on the same images."""
+    images = {
+        (one.rows[0]["dataset"], one.data.get("blake2b"), one.shifted, tuple(one.cells)) for one in runs
+    }
+    return len(images) == 1
+
+
+def read(
+    run: Run, test: LabelledImages | None = None, against: str = "", methods: Sequence[str] = ()
+) -> RunFacts:
+    """Read all that the page shows, of these methods or of all.
+
+    The labelled test set is needed for what is drawn from predictions.
+    """
     stored = run.metrics()
-    methods = list(dict.fromkeys(row["method"] for row in stored["rows"]))
+    methods = methods or list(sizes_of(stored["rows"]))
+    stored = stored | {"rows": _rows_of(run, methods, stored["rows"])}
     dataset = stored["rows"][0]["dataset"]
     concentration, history = run.search_result()
     return RunFacts(
@@ -145,9 +159,24 @@ def read(run: Run, test: LabelledImages | None = None, against: str = "") -> Run
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
-        differences=differences(run, against) if against else stored.get("differences", []),
+        differences=[
+            row
+            for row in (differences(run, against) if against else stored.get("differences", []))
+            if row["method"] in methods
+        ],
         against=against,
     )
+
+
+def _rows_of(run: Run, methods: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+    """The rows of these methods, in their order."""
+    found: dict[str, list[Row]] = {name: [] for name in sizes_of(rows)}
+    for row in rows:
+        found[row["method"]].append(row)
+    for name in methods:
+        if name not in found:
+            raise unknown(f"method of {run.path}", name, found)
+    return [row for name in methods for row in found[name]]
 
 
 def _data(run: Run) -> dict[str, Any]:

@@ -26,13 +26,13 @@ def slot(method: str) -> int:
     return _SLOTS.get(method, len(_SLOTS)) % 8
 
 
-def colour(method: str) -> str:
-    """The class that gives a group this method's colour."""
-    return f"s{slot(method)}"
+def colour(of: str | int) -> str:
+    """The class that gives a group the colour of a method, or of a slot."""
+    return f"s{(slot(of) if isinstance(of, str) else of) % 8}"
 
 
-def marker(method: str) -> str:
-    return MARKS[slot(method) % len(MARKS)]
+def marker(of: str | int) -> str:
+    return MARKS[(slot(of) if isinstance(of, str) else of) % len(MARKS)]
 
 
 def show(metric: str, value: float) -> str:

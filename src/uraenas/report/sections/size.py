@@ -1,12 +1,34 @@
 """Metrics against ensemble size."""
 
-from uraenas.report.blocks import Choice, Figure, Note, Section
-from uraenas.report.chart import Axis, Frame, Series, line_chart, method_key
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uraenas.report.blocks import Block, Choice, Figure, Key, Note, Section
+from uraenas.report.chart import Axis, Frame, Series, line_chart, series_legend
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import METRIC_NAMES, count, direction, show
 from uraenas.svg import padded, round_ticks
 
 METRICS = ("accuracy", "ece", "nll")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A method of a run, and how its line is called and looks."""
+
+    facts: RunFacts
+    method: str
+    name: str
+    slot: int | None = None  # None: as the method does everywhere
+
+    @property
+    def members(self) -> int:
+        return self.facts.sizes[self.method]
+
+    def series(self, metric: str, shift: str) -> Series:
+        sizes = range(1, self.members + 1)
+        values = [(m, self.facts.value(self.method, metric, shift, members=m)) for m in sizes]
+        return Series(self.name, [(m, v) for m, v in values if v is not None], self.slot)
 
 
 def section(facts: RunFacts) -> Section:
@@ -16,30 +38,34 @@ def section(facts: RunFacts) -> Section:
         "What another member brings. A value at a size below the full one is the mean over random subsets of the "
         "members; the curve of a good ensemble falls (ECE, NLL) or rises (accuracy) and then levels off.",
     )
-    if max(facts.sizes.values()) == 1:
-        found.blocks.append(Note("Every method of this run has one member, so there is nothing to compare."))
-        return found
-    places = {"clean": "none"} | ({"shifted": facts.shifted} if facts.shifted else {})
-    options = {words.capitalize(): _figures(facts, shift, words) for words, shift in places.items()}
-    found.blocks += [method_key(facts.methods), Choice("Test images", options)]
+    found.blocks += curves([Curve(facts, name, name) for name in facts.methods], "size")
     return found
 
 
-def _figures(facts: RunFacts, shift: str, words: str) -> list[Figure]:
-    figures = [_figure(facts, metric, shift, words) for metric in METRICS]
+def curves(lines: Sequence[Curve], id: str) -> list[Block]:
+    """Figures with a line for each; all were tested on the same images. Their ids begin with this one."""
+    if max(line.members for line in lines) == 1:
+        return [Note("Every method has one member, so there is nothing to compare.")]
+    shifted = lines[0].facts.shifted
+    places = {"clean": "none"} | ({"shifted": shifted} if shifted else {})
+    options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in places.items()}
+    return [
+        Key(series_legend([Series(line.name, (), line.slot) for line in lines])),
+        Choice("Test images", options),
+    ]
+
+
+def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Figure]:
+    figures = [_figure(lines, id, metric, shift, words) for metric in METRICS]
     return [figure for figure in figures if figure is not None]
 
 
-def _figure(facts: RunFacts, metric: str, shift: str, words: str) -> Figure | None:
-    series = []
-    for name, full in facts.sizes.items():
-        sizes = range(1, full + 1)
-        points = [(m, v) for m in sizes if (v := facts.value(name, metric, shift, members=m)) is not None]
-        if points:
-            series.append(Series(name, points))
+def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str) -> Figure | None:
+    series = [found for line in lines if (found := line.series(metric, shift)).points]
     if not series:
         return None
-    most = max(facts.sizes.values())
+    facts = lines[0].facts
+    most = max(line.members for line in lines)
     percent = metric == "accuracy"
     ticks = [t for t in round_ticks(1, most, 6) if t == int(t)] or [1]
     x = Axis("members", 0.75, most + 0.25, lambda v: f"{v:.0f}", ticks if 1 in ticks else [1, *ticks])
@@ -50,7 +76,7 @@ def _figure(facts: RunFacts, metric: str, shift: str, words: str) -> Figure | No
     if shift != "none":
         n += f" × {count(len(facts.cells), 'shift')}"
     return line_chart(
-        f"size-{metric}-{words}",
+        f"{id}-{metric}-{words}",
         title,
         n,
         series,

@@ -9,7 +9,7 @@ REPLICATES = "bootstrap.safetensors"
 
 
 def differences(run: Run, to: str) -> list[Row]:
-    """A run's methods minus one of them, METHOD, or minus another run's, RUN:METHOD."""
+    """A run's methods minus one of them, METHOD, or minus another run's, RUN:METHOD; none is its own baseline."""
     path, colon, method = to.rpartition(":")
     if colon and not (path and method):
         raise UraenasError(f"cannot compare with {to!r}; expected METHOD or RUN:METHOD")
@@ -43,8 +43,6 @@ def _between(run: Run, other: Run, method: str, name: str) -> list[Row]:
         raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
     itself = method if run.path.resolve() == other.path.resolve() else ""
     found = [row for row in own.differences_to(others, method) if row["method"] != itself]
-    if not found:
-        raise UraenasError(f"{run.path} holds no differences to {name}: it is the only method")
     return [{**row, "baseline": name} for row in found]
 
 

@@ -8,6 +8,7 @@ import pytest
 from made_up_run import Source
 
 from test_predict import uraenas
+from uraenas import report
 from uraenas.errors import UraenasError
 from uraenas.pairing import differences
 from uraenas.report import COLUMNS, formats, table
@@ -150,8 +151,13 @@ def test_why_two_runs_cannot_be_paired(demo: Source, make_run: Callable[..., Sou
         with pytest.raises(UraenasError, match="expected METHOD or RUN:METHOD"):
             differences(run, words)
     alone = make_run("alone", methods=("drnas",))[0]
-    with pytest.raises(UraenasError, match="only method"):
-        differences(alone, f"{alone.path}:drnas")
+    assert differences(alone, f"{alone.path}:drnas") == []
+    done = uraenas("report", alone.path, "--format", "md", "--against", f"{alone.path}:drnas")
+    assert (done.returncode, done.stderr.count("it is the only method")) == (2, 1)
+    done = uraenas("report", run.path, alone.path, "--format", "csv", "--against", f"{alone.path}:drnas")
+    assert {line["run"] for line in csv.DictReader(io.StringIO(done.stdout))} == {str(run.path)}
+    page = report.build([(alone, None)], against=f"{alone.path}:drnas")
+    assert "it is the only method" in page
     older, _ = make_run("older")
     older.remove("bootstrap.safetensors")
     with pytest.raises(UraenasError, match="an older version made it; run: uraenas evaluate"):

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from uraenas.cli.printing import AsJson, bars, console, methods_table, note, say
 from uraenas.cli.stopping import heed, working_in
-from uraenas.errors import unknown
+from uraenas.errors import UraenasError, unknown
 from uraenas.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -156,6 +156,8 @@ def make_report(
         found = [report.read(Run(path), None, against, these) for path, these in picks]
         names = [str(path) for path in paths]
         rows = [one.differences if against else one.rows for one in found]
+        if not any(rows):
+            raise UraenasError(f"there are no differences to {against}: it is the only method")
         contents = report.formats.Contents(calibration, intervals, against, report.alike(found))
         text = report.formats.write(form, list(zip(names, rows, strict=True)), contents)
         if out is None:

@@ -48,6 +48,8 @@ def _divergence(diverged: list[dict[str, Any]]) -> str:
 
 def _why_no_differences(facts: RunFacts) -> str:
     wanted = facts.config.get("evaluate.baseline", "")
+    if facts.against:
+        return f"No differences to {facts.against}: it is the only method."
     if facts.config.get("evaluate.bootstrap") == 0:
         return "No intervals and differences: the bootstrap was switched off (evaluate.bootstrap = 0)."
     if facts.methods == [wanted]:

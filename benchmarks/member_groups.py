@@ -1,6 +1,6 @@
 """Who is weak in an ensemble: members with `none` on an edge and members without, beside as many deep ones.
 
-    python benchmarks/member_groups.py results/cifar10/held-out.safetensors [--predict cifar10 runs/twelve]
+    python benchmarks/member_groups.py results/cifar10/held-out.safetensors [--predict runs/cifar10 runs/twelve]
 
 With --predict, the file is first written: what every member of the first run (`uraenas`) and of the second
 (`deep-ensemble`) predicts for the held-out images, or with --severity for some of them under all 19 corruptions. That

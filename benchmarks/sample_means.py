@@ -2,10 +2,10 @@
 
     python benchmarks/sample_means.py FILE [--predict RUN [--method M] [--samples 3]] [--beside FILE:KIND ...]
 
-With --predict, the file is first written: what the run's members predict for the held-out images if they are means;
-if not, what the last sample of each of its sampled chains and the mean of the newest ones do. Then figures of each kind
-in the file, and of as many members of a kind from another file of the same images: all together, four of them, one
-alone. Last, differences to the means, with paired bootstrap intervals over images.
+With --predict, the file is first written: what the members of the run's method M predict for the held-out images if
+they are means; if not, what the last sample of each chain of `uraenas` and the mean of its newest ones do. Then figures
+of each kind in the file, and of as many members of a kind from another file of the same images: all together, four of
+them, one alone. Last, differences to the means, with paired bootstrap intervals over images.
 """
 
 import argparse
@@ -30,8 +30,9 @@ def predictions(run: Run, method: str, count: int) -> dict[str, Tensor]:
     """Log-probabilities [M, N, K] of means, and of last samples if there are any, and the labels."""
     pipeline = Pipeline.resume(run.path)
     task, engine = pipeline.task, pipeline.engine
-    members = {"mean": list(run.ensemble(method).members)}
-    if not pipeline.config.train.average_samples:
+    if pipeline.config.train.average_samples:
+        members = {"mean": list(run.ensemble(method).members)}
+    else:
         members = samples_and_means(run, pipeline, count)
     tensors = {
         kind: MembersPredictor(group, task.skeleton, task.normalisation, engine)(task.held_out.images).half()
@@ -41,6 +42,7 @@ def predictions(run: Run, method: str, count: int) -> dict[str, Tensor]:
 
 
 def samples_and_means(run: Run, pipeline: Pipeline, count: int) -> dict[str, list[Member]]:
+    """Of the chains of `uraenas`: each one's last sample, and the mean of so many of the newest."""
     task, engine = pipeline.task, pipeline.engine
     loader = task.loader(task.train, pipeline.config.train.batch, engine)
     chains = sorted(path.parent.name for path in run.path.glob("chains/sampled-sampled-*/samples"))
@@ -80,6 +82,8 @@ def main() -> None:
     if options.predict:
         save_file(predictions(Run.find(options.predict), options.method, options.samples), options.file)
     stored = load_file(options.file)
+    if not {"labels", "mean"} <= stored.keys():
+        parser.error(f"{options.file} holds no means")
     labels = stored.pop("labels")
     for text in options.beside:
         path, _, kind = text.rpartition(":")

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The deep ensembles that uraenas is held against, beside the members and on the search that come with the package:
+# The deep ensembles that uraenas is held against, beside the members that the package had at the
+# time (37a07bb) and on its search:
 # ten members have its epochs, twelve its seconds (search and ten chains). Goes on where it was cut off.
 set -euo pipefail
 settings=(--preset cifar10 --set train.draw_none=true --set train.weight_samples=10 --set train.sampling_peak=0

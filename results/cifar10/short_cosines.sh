@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Ten architectures without `none`, on the search that comes with the package; four samples of each chain from short cosines
-# if those help. That is tried first, on held-out images and from the package's members. `ten` has the last sample of each
+# if those help. That is tried first, on held-out images and from the members that the package had at the time. `ten` has the last sample of each
 # chain and the architecture ensemble, `forty` all samples. Then one network on all images but ten, for the benchmark's
 # figure. Goes on where it was cut off.
 set -euo pipefail

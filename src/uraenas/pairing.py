@@ -22,11 +22,9 @@ def _within(run: Run, to: str) -> list[Row]:
     if to not in methods:
         raise unknown("method of this run", to, methods)
     found = [row for row in metrics.get("differences", []) if row["baseline"] == to]
-    if not found:
+    if not found and len(methods) > 1:
         why = f"an older version took others; run: uraenas evaluate {run.path}"
-        if len(methods) == 1:
-            why = "it is the only method"
-        elif not any("low" in row for row in metrics["rows"]):
+        if not any("low" in row for row in metrics["rows"]):
             why = "the bootstrap was switched off (evaluate.bootstrap = 0)"
         raise UraenasError(f"{run.path} holds no differences to {to}: {why}")
     return found

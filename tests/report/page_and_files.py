@@ -100,9 +100,13 @@ class Case:
         return self.source[1].labels
 
     def tips(self, figure: str) -> list[dict[str, str]]:
-        """What a figure tells: per mark its heading under "", then name → value, without colours."""
-        told = []
-        for tip in self.page.figures[figure]:
-            heading, *lines = re.sub(r"\{[\w-]+\}", "", tip).split("\n")
-            told.append({"": heading, **dict(line.split("\t") for line in lines if "\t" in line)})
-        return told
+        return tips(self.page, figure)
+
+
+def tips(page: Page, figure: str) -> list[dict[str, str]]:
+    """What a figure tells: per mark its heading under "", then name → value, without colours."""
+    told = []
+    for tip in page.figures[figure]:
+        heading, *lines = re.sub(r"\{[\w-]+\}", "", tip).split("\n")
+        told.append({"": heading, **dict(line.split("\t") for line in lines if "\t" in line)})
+    return told

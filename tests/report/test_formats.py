@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from made_up_run import Source
+from reading_html import taken_apart
 
 from test_predict import uraenas
 from uraenas import report
@@ -90,8 +91,7 @@ def test_differences_have_signs_and_are_bold_where_they_are_better(demo: Source)
 
 
 def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Source) -> None:
-    with pytest.raises(UraenasError, match="only method"):
-        differences(make_run(methods=("drnas",), members=1)[0], "drnas")
+    assert differences(make_run(methods=("drnas",), members=1)[0], "drnas") == []
     with pytest.raises(UraenasError, match="bootstrap was switched off"):
         differences(make_run(bootstrap=0)[0], "drnas")
     done = uraenas("report", demo[0].path, "--format", "csv", "--against", "drnass")
@@ -209,6 +209,31 @@ def test_a_run_whose_name_has_a_colon(demo: Source, tmp_path: Path) -> None:
     assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == demo_methods(demo)
     done = uraenas("report", f"{copy}:drnas", "--format", "csv", "--against", "uraenas")
     assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == ["drnas"]
+
+
+def test_runs_on_other_images_have_each_its_best(demo: Source, make_run: Callable[..., Source]) -> None:
+    other, _ = make_run("other", shifts=())
+    done = uraenas("report", f"{demo[0].path}:drnas", f"{other.path}:drnas", "--format", "md")
+    accuracies = [line.split(" | ")[3] for line in done.stdout.splitlines()[2:]]
+    assert [cell[:2] for cell in accuracies] == ["**", "**"]
+
+
+def test_a_table_needs_the_metrics_alone(demo: Source, tmp_path: Path) -> None:
+    shutil.copy(demo[0].path / "config.json", tmp_path)
+    shutil.copy(demo[0].path / "metrics.json", tmp_path)
+    done = uraenas("report", tmp_path, "--format", "csv")
+    assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == demo_methods(demo)
+
+
+def test_a_page_of_some_methods_is_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = uraenas("run", "--preset", "tiny", "--set", "evaluate.suite=none", "--out", "r")
+    assert done.returncode == 0, done.stderr
+    whole = Path("r/report.html").read_text()
+    assert uraenas("report", "r:drnas,uraenas").returncode == 0
+    assert Path("r/report.html").read_text() == whole
+    page = taken_apart(Path("report.html").read_text())
+    assert [line[0] for line in page.tables[0][1:]] == ["drnas", "uraenas"]
 
 
 def demo_methods(demo: Source) -> list[str]:

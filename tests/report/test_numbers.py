@@ -1,13 +1,20 @@
 """Every number on the page, held against the file it comes from: metrics.json first, then the others."""
 
+import itertools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from made_up_run import SHIFTS, write_run
-from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
+from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed, tips
+from reading_html import taken_apart
+
+from uraenas import report
+
+TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -191,6 +198,31 @@ def test_every_figure_tells_what_the_files_say(case: Case) -> None:
     for figure in case.page.figures:
         (check,) = [(found, check) for p, check in CHECKS.items() if (found := re.fullmatch(p, figure))]
         check[1](case, *check[0].groups())
+
+
+def test_figures_of_several_runs_tell_what_their_files_say(tmp_path: Path) -> None:
+    cases = {name: Case(write_run(tmp_path / name, seed=seed)) for seed, name in enumerate("ab")}
+    picked = [["uraenas"], ["drnas", "uraenas"]]
+    page = taken_apart(report.build([case.source for case in cases.values()], methods=picked))
+    lines = {"a: uraenas", "b: drnas", "b: uraenas"}
+    for metric, words in itertools.product(METRICS, PLACES):
+        figure = f"runs-size-{metric}-{words}"
+        for tip in tips(page, figure):
+            members = int(tip.pop("").split()[0])
+            assert set(tip) == (lines if members == 1 else lines - {"b: drnas"})
+            for line, told in tip.items():
+                run, name = line.split(": ")
+                assert told == shown(metric, cases[run].value(name, metric, PLACES[words], members=members))
+        assert len(set(re.findall(r"\{(s\d)\}", page.figures[figure][0]))) == len(lines)  # each its colour
+        dots = tips(page, f"runs-{'c' * (words == 'shifted')}{TITLES[metric]}")
+        assert [(tip[""], *(set(tip) - {"", "interval"})) for tip in dots] == [
+            ("uraenas", "a"),
+            ("uraenas", "b"),
+            ("drnas", "b"),
+        ]
+        for tip in dots:
+            (run,) = set(tip) - {"", "interval"}
+            assert tip[run] == shown(metric, cases[run].value(tip[""], metric, PLACES[words]))
 
 
 def test_tables_of_methods_equal_metrics(case: Case) -> None:

@@ -130,7 +130,8 @@ def make_report(
         Path | None,
         typer.Option(
             "--out",
-            help="File to write; default: report.html in the run, or here if of several; tables are printed.",
+            help="File to write; default: report.html in the run, or here if of several runs or some methods; tables "
+            "are printed.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -153,13 +154,12 @@ def make_report(
     if name in named and not Path(name).exists():
         against = f"{named[name]}:{method}"  # as the page calls the runs it compares
     if form != "html":
-        found = [report.read(Run(path), None, against, these) for path, these in picks]
-        names = [str(path) for path in paths]
-        rows = [one.differences if against else one.rows for one in found]
-        if not any(rows):
-            raise UraenasError(f"there are no differences to {against}: it is the only method")
+        found = [report.Picked(Run(path), these) for path, these in picks]
+        rows = [(str(one.run.path), one.differences(against) if against else one.rows) for one in found]
+        if not any(of_run for _, of_run in rows):
+            raise UraenasError(f"there are no differences to {against}: it is the only method shown")
         contents = report.formats.Contents(calibration, intervals, against, report.alike(found))
-        text = report.formats.write(form, list(zip(names, rows, strict=True)), contents)
+        text = report.formats.write(form, rows, contents)
         if out is None:
             print(text, end="")
             return

@@ -2,18 +2,18 @@
 
 from uraenas.report import formats
 from uraenas.report.page import build
-from uraenas.report.reading import alike, read
+from uraenas.report.reading import Picked, alike
 from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, mean_name, table
 
 __all__ = [
     "COLUMNS",
     "DISAGREEMENT",
+    "Picked",
     "TableLine",
     "alike",
     "best",
     "build",
     "formats",
     "mean_name",
-    "read",
     "table",
 ]

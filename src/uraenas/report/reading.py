@@ -1,6 +1,6 @@
 """What the report needs of a run, read from its directory once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,42 @@ from uraenas.pairing import differences
 from uraenas.report.table import Row, mean_name
 from uraenas.run import MemberFacts, Run
 from uraenas.summarise import sizes_of
+
+
+class Picked:
+    """Some methods of a run, or all, and what its metrics say of them."""
+
+    def __init__(self, run: Run, methods: Sequence[str] = ()) -> None:
+        self.run, self.metrics = run, run.metrics()
+        found: dict[str, list[Row]] = {name: [] for name in sizes_of(self.metrics["rows"])}
+        for row in self.metrics["rows"]:
+            found[row["method"]].append(row)
+        for name in methods:
+            if name not in found:
+                raise unknown(f"method of {run.path}", name, found)
+        self.methods = list(methods or found)
+        self.rows = [row for name in self.methods for row in found[name]]
+
+    def differences(self, against: str = "") -> list[Row]:
+        """Paired, to this method or between all."""
+        every = differences(self.run, against) if against else self.metrics.get("differences", [])
+        return [row for row in every if row["method"] in self.methods]
+
+    @property
+    def images(self) -> tuple:
+        """What says on which images they were tested."""
+        data = self.run.read_json("data.json") if self.run.has("data.json") else {}
+        return _images(self.rows, data)
+
+
+def alike(runs: Sequence["Picked | RunFacts"]) -> bool:
+    """Whether the runs were tested on the same images."""
+    return len({one.images for one in runs}) == 1
+
+
+def _images(rows: Sequence[Row], data: Mapping[str, Any]) -> tuple:
+    places = frozenset((row["shift"], row["severity"]) for row in rows)
+    return (rows[0]["dataset"], data.get("blake2b"), places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +126,11 @@ class RunFacts:
         return sorted({severity for _, severity in self.cells})
 
     @property
+    def images(self) -> tuple:
+        """What says on which images they were tested."""
+        return _images(self.rows, self.data)
+
+    @property
     def n(self) -> str:
         """How many test images each value rests on."""
         return f"n = {self.data['test_images']:,}"
@@ -127,14 +168,6 @@ class RunFacts:
         return torch.from_numpy(self.test.labels)
 
 
-def alike(runs: Sequence[RunFacts]) -> bool:
-    """Whether the runs were tested on the same images."""
-    images = {
-        (one.rows[0]["dataset"], one.data.get("blake2b"), one.shifted, tuple(one.cells)) for one in runs
-    }
-    return len(images) == 1
-
-
 def read(
     run: Run, test: LabelledImages | None = None, against: str = "", methods: Sequence[str] = ()
 ) -> RunFacts:
@@ -142,41 +175,24 @@ def read(
 
     The labelled test set is needed for what is drawn from predictions.
     """
-    stored = run.metrics()
-    methods = methods or list(sizes_of(stored["rows"]))
-    stored = stored | {"rows": _rows_of(run, methods, stored["rows"])}
-    dataset = stored["rows"][0]["dataset"]
+    picked = Picked(run, methods)
+    dataset = picked.rows[0]["dataset"]
     concentration, history = run.search_result()
     return RunFacts(
         name=run.path.resolve().name,
-        metrics=stored,
+        metrics=picked.metrics | {"rows": picked.rows},
         config=run.read_json("config.json"),
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
         data=_data(run),
         costs=run.costs(),
         history=history,
         concentration=concentration,
-        members={name: run.member_facts(name) for name in methods},
-        predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
+        members={name: run.member_facts(name) for name in picked.methods},
+        predictions={} if test is None else _predictions(run, picked.methods, dataset, len(test)),
         test=test,
-        differences=[
-            row
-            for row in (differences(run, against) if against else stored.get("differences", []))
-            if row["method"] in methods
-        ],
+        differences=picked.differences(against),
         against=against,
     )
-
-
-def _rows_of(run: Run, methods: Sequence[str], rows: Sequence[Row]) -> list[Row]:
-    """The rows of these methods, in their order."""
-    found: dict[str, list[Row]] = {name: [] for name in sizes_of(rows)}
-    for row in rows:
-        found[row["method"]].append(row)
-    for name in methods:
-        if name not in found:
-            raise unknown(f"method of {run.path}", name, found)
-    return [row for name in methods for row in found[name]]
 
 
 def _data(run: Run) -> dict[str, Any]:

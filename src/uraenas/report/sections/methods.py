@@ -49,11 +49,11 @@ def _divergence(diverged: list[dict[str, Any]]) -> str:
 def _why_no_differences(facts: RunFacts) -> str:
     wanted = facts.config.get("evaluate.baseline", "")
     if facts.against:
-        return f"No differences to {facts.against}: it is the only method."
+        return f"No differences to {facts.against}: it is the only method shown."
     if facts.config.get("evaluate.bootstrap") == 0:
         return "No intervals and differences: the bootstrap was switched off (evaluate.bootstrap = 0)."
     if facts.methods == [wanted]:
-        return f"No differences: {wanted} is the baseline and the only method of this run."
+        return f"No differences: {wanted} is the baseline and the only method shown."
     if wanted in facts.methods:
         return f"No differences to {wanted}: an older version of uraenas took others."
     return (

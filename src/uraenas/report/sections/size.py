@@ -49,10 +49,8 @@ def curves(lines: Sequence[Curve], id: str) -> list[Block]:
     shifted = lines[0].facts.shifted
     places = {"clean": "none"} | ({"shifted": shifted} if shifted else {})
     options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in places.items()}
-    return [
-        Key(series_legend([Series(line.name, (), line.slot) for line in lines])),
-        Choice("Test images", options),
-    ]
+    legend = series_legend([Series(line.name, (), line.slot) for line in lines])
+    return [Key(legend, methods=all(line.slot is None for line in lines)), Choice("Test images", options)]
 
 
 def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Figure]:

@@ -57,6 +57,7 @@ def test_a_run_leaves_everything_that_the_design_promises(finished):
     for method, members in (("drnas", 1), ("uraenas", 2), ("deep-ensemble", 2)):
         assert len(Ensemble.load(finished / "methods" / method / "members")) == members
         assert (finished / "methods" / method / "predictions" / "digits.safetensors").exists()
+        assert json.loads((finished / "cost.json").read_text())[f"members/{method}"]["seconds"] > 0
     rows = metrics_of(finished)["rows"]
     keys = {"method", "dataset", "shift", "severity", "metric", "value", "members", "calibration", "seed"}
     assert all(keys <= set(row) for row in rows)

@@ -182,8 +182,10 @@ class Pipeline:
             if part:
                 self._run_chains([chains[spec.name] for spec in part], chains, len(specs))
         chooser = Chooser(self.run, self.config, self.task, self.engine)
+        clock = _Clock()
         for name, planned in plans.items():
             chooser.choose(name, planned)
+            self.run.add_cost({f"members/{name}": {"seconds": clock.lap()}})
 
     def _run_chains(self, going: list[ChainState], chains: dict[str, ChainState], planned: int) -> None:
         """Run some of the planned chains to their end; `chains` is kept up to date."""

@@ -73,6 +73,7 @@ def _members(run: Run, method: str, members: int, generator: torch.Generator) ->
         header = {"genotype": str(genotypes[-1]), "chain": chains[-1], "epoch": "1"}
         write_tensors(run.members_folder(method) / f"{m:03d}.safetensors", {"w": torch.zeros(1)}, header)
     run.add_cost({f"chains/{chain}": {"seconds": 2.5, "images": 1000} for chain in chains})
+    run.add_cost({f"members/{method}": {"seconds": 1.2}})
     return genotypes, chains
 
 

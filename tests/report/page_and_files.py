@@ -95,6 +95,11 @@ class Case:
         costs = self.file("cost.json").items()
         return [cost for name, cost in costs if name.startswith(f"chains/{kinds[method]}")]
 
+    def spent(self, method: str, unit: str) -> float:
+        """On chains and on the choice of members from them."""
+        choice = self.file("cost.json")[f"members/{method}"].get(unit, 0)
+        return sum(chain[unit] for chain in self.chains(method)) + choice
+
     @property
     def labels(self) -> np.ndarray:
         return self.source[1].labels

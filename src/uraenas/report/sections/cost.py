@@ -20,7 +20,7 @@ class Cost:
 
     search: float  # seconds
     chains: int
-    training: float  # seconds
+    training: float  # seconds, of chains and of the choice of members from them
     images: float  # seen in search and training
 
     @property
@@ -72,7 +72,8 @@ def cost_of(facts: RunFacts, method: str) -> Cost | None:
     unsearched = given or (row is not None and row.architecture == "uniform")
     searched = {} if unsearched else facts.costs.get("search", {})
     images = sum(_with_shared(chain, "images") for chain in (*chains, searched))
-    training = sum(_with_shared(chain, "seconds") for chain in chains)
+    choice = facts.costs.get(f"members/{method}", {})
+    training = sum(_with_shared(amounts, "seconds") for amounts in (*chains, choice))
     return Cost(searched.get("seconds", 0.0), len(chains), training, images)
 
 

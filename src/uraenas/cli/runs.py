@@ -156,7 +156,7 @@ def make_report(
     if form != "html":
         found = [report.Picked(Run(path), these) for path, these in picks]
         rows = [(str(one.run.path), one.differences(against) if against else one.rows) for one in found]
-        if not any(of_run for _, of_run in rows):
+        if against and not any(of_run for _, of_run in rows):
             raise UraenasError(f"there are no differences to {against}: it is the only method shown")
         contents = report.formats.Contents(calibration, intervals, against, report.alike(found))
         text = report.formats.write(form, rows, contents)

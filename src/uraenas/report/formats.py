@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from uraenas.errors import unknown
 from uraenas.report.table import COLUMNS, DISAGREEMENT, Column, Row, best, table
 
-Runs = Sequence[
-    tuple[str, Sequence[Row]]
-]  # a run's name, and rows of its metrics.json: values, or differences
+# Each run's name, and rows of its metrics.json: values, or differences.
+Runs = Sequence[tuple[str, Sequence[Row]]]
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,10 @@ class Contents:
     intervals: bool = False
     against: str = ""  # the rows are differences to this method; they come with signs and intervals
     competing: bool = False  # the best is the best of all runs: they were tested on the same images
+
+    @property
+    def with_intervals(self) -> bool:
+        return self.intervals or self.against != ""
 
 
 def write(form: str, runs: Runs, contents: Contents) -> str:
@@ -63,8 +66,7 @@ def latex(runs: Runs, contents: Contents) -> str:
 
 def csv(runs: Runs, contents: Contents) -> str:
     """Full precision, fractions rather than percent, one line per run and method."""
-    calibration, against = contents.calibration, contents.against
-    intervals = contents.intervals or against != ""
+    calibration, intervals, against = contents.calibration, contents.with_intervals, contents.against
     names = [("shifted_" if column.shifted else "") + column.metric for column in COLUMNS]
     header = ["run", "method", *(["minus"] if against else []), "members", "calibration"]
     for name in names:
@@ -109,7 +111,7 @@ def _cells(
                 good = column.is_better(interval) if against else value is not None and value == top
                 cell = column.show(value, signed=against != "")
                 cell = bold.format(cell) if good else cell
-                if (contents.intervals or against) and interval is not None:
+                if contents.with_intervals and interval is not None:
                     ends = (column.show(end, signed=against != "") for end in interval)
                     cell = with_interval.format(cell, *ends)
                 cells.append(cell.replace("-", minus))

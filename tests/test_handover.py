@@ -88,7 +88,7 @@ def test_a_member_and_its_copy_in_half_precision_are_two(finished, tmp_path):
         for run in (Run(out), whole)
     )
     assert found == expected
-    costs = [run.costs()["chains/expected-point-00"]["images"] for run in (Run(out), whole)]
+    costs = [run.costs.read()["chains/expected-point-00"]["images"] for run in (Run(out), whole)]
     assert costs[0] == costs[1]  # what the copy says of a chain that stayed behind is not added to
 
 
@@ -188,7 +188,7 @@ def test_a_run_begins_from_another_ones_search(finished, tmp_path):
         assert done.returncode == 0, done.stderr
     found = Run(out)
     assert torch.equal(found.search_result()[0], whole.search_result()[0])
-    assert found.costs()["search"] == whole.costs()["search"]
+    assert found.costs.read()["search"] == whole.costs.read()["search"]
     events = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text().splitlines()]
     assert events.count("search taken over") == 1
     assert "searched" not in events

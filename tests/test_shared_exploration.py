@@ -59,7 +59,7 @@ def test_no_sample_is_missed_that_is_collected_while_exploring(tmp_path: Path) -
     pairs = zip(together.samples("expected-snapshot-00"), alone.samples("expected-snapshot-00"), strict=True)
     assert all(torch.equal(one.weights, other.weights) for one, other in pairs)
     assert len(together.samples("expected-snapshot-00")) == 4
-    assert together.costs()["chains/expected-snapshot-00"]["shared_images"] > 0
+    assert together.costs.read()["chains/expected-snapshot-00"]["shared_images"] > 0
 
 
 def test_kinds_differ_after_their_exploration(together: Run) -> None:
@@ -71,7 +71,7 @@ def test_kinds_differ_after_their_exploration(together: Run) -> None:
 
 
 def test_what_is_shared_is_paid_once_and_charged_to_each(together: Run) -> None:
-    costs = together.costs()
+    costs = together.costs.read()
     leader, follower = costs["chains/sampled-sampled-00"], costs["chains/sampled-point-00"]
     assert follower["images"] * 5 == leader["images"]
     assert follower["images"] + follower["shared_images"] == leader["images"]
@@ -105,8 +105,8 @@ def test_a_sampling_stage_of_short_cosines_is_resumed_and_shared_like_any_other(
     chain = "expected-sampled-00"
     samples = run.samples(chain)
     assert [one.origin.epoch for one in samples] == [6, 4]
-    assert run.costs()["chains/expected-snapshot-00"]["shared_images"] > 0
-    assert run.costs()["chains/expected-point-00"]["shared_images"] > 0
+    assert run.costs.read()["chains/expected-snapshot-00"]["shared_images"] > 0
+    assert run.costs.read()["chains/expected-point-00"]["shared_images"] > 0
     run.sample_path(chain, 4).unlink()
     shutil.rmtree(tmp_path / "run" / "methods" / "uraenas-w")
     pipeline = Pipeline.resume(tmp_path / "run")
@@ -119,7 +119,7 @@ def test_a_sampling_stage_of_short_cosines_is_resumed_and_shared_like_any_other(
 def test_a_method_added_later_goes_on_from_what_was_explored(tmp_path: Path) -> None:
     trained(tmp_path / "run", "uraenas")
     run, _ = trained(tmp_path / "run", "uraenas,uraenas-a")
-    assert run.costs()["chains/sampled-point-00"]["shared_images"] > 0
+    assert run.costs.read()["chains/sampled-point-00"]["shared_images"] > 0
 
 
 @pytest.mark.parametrize(
@@ -174,19 +174,19 @@ def test_a_restarted_chain_leaves_nothing_for_its_siblings(tmp_path: Path) -> No
 
 def test_who_explored_goes_on_from_there_and_owes_nobody(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.add_cost({"chains/sampled-sampled-00": {"seconds": 8.0, "images": 400}})
+    run.costs.add({"chains/sampled-sampled-00": {"seconds": 8.0, "images": 400}})
     kept = Checkpoints(run, SHORT, SMALL, seed=0)
     first, sibling = spec("sampled", "sampled"), spec("sampled", "point")
     kept.store_explored(replace(initial_chain(first, SMALL, 0), epoch=4))
     for _ in range(2):  # a kill may make it start twice
         assert kept.chain(first).epoch == kept.chain(sibling).epoch == 4
-        assert run.costs() == {
+        assert run.costs.read() == {
             "chains/sampled-sampled-00": {"seconds": 8.0, "images": 400},
             "chains/sampled-point-00": {"shared_seconds": 8.0, "shared_images": 400},
         }
     (tmp_path / "chains/explored/sampled-00.safetensors").unlink()
     assert kept.chain(sibling).epoch == 0
-    assert "chains/sampled-point-00" not in run.costs()
+    assert "chains/sampled-point-00" not in run.costs.read()
 
 
 def test_an_explored_state_of_another_length_is_not_used(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a run goes on from: states of the search and of chains, written whole and read with care."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -49,6 +50,14 @@ class Checkpoints:
 
     def __init__(self, run: Run, settings: TrainSettings, skeleton: Skeleton, seed: int) -> None:
         self.run, self.settings, self.skeleton, self.seed = run, settings, skeleton, seed
+        self._last = time.monotonic()
+
+    def due(self, seconds: float) -> bool:
+        """Whether so much time has gone by since the last checkpoint; a yes counts as making one."""
+        if time.monotonic() - self._last < seconds:
+            return False
+        self._last = time.monotonic()
+        return True
 
     def search(self) -> SearchState | None:
         if not self.run.has("search/state.safetensors"):
@@ -73,8 +82,8 @@ class Checkpoints:
         state, spent = explored or (initial_chain(spec, self.skeleton, self.seed), {})
         if not explored and not self.run.has(f"chains/{spec.name}"):
             # In a copy of a run: what is booked was spent on a chain that stayed behind.
-            self.run.forget_cost(f"chains/{spec.name}")
-        self.run.charge_shared(f"chains/{spec.name}", spent)
+            self.run.costs.forget(f"chains/{spec.name}")
+        self.run.costs.charge_shared(f"chains/{spec.name}", spent)
         return state
 
     def _explored(self, spec: ChainSpec) -> tuple[ChainState, dict[str, float]] | None:
@@ -131,7 +140,7 @@ class Checkpoints:
         kinds = {row.weights for row in METHODS.values() if row.architecture == spec.architecture}
         parts_here = state.epoch == self.settings.epochs_alike(spec.weights) > 0 and len(kinds) > 1
         if parts_here and not state.failure and not state.restarts:
-            cost = self.run.costs().get(f"chains/{spec.name}", {})
+            cost = self.run.costs.read().get(f"chains/{spec.name}", {})
             spent = {unit: cost.get(unit, 0) for unit in ("seconds", "images")}
             header = {**_facts(state), "chain": spec.name, "cost": spent}
             self.run.write_tensors(_explored_file(spec), state.tensors, header)

@@ -107,8 +107,9 @@ def take_search(run: Run, source: Run) -> None:
     """Give a run that has no search yet another's, with what it cost."""
     if run.has(SEARCH[-1]):
         return
-    if "search" not in run.costs() and "search" in source.costs():
-        run.add_cost({"search": source.costs()["search"]})
+    costs = source.costs.read()
+    if "search" not in run.costs.read() and "search" in costs:
+        run.costs.add({"search": costs["search"]})
     for file in SEARCH:
         if source.has(file):
             write_bytes(run.path / file, (source.path / file).read_bytes())

@@ -1,22 +1,22 @@
-"""The run directory: what is in it, who holds it, and what it cost."""
+"""The run directory: what is in it."""
 
-import contextlib
-import fcntl
 import json
 import os
-import platform
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from uraenas.cost import Costs
 from uraenas.ensemble import Ensemble, Member, member_files
 from uraenas.errors import UraenasError, unknown
 from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
+from uraenas.lock import hold
 from uraenas.predict import Prediction, Threshold, Unreadable, find_files, predict_files, threshold_for
 from uraenas.spaces import Genotype
 from uraenas.svg import element
@@ -39,7 +39,7 @@ class Run:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._last_checkpoint = time.monotonic()
+        self.costs = Costs(self.path / "cost.json")
 
     @classmethod
     def pretrained(cls, name: str = "cifar10") -> "Run":
@@ -109,30 +109,9 @@ class Run:
             for entry in self.path.iterdir()
         )
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the directory while working in it; another process is told who does."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / "lock").open("a+")
-        except OSError as error:
-            raise UraenasError(f"cannot use {self.path}: {error.strerror or error}") from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system frees it when its holder dies
-            except OSError as error:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise UraenasError(
-                    f"{self.path} is in use by {holder}; wait for it or choose another directory (--out)"
-                ) from error
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {platform.node()}\n")
-            file.flush()
-            for unfinished in self.path.rglob(".*.tmp"):  # of a process that was killed
-                if not unfinished.is_dir():
-                    unfinished.unlink(missing_ok=True)
-            yield
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the directory while working in it."""
+        return hold(self.path)
 
     # Whole files
 
@@ -172,25 +151,10 @@ class Run:
     def remove(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
 
-    # Logs and cost
+    # Log and outcome
 
     def log(self, event: str, **facts: Any) -> None:
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
-
-    def checkpoint_due(self, seconds: float) -> bool:
-        """Whether so much time has gone by since the last checkpoint; a yes counts as making one."""
-        if time.monotonic() - self._last_checkpoint < seconds:
-            return False
-        self._last_checkpoint = time.monotonic()
-        return True
-
-    def costs(self) -> dict[str, dict[str, float]]:
-        costs = self.read_json("cost.json") if self.has("cost.json") else {}
-        if not isinstance(costs, dict) or not all(isinstance(amounts, dict) for amounts in costs.values()):
-            raise UraenasError(
-                f"{self.path / 'cost.json'} is damaged; delete it and run the same command again"
-            )
-        return costs
 
     def metrics(self) -> dict[str, Any]:
         """metrics.json, after a look at its form."""
@@ -217,29 +181,6 @@ class Run:
             return None, []
         tensors, header = self.read_tensors("search/architecture.safetensors", ["concentration"])
         return tensors["concentration"], header.get("history", [])  # the first files had none
-
-    def add_cost(self, items: Mapping[str, Mapping[str, float]]) -> None:
-        """Add seconds, images and the like to what earlier parts of the run have cost."""
-        costs = self.costs()
-        for item, amounts in items.items():
-            entry = costs.setdefault(item, {})
-            for unit, amount in amounts.items():
-                entry[unit] = entry.get(unit, 0) + amount
-        self.write_json("cost.json", costs)
-
-    def forget_cost(self, item: str) -> None:
-        costs = self.costs()
-        if costs.pop(item, None) is not None:
-            self.write_json("cost.json", costs)
-
-    def charge_shared(self, item: str, amounts: Mapping[str, float]) -> None:
-        """Say what other items have spent for this one, in place of what was said before."""
-        costs = self.costs()
-        before = costs.get(item, {})
-        after = {unit: amount for unit, amount in before.items() if not unit.startswith("shared_")}
-        after |= {f"shared_{unit}": amount for unit, amount in amounts.items()}
-        if after != before:
-            self.write_json("cost.json", {**costs, item: after})
 
     # Members
 

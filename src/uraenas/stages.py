@@ -138,8 +138,8 @@ class Pipeline:
         def checkpoint(state: SearchState) -> None:
             unsaved["search"] = state
             self._watch("search", state.history)
-            self.run.add_cost({"search": {"seconds": clock.lap(), "images": images}})
-            if self.run.checkpoint_due(self.config.engine.checkpoint_seconds):
+            self.run.costs.add({"search": {"seconds": clock.lap(), "images": images}})
+            if self.checkpoints.due(self.config.engine.checkpoint_seconds):
                 self.checkpoints.store_search(state)
                 del unsaved["search"]
 
@@ -185,7 +185,7 @@ class Pipeline:
         clock = _Clock()
         for name, planned in plans.items():
             chooser.choose(name, planned)
-            self.run.add_cost({f"members/{name}": {"seconds": clock.lap()}})
+            self.run.costs.add({f"members/{name}": {"seconds": clock.lap()}})
 
     def _run_chains(self, going: list[ChainState], chains: dict[str, ChainState], planned: int) -> None:
         """Run some of the planned chains to their end; `chains` is kept up to date."""
@@ -207,8 +207,8 @@ class Pipeline:
             for state in states:
                 self._watch(f"chains/{state.spec.name}", state.history)
             share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
-            self.run.add_cost({f"chains/{state.spec.name}": share for state in states})
-            due = self.run.checkpoint_due(self.config.engine.checkpoint_seconds)
+            self.run.costs.add({f"chains/{state.spec.name}": share for state in states})
+            due = self.checkpoints.due(self.config.engine.checkpoint_seconds)
             for state in states:
                 before = chains[state.spec.name]
                 news = (state.failure, state.restarts) != (before.failure, before.restarts)
@@ -248,7 +248,7 @@ class Pipeline:
         given_up = state.is_over(self.config.train.epochs)
         self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
         if not given_up:
-            self.run.add_cost({f"chains/{state.spec.name}": {"restarts": 1}})
+            self.run.costs.add({f"chains/{state.spec.name}": {"restarts": 1}})
 
     # Stage 3
 
@@ -262,7 +262,7 @@ class Pipeline:
         for cell in judge.cells():
             cells.append(cell)
             self.progress("evaluate", len(cells), total)
-        self.run.add_cost({"evaluate": {"seconds": clock.lap()}})
+        self.run.costs.add({"evaluate": {"seconds": clock.lap()}})
         result, replicates = summarise(cells)
         result["rows"] += judge.outside_rows()
         result["diverged"] = self.checkpoints.diverged() + self._diverged_elsewhere()

@@ -72,8 +72,8 @@ def _members(run: Run, method: str, members: int, generator: torch.Generator) ->
         chains.append(f"{row.architecture}-{row.weights}-{m:02d}")
         header = {"genotype": str(genotypes[-1]), "chain": chains[-1], "epoch": "1"}
         write_tensors(run.members_folder(method) / f"{m:03d}.safetensors", {"w": torch.zeros(1)}, header)
-    run.add_cost({f"chains/{chain}": {"seconds": 2.5, "images": 1000} for chain in chains})
-    run.add_cost({f"members/{method}": {"seconds": 1.2}})
+    run.costs.add({f"chains/{chain}": {"seconds": 2.5, "images": 1000} for chain in chains})
+    run.costs.add({f"members/{method}": {"seconds": 1.2}})
     return genotypes, chains
 
 
@@ -108,4 +108,4 @@ def _search(run: Run, generator: torch.Generator) -> None:
         {"concentration": concentration},
         {"genotype": genotype, "epochs": 4, "history": history},
     )
-    run.add_cost({"search": {"seconds": 7.0, "images": 4000}})
+    run.costs.add({"search": {"seconds": 7.0, "images": 4000}})

@@ -184,7 +184,7 @@ def read(
         config=run.read_json("config.json"),
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
         data=_data(run),
-        costs=run.costs(),
+        costs=run.costs.read(),
         history=history,
         concentration=concentration,
         members={name: run.member_facts(name) for name in picked.methods},

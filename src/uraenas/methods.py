@@ -18,6 +18,11 @@ class Method:
     single: bool = False  # one member, whatever the ensemble size
     per_chain: Literal["one", "all"] = "one"  # members from one chain: its last sample, or all it collected
 
+    @property
+    def chains(self) -> str:
+        """What the names of its chains begin with; methods of one kind share them."""
+        return f"{self.architecture}-{self.weights}-"
+
 
 METHODS: dict[str, Method] = {
     "drnas": Method("expected", "point", single=True),

@@ -168,6 +168,18 @@ def test_differences_to_a_method_of_another_run(make_run: MakeRun) -> None:
     assert "difference-nll-clean" in page.figures
 
 
+def test_only_chains_of_the_methods_shown_are_said_to_have_diverged(make_run: MakeRun) -> None:
+    run, test = make_run(methods=("drnas", "uraenas-a", "uraenas"))
+    chains = ("expected-point-00", "sampled-sampled-01")
+    known = [{"chain": chain, "restarts": 1, "given_up": ""} for chain in chains]
+    run.write_json("metrics.json", {**run.metrics(), "diverged": known})
+    assert "2 chains diverged" in taken_apart(report.build([(run, test)])).sections["methods"]
+    page = taken_apart(report.build([(run, test)], methods=[["uraenas-a", "uraenas"]]))
+    assert "1 chain diverged. sampled-sampled-01 was restarted" in page.sections["methods"]
+    page = taken_apart(report.build([(run, test)], methods=[["uraenas-a"]]))
+    assert "diverged" not in page.sections["methods"]
+
+
 def test_classes_and_what_they_are_taken_for(make_run: MakeRun) -> None:
     run, test = make_run(classes=30, images=400)
     page = taken_apart(report.build([(run, test)]))

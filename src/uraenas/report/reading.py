@@ -11,6 +11,7 @@ from torch import Tensor
 from uraenas import calibration, metrics
 from uraenas.data.dataset import LabelledImages
 from uraenas.errors import UraenasError, unknown
+from uraenas.methods import METHODS
 from uraenas.pairing import differences
 from uraenas.report.table import Row, mean_name
 from uraenas.run import MemberFacts, Run
@@ -35,6 +36,12 @@ class Picked:
         """Paired, to this method or between all."""
         every = differences(self.run, against) if against else self.metrics.get("differences", [])
         return [row for row in every if row["method"] in self.methods]
+
+    @property
+    def diverged(self) -> list[dict[str, Any]]:
+        """What went wrong with their chains."""
+        kinds = {METHODS[name].chains for name in self.methods if name in METHODS}
+        return [one for one in self.metrics.get("diverged", []) if one["chain"].startswith(tuple(kinds))]
 
     @property
     def images(self) -> tuple:
@@ -180,7 +187,7 @@ def read(
     concentration, history = run.search_result()
     return RunFacts(
         name=run.path.resolve().name,
-        metrics=picked.metrics | {"rows": picked.rows},
+        metrics=picked.metrics | {"rows": picked.rows, "diverged": picked.diverged},
         config=run.read_json("config.json"),
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
         data=_data(run),

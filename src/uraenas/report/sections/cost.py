@@ -64,7 +64,7 @@ def cost_of(facts: RunFacts, method: str) -> Cost | None:
     row = METHODS.get(method)
     used = {f"chains/{member.chain}" for member in facts.members.get(method, [])}
     if row is not None and not row.single:  # chains of which no member was chosen cost as much
-        used |= {name for name in facts.costs if name.startswith(f"chains/{row.architecture}-{row.weights}-")}
+        used |= {name for name in facts.costs if name.startswith(f"chains/{row.chains}")}
     chains = [facts.costs[name] for name in sorted(used) if name in facts.costs]
     if not chains:
         return None

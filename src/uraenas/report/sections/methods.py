@@ -27,7 +27,7 @@ def section(facts: RunFacts) -> Section:
     found = Section("methods", "Methods", lead)
     tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
-    if facts.metrics.get("diverged"):
+    if facts.metrics["diverged"]:
         found.blocks.append(Note(_divergence(facts.metrics["diverged"])))
     if facts.baseline is None:
         found.blocks.append(Note(_why_no_differences(facts)))

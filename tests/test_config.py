@@ -35,7 +35,7 @@ def test_every_preset_sets_what_it_says() -> None:
 
 def test_overrides_read_texts_and_values_alike() -> None:
     texts = {
-        "train.epochs": "24",
+        "train.epochs": "60",
         "train.temperature": "0.5",
         "methods": "drnas, uraenas",
         "evaluate.severities": "1,3",
@@ -45,7 +45,7 @@ def test_overrides_read_texts_and_values_alike() -> None:
         "seed": "7",
     }
     values = {
-        "train.epochs": 24,
+        "train.epochs": 60,
         "train.temperature": 0.5,
         "methods": ["drnas", "uraenas"],
         "evaluate.severities": [1, 3],
@@ -56,7 +56,7 @@ def test_overrides_read_texts_and_values_alike() -> None:
     }
     from_texts, from_values = override(Config(), texts), override(Config(), values)
     assert from_texts == from_values
-    assert from_texts.train.epochs == 24
+    assert from_texts.train.epochs == 60
     assert from_texts.methods == ("drnas", "uraenas")
     assert from_texts.evaluate.severities == (1, 3)
     assert from_texts.evaluate.keep_predictions is False

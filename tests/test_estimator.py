@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from uraenas import UraeNAS, UraenasError
+from uraenas import Run, UraeNAS, UraenasError
 
 DIGITS = load_digits()
 IMAGES, LABELS = np.uint8(DIGITS.images[:400] * 15), DIGITS.target[:400]
@@ -140,6 +140,28 @@ def test_numpy_parameters_can_be_saved(tmp_path):
     loaded = UraeNAS.load(tmp_path / "saved")
     assert loaded.members == 2
     assert loaded.random_state == 0
+
+
+def test_a_range_of_numpy_numbers_can_be_saved(tmp_path):
+    images = IMAGES.astype(np.float32)
+    estimator = small(method="drnas", value_range=(images.min(), images.max())).fit(images, LABELS)
+    estimator.save(tmp_path / "saved")
+    loaded = UraeNAS.load(tmp_path / "saved")
+    assert loaded.value_range == (0.0, 240.0)
+    np.testing.assert_array_equal(loaded.predict(images[:9]), estimator.predict(images[:9]))
+
+
+def test_an_estimator_is_not_saved_into_its_run(tmp_path):
+    estimator = small(method="drnas", run_directory=tmp_path / "run").fit(IMAGES, LABELS)
+    with pytest.raises(UraenasError, match="save the estimator to another folder"):
+        estimator.save(tmp_path / "run")
+    assert len(Run(tmp_path / "run").ensemble("drnas")) == 1
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+def test_images_need_no_shift_that_suits_them(channels):
+    images = np.repeat(IMAGES[..., None], channels, axis=3)
+    assert small(method="drnas").fit(images, LABELS).predict(images[:9]).shape == (9,)
 
 
 def test_nothing_is_predicted_before_fit():

@@ -18,6 +18,7 @@ TENSORS = {
     "mask": torch.tensor([True, False]),
     "half": torch.tensor([1.5], dtype=torch.float16),
     "empty": torch.zeros(0),
+    "one of many": torch.arange(12.0).view(1, 12)[:, 4],  # contiguous, with a stride
 }
 HEADER = {"genotype": "|none~0|", "ε": "0.1"}
 

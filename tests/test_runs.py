@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -378,6 +379,40 @@ def test_a_second_process_leaves_the_settings_of_the_first(tmp_path):
     with pipeline.run.held():
         assert run_tiny(tmp_path / "run", "--methods", "drnas").returncode == 2
     assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_a_run_that_another_process_began_meanwhile_is_not_gone_on_with(tmp_path, monkeypatch):
+    """It looked at the directory, and the other has come and gone before it holds it."""
+    out = tmp_path / "run"
+    check = Pipeline.check_evaluation
+
+    def slowly(self):
+        monkeypatch.setattr(Pipeline, "check_evaluation", check)
+        Pipeline.start(out, override(preset("tiny"), {"train.epochs": 4}))
+        check(self)
+
+    monkeypatch.setattr(Pipeline, "check_evaluation", slowly)
+    with pytest.raises(UraenasError, match=r"train\.epochs was 4 and is now 2"):
+        Pipeline.start(out, override(preset("tiny"), {}))
+    assert Run(out).read_json("config.json")["train.epochs"] == 4
+
+
+def test_samples_are_in_the_order_of_their_epochs(finished, tmp_path):
+    sample = Member.load(finished / "chains/sampled-sampled-00/samples/0001.safetensors")
+    skeleton, run = Run(finished).ensemble("uraenas").skeleton, Run(tmp_path)
+    for epoch in (9_998, 10_001, 9_999, 10_000):
+        member = replace(sample, origin=replace(sample.origin, epoch=epoch))
+        member.save(run.sample_path("sampled-sampled-00", epoch), skeleton)
+    assert [one.origin.epoch for one in run.samples("sampled-sampled-00")] == [10_001, 10_000, 9_999, 9_998]
+
+
+def test_a_method_that_is_not_trained_yet_is_not_called_unknown(finished, tmp_path):
+    out = tmp_path / "half"
+    shutil.copytree(finished, out)
+    shutil.rmtree(out / "methods" / "uraenas")
+    done = uraenas("evaluate", out)
+    assert done.returncode == 2
+    assert f"holds no trained uraenas; run: uraenas train {out}" in done.stderr
 
 
 def test_a_lost_sample_is_made_again(finished, tmp_path):

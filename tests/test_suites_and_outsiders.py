@@ -40,6 +40,16 @@ def test_a_suite_from_disk_gives_the_images_that_are_made_on_the_fly(tmp_path):
         np.testing.assert_array_equal(where.part.images, wanted[where.name])
 
 
+def test_a_suite_from_disk_has_the_units_of_the_test_images(tmp_path):
+    test = digits().test
+    write_suite(test.images, test.labels, tmp_path, only=["contrast"], seed=0, workers=1)
+    floats = LabelledImages(test.images.astype(np.float32) / 255, test.labels)
+    settings = EvaluateSettings(suite=str(tmp_path), severities=(3,))
+    of_bytes, of_floats = (list(evaluation_sets("digits", part, settings))[1] for part in (test, floats))
+    assert of_floats.part.images.dtype == np.float32
+    np.testing.assert_allclose(of_floats.part.images * 255, of_bytes.part.images, atol=1e-4)
+
+
 def test_a_suite_of_other_images_is_refused(tmp_path):
     test = digits().test
     write_suite(test.images[::-1], test.labels[::-1], tmp_path, only=["contrast"], workers=1)

@@ -146,8 +146,20 @@ def test_samples_are_kept_after_the_last_epochs_of_each_cycle(undisturbed: dict)
 
 
 def test_a_cycle_can_give_several_samples(part: LabelledImages) -> None:
-    _, members = run(part, chains(count=1), settings=replace(SETTINGS, weight_samples=4))
+    _, members = run(part, chains(count=1), settings=replace(SETTINGS, weight_samples=4, exploration=0.2))
     assert [member.origin.epoch for member in members] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"weight_samples": 4}, "leaves 1 for its 2 samples"),
+        ({"exploration": 1.0}, "leaves no epoch to sample in"),
+    ],
+)
+def test_no_sample_is_taken_while_exploring(changes: dict, words: str) -> None:
+    with pytest.raises(UraenasError, match=words):
+        replace(SETTINGS, **changes)
 
 
 def test_the_history_tells_step_size_and_noise(undisturbed: dict) -> None:
@@ -449,6 +461,12 @@ def test_more_members_than_the_chains_can_give_make_more_chains() -> None:
     assert len(plan("uraenas", settings)) == 5  # two samples each
     assert len(plan("snapshot", settings)) == 5
     assert len(plan("deep-ensemble", settings)) == 9
+
+
+def test_no_chain_is_run_that_cannot_become_a_member() -> None:
+    settings = replace(SETTINGS, members=2, architectures=5)
+    assert len(plan("uraenas", settings)) == 2
+    assert len(plan("uraenas", replace(settings, selection="greedy"))) == 5
 
 
 def test_a_chain_gives_one_mean_for_each_cycle() -> None:

@@ -28,7 +28,7 @@ class TrainSettings:
     """How members are trained. Defaults: the benchmark's recipe for point estimates, cyclical SGHMC for samples."""
 
     members: int = 10
-    architectures: int = 10  # M_θ: architectures drawn for a method that samples them
+    architectures: int = 10  # M_θ: of `uraenas`; as many as its members at most, unless they are selected
     architecture_temperature: float = 1.0  # T_θ: they are drawn from Dirichlet(β/T_θ)
     draw_none: bool = True  # whether an edge drawn from the search may be `none`, that is, left out
     genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
@@ -68,6 +68,8 @@ class TrainSettings:
                 )
         if self.genotype and not Genotype.from_string(self.genotype).connected:
             raise UraenasError(f"train.genotype {self.genotype} cuts the input off from the output")
+        if self.exploration == 1:
+            raise UraenasError("train.exploration = 1 leaves no epoch to sample in; it must be less than 1")
         if self.weight_samples < self.cycles:
             raise UraenasError(
                 f"train.weight_samples = {self.weight_samples} is out of range; each of the {self.cycles} cycles "
@@ -133,7 +135,10 @@ class TrainSettings:
         if method.single:
             return 1
         if method.architecture == "sampled" and method.per_chain == "all":
-            return max(self.architectures, math.ceil(self.members / self.members_per_chain))
+            candidates = (
+                self.architectures if self.selection == "greedy" else min(self.architectures, self.members)
+            )
+            return max(candidates, math.ceil(self.members / self.members_per_chain))
         return self.members if method.per_chain == "one" else math.ceil(self.members / self.members_per_chain)
 
 

@@ -54,17 +54,18 @@ class Config:
             raise UraenasError(f"seed = {self.seed} is out of range; it must lie in 0 … 2^63 - 1")
 
 
-# Keys that may differ when a run goes on: where it computes and finds its data (which data.json knows again), what is
-# watched and shown, which methods are wanted of it.
-FREE_KEYS = {
+# Keys that may differ when a run goes on, and what they begin with: where it computes and finds its data (which
+# data.json knows again), what is watched and measured, which methods are wanted of it.
+FREE_KEYS = (
     "methods",
+    "data.name",
     "data.root",
     "tensorboard",
-    "evaluate.baseline",
+    "evaluate.",
     "engine.device",
     "engine.stack",
     "engine.checkpoint_seconds",
-}
+)
 
 
 def preset(name: str) -> Config:
@@ -120,7 +121,7 @@ def from_json(stored: Any) -> Config:
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """The settings that differ and change the result: key → (old, new)."""
     before, after = flatten(old), flatten(new)
-    return {k: (before[k], after[k]) for k in before if before[k] != after[k] and k not in FREE_KEYS}
+    return {k: (before[k], after[k]) for k in before if before[k] != after[k] and not k.startswith(FREE_KEYS)}
 
 
 def in_words(changed: dict[str, tuple[Any, Any]]) -> str:

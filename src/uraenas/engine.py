@@ -53,7 +53,7 @@ class Engine:
     def __init__(self, settings: EngineSettings) -> None:
         wanted = settings.device
         if wanted == "cuda" and not torch.cuda.is_available():
-            raise UraenasError("device = cuda, but PyTorch sees no CUDA device; use device = cpu or auto")
+            raise UraenasError("engine.device = cuda, but PyTorch sees no CUDA device; use cpu or auto")
         cuda = wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available())
         self.device = torch.device("cuda" if cuda else "cpu")
         precision = settings.precision

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,14 @@ class Member:
     weights: Tensor
     statistics: Tensor
     origin: Origin
+
+    @cached_property
+    def identity(self) -> str:
+        """The same for equal members alone: one in half precision is not the one it was made from."""
+        digest = hashlib.blake2b(f"{self.genotype}|{self.origin}".encode(), digest_size=16)
+        for tensor in (self.weights, self.statistics):
+            digest.update(tensor.numpy().tobytes())
+        return digest.hexdigest()
 
     def tensors(self, skeleton: Skeleton) -> dict[str, Tensor]:
         """Weights and statistics by name."""
@@ -171,6 +180,12 @@ class Ensemble:
     def __len__(self) -> int:
         return len(self.members)
 
+    @cached_property
+    def identity(self) -> str:
+        """The same for ensembles alone that predict the same, and are as sure of it."""
+        parts = [repr(self.temperature), *(member.identity for member in self.members)]
+        return hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+
     def __repr__(self) -> str:
         distinct = len({member.genotype for member in self.members})
         return (
@@ -286,7 +301,7 @@ class SharedPredictor:
     def __init__(self, ensembles: Mapping[str, Ensemble], engine: Engine) -> None:
         self.ensembles, self.engine = ensembles, engine
         self.distinct: dict[str, Member] = {}
-        self.names = {name: [_identity(m) for m in ensemble.members] for name, ensemble in ensembles.items()}
+        self.names = {name: [m.identity for m in ensemble.members] for name, ensemble in ensembles.items()}
         for name, ensemble in ensembles.items():
             self.distinct |= dict(zip(self.names[name], ensemble.members, strict=True))
         self.predictor: MembersPredictor | None = None
@@ -301,11 +316,3 @@ class SharedPredictor:
         log_p = self.predictor(images)
         place = {name: position for position, name in enumerate(self.distinct)}
         return {name: log_p[[place[one] for one in members]] for name, members in self.names.items()}
-
-
-def _identity(member: Member) -> str:
-    """The same for equal members alone: one in half precision is not the one it was made from."""
-    digest = hashlib.blake2b(f"{member.genotype}|{member.origin}".encode())
-    for tensor in (member.weights, member.statistics):
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()

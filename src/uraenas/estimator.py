@@ -135,12 +135,16 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to a folder of JSON and safetensors files."""
         folder = Path(path)
-        self._fitted().save(folder)
+        ensemble = self._fitted()
+        if Run(folder).exists:
+            raise UraenasError(f"{folder} is a run directory; save the estimator to another folder")
         parameters = {**self.get_params(deep=False), "run_directory": None}
         if not isinstance(self.random_state, int | np.integer):
             parameters["random_state"] = None
         labels = {"type": self.classes_.dtype.str, "values": self.classes_.tolist()}
-        write_json(folder / "estimator.json", {"parameters": _plain(parameters), "classes": labels})
+        facts = {"parameters": _plain(parameters), "classes": labels}
+        ensemble.save(folder)
+        write_json(folder / "estimator.json", facts)
 
     @classmethod
     def load(cls, path: str | Path) -> "UraeNAS":
@@ -173,6 +177,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             "network.channels": self.width,
             "network.cells": self.cells,
             "engine.device": self.device,
+            "evaluate.suite": "none",  # nothing is evaluated, so no shift has to suit the images
             "seed": self._seed(),
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
@@ -201,6 +206,8 @@ def _plain(value: Any) -> Any:
     """Numpy's numbers as Python's, which JSON can hold."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -4,8 +4,10 @@ The unit of work is a cell: one evaluation set, all methods. A cell's rows and b
 suite of any size streams through; `summarise` makes suite means, intervals and paired differences from cells alone.
 """
 
+import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from uraenas.errors import UraenasError, require_range, unknown
 from uraenas.methods import method
 from uraenas.shifts.suite import open_suite
 
-BOOTSTRAPPED = ("accuracy", "nll", "ece", "brier")
+BOOTSTRAPPED = ("accuracy", "nll", "brier", "ece")
 CALIBRATIONS = ("raw", "temperature")
 SEED = 0  # of shifts and of resamples: all runs are tested on the same images, and their replicates pair
 
@@ -62,33 +64,51 @@ class EvaluationSet:
     def name(self) -> str:
         return self.dataset if self.shift == "none" else f"{self.dataset}-{self.shift}-{self.severity}"
 
+    @cached_property
+    def checksum(self) -> str:
+        """By which its images are known again."""
+        return hashlib.blake2b(np.ascontiguousarray(self.part.images).data, digest_size=16).hexdigest()
+
 
 def evaluation_sets(
     dataset: str, test: LabelledImages, settings: EvaluateSettings
 ) -> Iterator[EvaluationSet]:
     """The clean test set, then every shift at every severity, made or mapped from disk when it is asked for."""
-    check_suite(test, settings)
+    require_suite_fits(test, settings)
     yield EvaluationSet(dataset, "none", 0, test)
     if _is_folder(settings):
         for shift, severity, images in open_suite(settings.suite):
             if severity in settings.severities:
-                yield EvaluationSet(dataset, shift, severity, LabelledImages(images, test.labels))
+                part = LabelledImages(_in_units_of(test, images), test.labels)
+                yield EvaluationSet(dataset, shift, severity, part)
         return
     for shift in _shift_names(test, settings):
         for severity in settings.severities:
             yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity))
 
 
-def check_suite(test: LabelledImages, settings: EvaluateSettings) -> None:
+def require_suite_fits(test: LabelledImages, settings: EvaluateSettings) -> None:
     """Refuse a suite that does not fit the images, or whose requirements are missing."""
     if _is_folder(settings):
         if not Path(settings.suite).is_dir():
             raise unknown("suite or folder", settings.suite, ("none", *shifts.SUITES))
-        if not np.array_equal(open_suite(settings.suite).labels, test.labels):
+        suite = open_suite(settings.suite)
+        if not np.array_equal(suite.labels, test.labels):
             raise UraenasError(f"{settings.suite} holds other images than the test set: its labels differ")
+        for shift, _, images in suite:
+            if images.shape[1:] != test.images.shape[1:]:
+                found, wanted = ("×".join(map(str, one.shape[1:])) for one in (images, test.images))
+                raise UraenasError(
+                    f"{settings.suite}: {shift} has images of {found}, the test set of {wanted}"
+                )
         return
     for shift in _shift_names(test, settings):
-        _shifted(test.take(np.arange(1)), shift, settings.severities[0])
+        try:
+            _shifted(test.take(np.arange(1)), shift, settings.severities[0])
+        except UraenasError as error:
+            raise UraenasError(
+                f"{error}; or evaluate on clean images alone: evaluate.suite = none"
+            ) from error
 
 
 def cell_count(test: LabelledImages, settings: EvaluateSettings) -> int:
@@ -115,11 +135,14 @@ def _shifted(test: LabelledImages, shift: str, severity: int) -> LabelledImages:
     images = test.images
     if images.dtype == np.uint8:
         return LabelledImages(shifts.corrupt(images, shift, severity, SEED), test.labels)
-    # Corruptions are defined on 8-bit images; float images lie in 0 … 1.
-    quantised = np.rint(images * 255).clip(0, 255).astype(np.uint8)
-    return LabelledImages(
-        shifts.corrupt(quantised, shift, severity, SEED).astype(np.float32) / 255, test.labels
-    )
+    quantised = np.rint(images * 255).clip(0, 255).astype(np.uint8)  # corruptions are defined on bytes
+    shifted = shifts.corrupt(quantised, shift, severity, SEED)
+    return LabelledImages(_in_units_of(test, shifted), test.labels)
+
+
+def _in_units_of(test: LabelledImages, images: np.ndarray) -> np.ndarray:
+    """Bytes as the test images are: bytes, or floats in 0 … 1."""
+    return images if test.images.dtype == np.uint8 else images.astype(np.float32) / 255
 
 
 @dataclass(frozen=True)
@@ -141,6 +164,7 @@ class Cell:
     rows: list[Row] = field(default_factory=list)
     replicates: dict[str, Tensor] = field(default_factory=dict)  # "method/calibration/metric" → [resamples]
     temperatures: dict[str, float] = field(default_factory=dict)  # by method
+    images: str = ""  # the evaluation set's checksum
 
 
 class Evaluator:
@@ -264,7 +288,7 @@ class Evaluator:
         )
         sums = counts_RN @ torch.cat([per_image, gaps], dim=1).float() / len(labels)
         ece = sums[:, 3:].abs().sum(dim=1)
-        return {"accuracy": sums[:, 0], "nll": sums[:, 1], "brier": sums[:, 2], "ece": ece}
+        return dict(zip(BOOTSTRAPPED, (*sums[:, :3].unbind(dim=1), ece), strict=True))
 
     def _counts(self, images: int) -> Tensor:
         """How often each image occurs in each resample; equal for all methods, shifts and runs, so that they pair."""

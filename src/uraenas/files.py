@@ -9,7 +9,6 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from uraenas.atomic import whole_file, writing
@@ -84,7 +83,7 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
 
 

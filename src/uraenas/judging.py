@@ -1,15 +1,24 @@
-"""Stage 3 on a run directory: each method is judged once on each evaluation set, and what was found is kept."""
+"""Stage 3 on a run directory: each method is judged once on each evaluation set, and what was found is kept.
 
+What is kept says what it was made from, so it is used as long as that is the same: predictions of the same members for
+the same images, and rows measured in the same way from these.
+"""
+
+import hashlib
 from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from uraenas.config import Config
 from uraenas.data import Dataset, LabelledImages, fit_images, load_dataset
 from uraenas.engine import Engine
-from uraenas.ensemble import SharedPredictor
+from uraenas.ensemble import Ensemble, SharedPredictor
 from uraenas.errors import UraenasError
 from uraenas.evaluate import SEED, Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
+from uraenas.metrics import METRICS
 from uraenas.run import Run
 from uraenas.task import Task
 
@@ -38,53 +47,88 @@ class Judge:
         outside = self._judge(EvaluationSet(name, f"outside-{other}", 0, part), methods)
         return self.evaluator.outside(name, other, inside, outside)
 
+    @cached_property
+    def _ensembles(self) -> dict[str, Ensemble]:
+        return {name: self.run.ensemble(name) for name in self.config.methods}
+
     def _cell(self, where: EvaluationSet) -> Cell:
-        files = {name: f"methods/{name}/evaluation/{where.name}.safetensors" for name in self.config.methods}
-        missing = tuple(name for name, file in files.items() if self._read(file, where) is None)
-        for name, judged in self._judge(where, missing).items():
-            own = self.evaluator.cell(where, {name: judged})
-            facts = {"rows": own.rows, "temperatures": own.temperatures, "seed": SEED}
-            self.run.write_tensors(files[name], own.replicates, facts)
-        cell = Cell(where.shift, where.severity)
-        for own in filter(None, (self._read(file, where) for file in files.values())):
+        files = {name: f"methods/{name}/evaluation/{where.name}.safetensors" for name in self._ensembles}
+        cell = Cell(where.shift, where.severity, images=where.checksum)
+        known = {name: self._read_cell(file, name, where) for name, file in files.items()}
+        judged = self._judge(where, tuple(name for name, own in known.items() if own is None))
+        for name, file in files.items():
+            own = known[name]
+            if own is None:
+                own = self.evaluator.cell(where, {name: judged[name]})
+                facts = {
+                    "rows": own.rows,
+                    "temperatures": own.temperatures,
+                    "made_from": self._rows_from(name, where),
+                }
+                self.run.write_tensors(file, own.replicates, facts)
             cell.rows.extend(own.rows)
             cell.replicates.update(own.replicates)
             cell.temperatures.update(own.temperatures)
         return cell
 
-    def _read(self, file: str, where: EvaluationSet) -> Cell | None:
-        """What a method was found to be before; older versions had other shifts and resamples for every seed."""
-        if not self.run.has(file):
+    def _read_cell(self, file: str, name: str, where: EvaluationSet) -> Cell | None:
+        """What a method was found to be before."""
+        found = self._read(file, self._rows_from(name, where), ("rows", "temperatures"))
+        if found is None:
             return None
-        replicates, header = self.run.read_tensors(file, ("rows", "temperatures"))
-        if header.get("seed") != SEED:
-            return None
+        replicates, header = found
         return Cell(where.shift, where.severity, header["rows"], replicates, header["temperatures"])
 
     def _judge(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, Judged]:
-        if not methods:
-            return {}
-        predictor = self._predictor(methods)
-        predictions = predictor(where.part.images)
+        files = {name: f"methods/{name}/predictions/{where.name}.safetensors" for name in methods}
+        log_p: dict[str, Tensor] = {}
+        for name, file in files.items():
+            if found := self._read(file, self._predictions_from(name, where), ("log_probabilities",)):
+                log_p[name] = found[0]["log_probabilities"]
+        if missing := tuple(name for name in methods if name not in log_p):
+            log_p |= self._predictor(missing)(where.part.images)
         if self.config.evaluate.keep_predictions or where.shift == "none":
-            for name, prediction in predictions.items():
-                file = f"methods/{name}/predictions/{where.name}.safetensors"
-                self.run.write_tensors(file, {"log_probabilities": prediction}, {})
+            for name in missing:
+                facts = {"made_from": self._predictions_from(name, where)}
+                self.run.write_tensors(files[name], {"log_probabilities": log_p[name]}, facts)
         return {
             name: Judged(
-                predictions[name],
+                log_p[name],
                 [member.genotype for member in ensemble.members],
                 [member.origin.chain for member in ensemble.members],
                 ensemble.temperature,
             )
-            for name, ensemble in predictor.ensembles.items()
+            for name, ensemble in self._ensembles.items()
+            if name in methods
         }
+
+    def _read(
+        self, file: str, made_from: str, needed: tuple[str, ...]
+    ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Tensors and header of a file, if it is there and was made from the same."""
+        if not self.run.has(file):
+            return None
+        tensors, header = self.run.read_tensors(file, needed)
+        return (tensors, header) if header.get("made_from") == made_from else None
+
+    def _predictions_from(self, name: str, where: EvaluationSet) -> str:
+        return _digest(self._ensembles[name].identity, where.checksum)
+
+    def _rows_from(self, name: str, where: EvaluationSet) -> str:
+        settings = self.config.evaluate
+        return _digest(
+            self._predictions_from(name, where), SEED, settings.bootstrap, settings.subsets, *METRICS
+        )
 
     def _predictor(self, methods: tuple[str, ...]) -> SharedPredictor:
         """The last one is kept: mostly all sets lack the same methods."""
         if self._kept is None or tuple(self._kept.ensembles) != methods:
-            self._kept = SharedPredictor({name: self.run.ensemble(name) for name in methods}, self.engine)
+            self._kept = SharedPredictor({name: self._ensembles[name] for name in methods}, self.engine)
         return self._kept
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.blake2b("|".join(map(str, parts)).encode(), digest_size=16).hexdigest()
 
 
 def outside_images(config: Config, dataset: Dataset) -> tuple[str, LabelledImages]:

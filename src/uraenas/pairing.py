@@ -45,7 +45,8 @@ def _between(run: Run, other: Run, method: str, name: str) -> list[Row]:
 
 
 def _measured(run: Run) -> Measured:
-    rows = run.metrics()["rows"]
+    metrics = run.metrics()
+    rows = metrics["rows"]
     if not any("low" in row for row in rows):
         raise UraenasError(f"{run.path} cannot be paired: its bootstrap was switched off")
     if not run.has(REPLICATES):
@@ -55,7 +56,7 @@ def _measured(run: Run) -> Measured:
     replicates, _ = run.read_tensors(REPLICATES)
     if len({one.shape for one in replicates.values()}) != 1:
         raise UraenasError(f"{run.path / REPLICATES} is damaged; run: uraenas evaluate {run.path}")
-    return Measured(rows, replicates)
+    return Measured(rows, replicates, metrics.get("suite", ""))
 
 
 def _images(run: Run) -> str:

@@ -189,7 +189,8 @@ class Run:
 
     def samples(self, chain: str) -> list[Member]:
         """The weight samples of a chain, the newest first."""
-        paths = sorted((self.path / "chains" / chain / "samples").glob("*.safetensors"), reverse=True)
+        files = (self.path / "chains" / chain / "samples").glob("*.safetensors")
+        paths = sorted(files, key=lambda path: (len(path.name), path.name), reverse=True)
         members = [Member.load(path) for path in paths]
         for path, member in zip(paths, members, strict=True):
             if path != self.sample_path(chain, member.origin.epoch) or member.origin.chain != chain:
@@ -258,7 +259,7 @@ class Run:
         self.require()
         folder = self.members_folder(method)
         if not self.is_trained(method):
-            if self.trained:
+            if self.trained and method not in self.read_json("config.json").get("methods", ()):
                 raise unknown("trained method", method, self.trained)
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
         return Ensemble.load(folder)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
 from uraenas.ensemble import Member
 from uraenas.errors import UraenasError
-from uraenas.evaluate import Cell, cell_count, check_suite
+from uraenas.evaluate import Cell, cell_count, require_suite_fits
 from uraenas.handover import check_search, take_search
 from uraenas.judging import Judge, outside_images
 from uraenas.methods import method
@@ -40,12 +41,17 @@ class Pipeline:
         self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
     ) -> None:
         self.run, self.config, self.progress = run, config, progress
-        self.engine = Engine(config.engine)
         self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self.checkpoints = Checkpoints(run, config.train, self.task.skeleton, config.seed)
-        self.engine.require_room(cost(LARGEST, self.task.skeleton).parameters)
         self._check_data()
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Made when it is first needed: a run can be looked at where it could not be computed."""
+        engine = Engine(self.config.engine)
+        engine.require_room(cost(LARGEST, self.task.skeleton).parameters)
+        return engine
 
     @classmethod
     def start(
@@ -61,21 +67,18 @@ class Pipeline:
         With `search_of` the run does not search, but takes what another has found.
         """
         run = Run(path)
-        if run.exists:
-            _refuse_other_settings(run, config)
-        elif not run.is_free:
-            raise UraenasError(
-                f"{run.path} exists and is not a run directory; choose another directory (--out)"
-            )
+        _require_fit_place(run, config)
         pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
+        device = pipeline.engine.device
         pipeline.check_evaluation()
-        data = describe_data(pipeline.task)
         if search_of is not None:
-            check_search(search_of, config, data)
-        with run.held():  # another process's settings are not touched
+            check_search(search_of, config, pipeline.data)
+        with run.held():
+            _require_fit_place(run, config)  # another process may have begun a run meanwhile
+            pipeline._check_data()
             run.write_json("config.json", flatten(config))
-            run.write_json("data.json", data)
-            run.write_json("environment.json", environment(pipeline.engine.device))
+            run.write_json("data.json", pipeline.data)
+            run.write_json("environment.json", environment(device))
             if search_of is not None:
                 take_search(run, search_of)
         return pipeline
@@ -87,9 +90,14 @@ class Pipeline:
         run.require()
         return cls(run, from_json(run.read_json("config.json")), progress)
 
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """What its images are known by."""
+        return describe_data(self.task)
+
     def _check_data(self) -> None:
         """The images must be those the run began with."""
-        if self.run.has("data.json") and self.run.read_json("data.json") != describe_data(self.task):
+        if self.run.has("data.json") and self.run.read_json("data.json") != self.data:
             raise UraenasError(
                 f"{self.run.path} was made with other images than {self.task.dataset.name} holds now; "
                 "choose another directory (--out)"
@@ -97,7 +105,7 @@ class Pipeline:
 
     def check_evaluation(self) -> None:
         """What evaluation will need is there and fits, before anything is trained for it."""
-        check_suite(self.task.dataset.test, self.config.evaluate)
+        require_suite_fits(self.task.dataset.test, self.config.evaluate)
         if self.config.evaluate.outside:
             outside_images(self.config, self.task.dataset)
 
@@ -271,7 +279,10 @@ class Pipeline:
 
     def _diverged_elsewhere(self) -> list[dict[str, Any]]:
         """What is known of chains that are not here, in a copy of a run."""
-        known = self.run.metrics().get("diverged", []) if self.run.has("metrics.json") else []
+        try:
+            known = self.run.metrics().get("diverged", [])
+        except UraenasError:  # not there yet, or damaged: it is about to be written
+            return []
         return [one for one in known if one["chain"] not in self.run.chains()]
 
     # Stage 4
@@ -294,9 +305,14 @@ class _Clock:
         return elapsed
 
 
-def _refuse_other_settings(run: Run, config: Config) -> None:
-    changed = differences(from_json(run.read_json("config.json")), config)
-    if changed:
+def _require_fit_place(run: Run, config: Config) -> None:
+    """Refuse a directory that holds something else, or a run with other settings."""
+    if not run.exists:
+        if not run.is_free:
+            raise UraenasError(
+                f"{run.path} exists and is not a run directory; choose another directory (--out)"
+            )
+    elif changed := differences(from_json(run.read_json("config.json")), config):
         words = in_words(changed)
         raise UraenasError(
             f"{run.path} was made with other settings: {words}; choose another directory (--out)"

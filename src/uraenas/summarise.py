@@ -4,6 +4,7 @@ Every run on the same test images draws the same resamples of them, so a replica
 replicate of another.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,7 @@ def summarise(cells: Sequence[Cell]) -> tuple[dict[str, Any], dict[str, Tensor]]
         "rows": measured.with_intervals() + [row for row in shifted if measured.is_full(row)],
         "differences": measured.differences(),
         "temperatures": groups["none"][0].temperatures,
+        "suite": _suite(cells),
     }
     return result, replicates
 
@@ -43,6 +45,7 @@ class Measured:
 
     rows: Sequence[Row]
     replicates: Mapping[str, Tensor]
+    suite: str = ""  # the checksum of the shifted images, if it is known
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -68,7 +71,7 @@ class Measured:
 
     def differences_to(self, other: "Measured", baseline: str) -> list[Row]:
         """All methods minus a method of another run, wherever both were measured on the same sets."""
-        alike = self._cells == other._cells
+        alike = self._cells == other._cells and same_suite(self.suite, other.suite)
         own = [row for row in self._bootstrapped.values() if alike or row["shift"] == "none"]
         found = [row for row in own if _opposite(row, baseline) in other._bootstrapped]
         return [self._minus(row, other, baseline) for row in found]
@@ -94,6 +97,20 @@ class Measured:
         """The rows that have replicates."""
         full = {_key(row): row for row in self.rows if self.is_full(row)}
         return {key: row for key, row in full.items() if key in self.replicates}
+
+
+def _suite(cells: Sequence[Cell]) -> str:
+    """The checksum of all shifted images; none if a cell does not have its own."""
+    shifted = [cell for cell in cells if cell.shift != "none"]
+    if not shifted or not all(cell.images for cell in shifted):
+        return ""
+    words = sorted(f"{cell.shift}-{cell.severity}-{cell.images}" for cell in shifted)
+    return hashlib.blake2b("|".join(words).encode(), digest_size=16).hexdigest()
+
+
+def same_suite(*checksums: str) -> bool:
+    """Whether shifted images can be the same; runs of the first versions do not say which they had."""
+    return len({*checksums} - {""}) <= 1
 
 
 def sizes_of(rows: Sequence[Row]) -> dict[str, int]:

@@ -323,6 +323,6 @@ def _print_result(pipeline: "Pipeline", metrics: dict[str, Any], as_json: bool) 
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:
         line = f"trained in this run, too, but not asked for: {', '.join(others)} (--methods)"
         console.print(line, highlight=False)
-    console.print(f"metrics: {pipeline.run.path / 'metrics.json'}", highlight=False)
+    console.print(f"metrics: {escape(str(pipeline.run.path / 'metrics.json'))}", highlight=False)
     if pipeline.run.has("report.html"):
-        console.print(f"report:  {pipeline.run.path / 'report.html'}", highlight=False)
+        console.print(f"report:  {escape(str(pipeline.run.path / 'report.html'))}", highlight=False)

@@ -45,13 +45,15 @@ class Cycle:
                 f"gives 1 … {self.length}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
                 "weight_samples or cycles"
             )
-        if self.sampling_peak:
+        if self.exploration < 1 or self.sampling_peak:  # else there is no sampling stage
             self._check_sampling_stage()
 
     def _check_sampling_stage(self) -> None:
-        where = f"with sampling_peak, exploration = {self.exploration} of a cycle of {self.length} epochs"
-        if self.exploration > 0 and self.explored == 0:
-            raise UraenasError(f"{where} is less than one epoch; take more epochs, or exploration = 0")
+        where = f"exploration = {self.exploration} of a cycle of {self.length} epochs"
+        if self.sampling_peak and self.exploration > 0 and self.explored == 0:
+            raise UraenasError(
+                f"with sampling_peak, {where} is less than one epoch; take more epochs, or exploration = 0"
+            )
         if self._sampling < self.samples_per_cycle:
             advice = "change exploration or weight_samples"
             if self.exploration < 1:

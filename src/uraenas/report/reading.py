@@ -15,7 +15,7 @@ from uraenas.methods import METHODS
 from uraenas.pairing import differences
 from uraenas.report.table import Row, mean_name
 from uraenas.run import MemberFacts, Run
-from uraenas.summarise import sizes_of
+from uraenas.summarise import same_suite, sizes_of
 
 
 class Picked:
@@ -45,14 +45,15 @@ class Picked:
 
     @property
     def images(self) -> tuple:
-        """What says on which images they were tested."""
+        """What says on which images they were tested, but for the checksum of those that are shifted."""
         data = self.run.read_json("data.json") if self.run.has("data.json") else {}
         return _images(self.rows, data)
 
 
 def alike(runs: Sequence["Picked | RunFacts"]) -> bool:
     """Whether the runs were tested on the same images."""
-    return len({one.images for one in runs}) == 1
+    suites = (one.metrics.get("suite", "") for one in runs)
+    return len({one.images for one in runs}) == 1 and same_suite(*suites)
 
 
 def _images(rows: Sequence[Row], data: Mapping[str, Any]) -> tuple:
@@ -134,7 +135,7 @@ class RunFacts:
 
     @property
     def images(self) -> tuple:
-        """What says on which images they were tested."""
+        """What says on which images they were tested, but for the checksum of those that are shifted."""
         return _images(self.rows, self.data)
 
     @property

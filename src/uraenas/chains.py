@@ -10,7 +10,13 @@ from torch import Tensor
 
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
-from uraenas.errors import UraenasError, naming_section, require_range, unknown
+from uraenas.errors import (
+    UraenasError,
+    naming_section,
+    require_positive,
+    require_range,
+    unknown,
+)
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
 from uraenas.methods import Architectures, Method, Weights
 from uraenas.networks import Stack
@@ -62,10 +68,7 @@ class TrainSettings:
         ):
             require_range(f"train.{name}", getattr(self, name), least, most)
         for name in ("step_size", "sampler_step_size"):
-            if getattr(self, name) <= 0:
-                raise UraenasError(
-                    f"train.{name} = {getattr(self, name)} is out of range; it must be more than 0"
-                )
+            require_positive(f"train.{name}", getattr(self, name))
         if self.genotype and not Genotype.from_string(self.genotype).connected:
             raise UraenasError(f"train.genotype {self.genotype} cuts the input off from the output")
         if self.exploration == 1:
@@ -113,8 +116,7 @@ class TrainSettings:
         steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
         if weights == "point" and steps_differ:
             return 0
-        cycle = self.rule("sampled", steps_per_epoch=1, images=1).cycle
-        return min(cycle.explored, cycle.length - cycle.samples_per_cycle)
+        return self.rule("sampled", steps_per_epoch=1, images=1).cycle.explored
 
     def epochs_for(self, least: int) -> int:
         """The fewest epochs, `least` or more, in which all cycles can be whole."""

@@ -75,11 +75,6 @@ def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tenso
 _PROPOSALS = 16  # each is accepted with probability > 0.95, so none is with probability < 1e-20
 
 
-def gamma(key: Tensor, shape: Tensor) -> Tensor:
-    """Gamma(shape, 1), elementwise, in float64."""
-    return log_gamma(key, shape).exp()
-
-
 def log_gamma(key: Tensor, shape: Tensor) -> Tensor:
     """Log of a Gamma(shape, 1) draw, elementwise, in float64: for tiny shapes the draw itself underflows.
 

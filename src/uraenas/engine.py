@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.data.loader import EpochDraws, Loader
-from uraenas.errors import UraenasError, require_range, unknown
+from uraenas.errors import UraenasError, require_not_negative, require_range, unknown
 from uraenas.kernels import available
 from uraenas.networks import Stack, Supernet
 
@@ -41,10 +41,7 @@ class EngineSettings:
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         require_range("engine.stack", self.stack, 1, 1000)
-        if self.checkpoint_seconds < 0:
-            raise UraenasError(
-                f"engine.checkpoint_seconds = {self.checkpoint_seconds} is out of range; 0 or more"
-            )
+        require_not_negative("engine.checkpoint_seconds", self.checkpoint_seconds)
 
 
 class Engine:

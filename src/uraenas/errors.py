@@ -17,6 +17,16 @@ def require_range(name: str, value: float, least: float, most: float) -> None:
         raise UraenasError(f"{name} = {value} is out of range; it must lie in {least:,} … {most:,}")
 
 
+def require_positive(name: str, value: float) -> None:
+    if value <= 0:
+        raise UraenasError(f"{name} = {value} is out of range; it must be more than 0")
+
+
+def require_not_negative(name: str, value: float) -> None:
+    if value < 0:
+        raise UraenasError(f"{name} = {value} is out of range; it must be 0 or more")
+
+
 @contextmanager
 def naming_section(name: str) -> Iterator[None]:
     """Say of a part's own error in which section of the settings it lies."""

@@ -16,7 +16,14 @@ from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
-from uraenas.errors import UraenasError, naming_section, require_range, unknown
+from uraenas.errors import (
+    UraenasError,
+    naming_section,
+    require_not_negative,
+    require_positive,
+    require_range,
+    unknown,
+)
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
 from uraenas.networks import Supernet
 from uraenas.spaces import EDGES, OPERATIONS, Skeleton
@@ -58,19 +65,13 @@ class SearchSettings:
         for name, least, most in (("epochs", 1, 100_000), ("batch", 2, 1_000_000), ("cycles", 1, 100_000)):
             require_range(f"search.{name}", getattr(self, name), least, most)
         for name in ("step_size", "architecture_step_size"):
-            if getattr(self, name) <= 0:
-                raise UraenasError(
-                    f"search.{name} = {getattr(self, name)} is out of range; it must be more than 0"
-                )
+            require_positive(f"search.{name}", getattr(self, name))
         if not all(0 <= beta < 1 for beta in self.architecture_betas):
             raise UraenasError(
                 f"search.architecture_betas = {self.architecture_betas} is out of range; both: 0 or more, below 1"
             )
         for name in ("clip", "floor", "regulariser_weight"):
-            if getattr(self, name) < 0:
-                raise UraenasError(
-                    f"search.{name} = {getattr(self, name)} is out of range; it must be 0 or more"
-                )
+            require_not_negative(f"search.{name}", getattr(self, name))
         with naming_section("search"):
             self.rule(steps_per_epoch=1, images=1)  # its checks are ours
 

@@ -47,7 +47,7 @@ def loader(engine: Engine) -> Loader:
 def test_members_of_a_stack(precision: str, steps: int, close: float) -> None:
     engine = Engine(EngineSettings(device="cpu", precision=precision))
     batches = loader(engine)
-    rule = TrainSettings(epochs=12).rule("point", batches.steps, batches.count)
+    rule = TrainSettings(epochs=12, weight_samples=4).rule("point", batches.steps, batches.count)
     specs = [ChainSpec("sampled", "point", n, genotype) for n, genotype in enumerate(GENOTYPES)]
     chains = [initial_chain(spec, SKELETON, SEED) for spec in specs]
     stack = StackOfChains(chains, rule, SKELETON, batches, engine, SEED)

@@ -11,7 +11,7 @@ from uraenas.spaces import EDGES, OPERATIONS, Genotype, Skeleton
 
 
 def random_mixing(key: int) -> torch.Tensor:
-    return draws.gamma(draws.at(key, 0), torch.ones(len(EDGES), len(OPERATIONS))).softmax(dim=1)
+    return draws.log_gamma(draws.at(key, 0), torch.ones(len(EDGES), len(OPERATIONS))).exp().softmax(dim=1)
 
 
 def supernet_of(skeleton: Skeleton) -> Supernet:

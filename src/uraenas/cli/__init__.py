@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from uraenas.cli import data, predicting, runs
+from uraenas.cli import data, looking, predicting, reporting, runs
 from uraenas.cli.stopping import Stopped, heed
 from uraenas.errors import UraenasError
 from uraenas.versions import version_of
@@ -35,14 +35,14 @@ def _options(
 
 for command in (runs.run, runs.search, runs.train, runs.evaluate):
     app.command()(command)
-app.command("report")(runs.make_report)
-app.command()(runs.show)
+app.command("report")(reporting.make_report)
+app.command()(looking.show)
 app.command()(runs.export)
 app.command()(predicting.predict)
 app.command("data")(data.fetch)
 app.command()(data.corrupt)
-app.command()(runs.bench)
-app.command("list")(runs.list_names)
+app.command()(looking.bench)
+app.command("list")(looking.list_names)
 
 
 # typer has its own copy of click from some version on, so the base class is found through a public name.

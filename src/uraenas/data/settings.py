@@ -5,13 +5,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from uraenas.data.arrays import CHANNEL_ORDERS
 from uraenas.errors import UraenasError
 
 ROOT_VARIABLE = "URAENAS_DATA"
 DEFAULT_ROOT = "datasets"
 
 FLIPS = ("auto", "on", "off")
-CHANNEL_ORDERS = ("auto", "first", "last")
 
 
 def data_root(root: str | os.PathLike[str] = "") -> Path:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from uraenas.errors import UraenasError
+from uraenas.errors import UraenasError, require_not_negative
 from uraenas.inference import langevin
 from uraenas.inference.schedule import Cycle
 
@@ -27,8 +27,7 @@ class WeightRule:
             raise UraenasError(
                 f"momentum = {self.momentum} is out of range; it must lie in 0 … 1, 1 excluded"
             )
-        if self.temperature < 0:
-            raise UraenasError(f"temperature = {self.temperature} is out of range; it must be 0 or more")
+        require_not_negative("temperature", self.temperature)
         if not 1e-6 <= self.prior_deviation <= 1e6:
             raise UraenasError(
                 f"prior_deviation = {self.prior_deviation} is out of range; it must lie in 1e-6 … 1e6"

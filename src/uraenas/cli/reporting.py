@@ -1,0 +1,106 @@
+"""The command that reports: a page of a run, a page that compares several, or a table of methods."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uraenas.cli.printing import AsJson, say
+from uraenas.cli.runs import opened
+from uraenas.errors import UraenasError, unknown
+
+Pick = tuple[Path, tuple[str, ...]]  # a run, and the methods that are picked of it; none: all
+
+
+def make_report(
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="One run directory, or several to be compared; RUN:METHOD,METHOD picks methods."),
+    ],
+    form: Annotated[str, typer.Option("--format", help="html, md, csv or latex.")] = "html",
+    calibration: Annotated[
+        str, typer.Option("--calibration", help="For tables: raw or temperature.")
+    ] = "raw",
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="For tables: add bootstrap intervals.")
+    ] = False,
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against",
+            help="Show paired differences to this method, or to RUN:METHOD; in tables nothing else.",
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="File to write; default: report.html in the run, or here if of several runs or some methods; tables "
+            "are printed.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
+    from uraenas.evaluate import CALIBRATIONS
+    from uraenas.files import write_bytes
+    from uraenas.report.formats import FORMATS
+
+    if calibration not in CALIBRATIONS:
+        raise unknown("calibration", calibration, CALIBRATIONS)
+    if form not in ("html", *FORMATS):
+        raise unknown("format", form, ("html", *FORMATS))
+    picks = [_picked(text) for text in runs]
+    against = _as_path(against, [path for path, _ in picks])
+    if form != "html":
+        text = _table(picks, form, calibration, intervals, against)
+        if out is None:
+            say(text.rstrip("\n"), as_json, {"table": text})
+            return
+    elif out is None and len(picks) == 1 and not picks[0][1]:
+        with opened(picks[0][0], as_json) as pipeline:
+            written = pipeline.report(against)
+        say(f"wrote {written}", as_json, {"report": str(written)})
+        return
+    else:
+        text = _page(picks, against)
+    written = out or Path("report.html")
+    write_bytes(written, text.encode())
+    say(f"wrote {written}", as_json, {"report": str(written)})
+
+
+def _picked(text: str) -> Pick:
+    """A run directory, and the methods that RUN:METHOD,METHOD picks of it."""
+    path, colon, names = text.rpartition(":")
+    if not colon or Path(text).exists():
+        return Path(text), ()
+    return Path(path), tuple(dict.fromkeys(names.split(",")))
+
+
+def _as_path(against: str, paths: list[Path]) -> str:
+    """RUN:METHOD with the run's path, where it is called as the page calls the runs it compares."""
+    name, _, method = against.rpartition(":")
+    named = {path.resolve().name: path for path in paths}
+    return f"{named[name]}:{method}" if name in named and not Path(name).exists() else against
+
+
+def _table(picks: list[Pick], form: str, calibration: str, intervals: bool, against: str) -> str:
+    """The methods side by side, or their differences to one, in a form for papers and spreadsheets."""
+    from uraenas.report import Picked, alike, formats
+    from uraenas.run import Run
+
+    found = [Picked(Run(path), methods) for path, methods in picks]
+    rows = [(str(one.run.path), one.differences(against) if against else one.rows) for one in found]
+    if against and not any(of_run for _, of_run in rows):
+        raise UraenasError(f"there are no differences to {against}: it is the only method shown")
+    return formats.write(form, rows, formats.Contents(calibration, intervals, against, alike(found)))
+
+
+def _page(picks: list[Pick], against: str) -> str:
+    """The page of these runs, or of some of their methods."""
+    from uraenas.report import build
+    from uraenas.stages import Pipeline
+
+    pipelines = [Pipeline.resume(path) for path, _ in picks]
+    sources = [(pipeline.run, pipeline.task.dataset.test) for pipeline in pipelines]
+    return build(sources, against, [methods for _, methods in picks])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What of the joint ensemble's figures comes from its weights and what from its architectures: chains of the expected
-# architecture with the same noise, sampling stage and means, on the search that comes with the package. Fourteen have the
-# seconds of uraenas (search and ten chains); ten of them have its members. Goes on where it was cut off.
+# architecture with the same noise, sampling stage and means, on the search that comes with the package. Fourteen take
+# about as long as uraenas (search and ten chains); ten of them have its members. Goes on where it was cut off.
 set -euo pipefail
 settings=(--preset cifar10 --set evaluate.suite=datasets/cifar10-c --set engine.checkpoint_seconds=60 --set engine.stack=14)
 uraenas corrupt cifar10 --out datasets/cifar10-c

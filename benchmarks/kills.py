@@ -30,6 +30,7 @@ SETTINGS = {
     "train.batch": 16,
     "train.epochs": 3,
     "train.weight_samples": 2,
+    "train.exploration": 0.4,
     "train.average_samples": True,
     "evaluate.bootstrap": 20,
     "evaluate.severities": "1",

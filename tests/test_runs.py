@@ -145,6 +145,8 @@ def test_the_table_of_the_paper_is_printed(finished):
     printed = run_tiny(finished).stdout
     for word in ("Acc", "ECE", "NLL", "cAcc", "cECE", "cNLL", "Dis", "drnas", "uraenas", "deep-ensemble"):
         assert word in printed
+    as_json = uraenas("report", finished, "--format", "md", "--json").stdout
+    assert json.loads(as_json) == {"table": uraenas("report", finished, "--format", "md").stdout}
 
 
 @pytest.mark.parametrize(

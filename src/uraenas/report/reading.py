@@ -119,6 +119,11 @@ class RunFacts:
         """The name of the widest suite mean."""
         return mean_name(self.rows)
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Where a headline figure is measured, by what readers call it."""
+        return {"clean": "none"} | ({"shifted": self.shifted} if self.shifted else {})
+
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
         """All (shift, severity) that were evaluated."""

@@ -19,6 +19,7 @@ METRIC_NAMES = {
     "disagreement": "Disagreement",
 }
 LARGER_IS_BETTER = {"accuracy"}
+HEADLINE = ("accuracy", "ece", "nll")  # on clean and on shifted images
 
 
 def slot(method: str) -> int:

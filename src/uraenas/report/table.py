@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from uraenas.report.style import LARGER_IS_BETTER
 from uraenas.summarise import sizes_of
 
 Row = dict[str, Any]
@@ -16,7 +17,10 @@ class Column:
     title: str
     metric: str
     shifted: bool
-    larger_is_better: bool = False
+
+    @property
+    def larger_is_better(self) -> bool:
+        return self.metric in LARGER_IS_BETTER
 
     def show(self, value: float | None, signed: bool = False) -> str:
         if value is None:
@@ -30,10 +34,10 @@ class Column:
 
 
 COLUMNS = (
-    Column("Acc", "accuracy", False, larger_is_better=True),
+    Column("Acc", "accuracy", False),
     Column("ECE", "ece", False),
     Column("NLL", "nll", False),
-    Column("cAcc", "accuracy", True, larger_is_better=True),
+    Column("cAcc", "accuracy", True),
     Column("cECE", "ece", True),
     Column("cNLL", "nll", True),
 )

@@ -9,7 +9,7 @@ from uraenas.methods import METHODS
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, draw, method_key, method_legend
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import METRIC_NAMES, colour, direction, marker, show
+from uraenas.report.style import HEADLINE, METRIC_NAMES, colour, direction, marker, show
 from uraenas.report.table import Row
 from uraenas.svg import element, join, line, mark, padded, rect
 
@@ -45,13 +45,12 @@ def section(facts: RunFacts) -> Section:
     if not spent:
         found.blocks.append(Note("The run directory does not say what its training cost (cost.json)."))
         return found
-    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
     options = {
         unit.capitalize(): [
             _scatter(facts, spent, unit, metric, shift, words)
-            for shift, words in places
+            for words, shift in facts.places.items()
             if shift
-            for metric in ("accuracy", "ece", "nll")
+            for metric in HEADLINE
         ]
         for unit in UNITS
     }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.methods import shown, verdict
-from uraenas.report.style import METRIC_NAMES, show
+from uraenas.report.style import HEADLINE, METRIC_NAMES, show
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,7 @@ class Tile:
 
 
 def tiles(facts: RunFacts) -> list[Tile]:
-    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
-    wanted = [(metric, shift, words) for shift, words in places for metric in ("accuracy", "ece", "nll")]
+    wanted = [(metric, shift, words) for words, shift in facts.places.items() for metric in HEADLINE]
     found = []
     for metric, shift, words in wanted:
         value = facts.value(facts.primary, metric, shift or "")

@@ -73,13 +73,12 @@ def uncertainty(facts: RunFacts) -> Section:
         "Data: what every member finds ambiguous. Weights: members of one architecture differ. Architecture: "
         "architectures differ. Under shift the last two should grow, for they say that it does not know.",
     )
-    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
     methods = [name for name in facts.methods if facts.value(name, "total_uncertainty") is not None]
     if not methods:
         found.blocks.append(Note("The metrics of this run do not split uncertainty by source."))
         return found
     legend = [(w, c, rect(-7, -5, 14, 10, "fill")) for w, c in SOURCES.values()]
-    parts = [(facts, shift, words, methods) for shift, words in places if shift]
+    parts = [(facts, shift, words, methods) for words, shift in facts.places.items()]
     found.blocks += [Key(legend, methods=False), Grid(_by_source(parts, legend))]
     found.blocks.append(
         Note(

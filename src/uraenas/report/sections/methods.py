@@ -7,7 +7,7 @@ from markupsafe import Markup
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
+from uraenas.report.style import HEADLINE, LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
 from uraenas.report.table import COLUMNS, DISAGREEMENT, Row, best, table
 from uraenas.svg import Scale, element, join, line, mark, rect, round_ticks, text
 
@@ -132,11 +132,10 @@ def shown(metric: str, value: float) -> str:
 
 def _forests(facts: RunFacts) -> list[Figure]:
     rows = _difference_rows(facts, "raw")
-    places = [("none", "clean")] + ([(facts.shifted, "shifted")] if facts.shifted else [])
     return [
         _forest(facts, metric, words, found)
-        for shift, words in places
-        for metric in ("accuracy", "ece", "nll")
+        for words, shift in facts.places.items()
+        for metric in HEADLINE
         if (found := [rows[name, shift, metric] for name in facts.methods if (name, shift, metric) in rows])
     ]
 

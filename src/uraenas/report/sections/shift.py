@@ -14,10 +14,9 @@ from uraenas.report.chart import (
     share_of,
 )
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import METRIC_NAMES, count, direction, shortened, show
+from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, shortened, show
 from uraenas.svg import join, padded, text
 
-METRICS = ("accuracy", "ece", "nll")
 LABELS = 118  # pixels for the names of the shifts
 ROW = 20
 
@@ -37,8 +36,8 @@ def section(facts: RunFacts) -> Section:
         )
         return found
     kinds = {"As predicted": "raw", "Temperature-scaled": "temperature"}
-    curves = {words: [_curve(facts, metric, kind) for metric in METRICS] for words, kind in kinds.items()}
-    maps = {METRIC_NAMES[metric]: _heat_maps(facts, metric) for metric in METRICS}
+    curves = {words: [_curve(facts, metric, kind) for metric in HEADLINE] for words, kind in kinds.items()}
+    maps = {METRIC_NAMES[metric]: _heat_maps(facts, metric) for metric in HEADLINE}
     found.blocks += [
         method_key(facts.methods),
         Choice("Predictions", curves),

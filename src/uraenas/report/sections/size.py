@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from uraenas.report.blocks import Block, Choice, Figure, Key, Note, Section
 from uraenas.report.chart import Axis, Frame, Series, line_chart, series_legend
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import METRIC_NAMES, count, direction, show
+from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, show
 from uraenas.svg import padded, round_ticks
-
-METRICS = ("accuracy", "ece", "nll")
 
 
 @dataclass(frozen=True)
@@ -46,15 +44,14 @@ def curves(lines: Sequence[Curve], id: str) -> list[Block]:
     """Figures with a line for each; all were tested on the same images. Their ids begin with this one."""
     if max(line.members for line in lines) == 1:
         return [Note("Every method has one member, so there is nothing to compare.")]
-    shifted = lines[0].facts.shifted
-    places = {"clean": "none"} | ({"shifted": shifted} if shifted else {})
+    places = lines[0].facts.places
     options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in places.items()}
     legend = series_legend([Series(line.name, (), line.slot) for line in lines])
     return [Key(legend, methods=all(line.slot is None for line in lines)), Choice("Test images", options)]
 
 
 def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Figure]:
-    figures = [_figure(lines, id, metric, shift, words) for metric in METRICS]
+    figures = [_figure(lines, id, metric, shift, words) for metric in HEADLINE]
     return [figure for figure in figures if figure is not None]
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import uraenas as uraenas_package
+from uraenas.checkpoints import SampleWriter
 from uraenas.config import Config, override, preset
 from uraenas.ensemble import Ensemble, Member
 from uraenas.errors import UraenasError
@@ -406,6 +407,16 @@ def test_samples_are_in_the_order_of_their_epochs(finished, tmp_path):
         member = replace(sample, origin=replace(sample.origin, epoch=epoch))
         member.save(run.sample_path("sampled-sampled-00", epoch), skeleton)
     assert [one.origin.epoch for one in run.samples("sampled-sampled-00")] == [10_001, 10_000, 9_999, 9_998]
+
+
+def test_a_sample_that_cannot_be_written_is_told_whenever_a_state_is_to_be_stored(finished, tmp_path):
+    sample = Member.load(finished / "chains/sampled-sampled-00/samples/0001.safetensors")
+    (tmp_path / "chains").touch()  # where the folder should be
+    with SampleWriter(Run(tmp_path), Run(finished).ensemble("uraenas").skeleton) as writer:
+        writer.add(sample)
+        for _ in range(2):
+            with pytest.raises(UraenasError, match="cannot write"):
+                writer.finish()
 
 
 def test_a_method_that_is_not_trained_yet_is_not_called_unknown(finished, tmp_path):

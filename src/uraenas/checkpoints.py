@@ -1,20 +1,24 @@
-"""What a run goes on from: states of the search and of chains, written whole and read with care."""
+"""What a run goes on from: states of the search and of chains, and samples, written whole and read with care."""
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from uraenas.chains import CHAIN, ChainSpec, ChainState, TrainSettings, initial_chain
+from uraenas.ensemble import Member
 from uraenas.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.run import Run
 from uraenas.search import STATE, SearchState
 from uraenas.spaces import Skeleton
 
+MOST_UNWRITTEN = 100  # samples that wait in memory
 RULE = 2  # what a stored velocity means: 1 had point estimates keep it without the step size
 
 State = TypeVar("State", SearchState, ChainState)
@@ -30,6 +34,36 @@ def saved_when_cut_short(save: Callable[[State], None]) -> Iterator[dict[str, St
         for state in unsaved.values():
             save(state)
         raise
+
+
+class SampleWriter:
+    """Writes samples while training goes on: on a GPU's host each takes a tenth of a second."""
+
+    def __init__(self, run: Run, skeleton: Skeleton) -> None:
+        self.run, self.skeleton = run, skeleton
+        self.thread = ThreadPoolExecutor(max_workers=1)
+        self.writing: deque[Future[None]] = deque()
+
+    def __enter__(self) -> "SampleWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.thread.shutdown()
+
+    def add(self, sample: Member) -> None:
+        path = self.run.sample_path(sample.origin.chain, sample.origin.epoch)
+        if len(self.writing) >= MOST_UNWRITTEN:
+            self._await_oldest()
+        self.writing.append(self.thread.submit(sample.save, path, self.skeleton))
+
+    def finish(self) -> None:
+        """Wait until all are written; where one could not be, this is said every time."""
+        while self.writing:
+            self._await_oldest()
+
+    def _await_oldest(self) -> None:
+        self.writing[0].result()
+        self.writing.popleft()
 
 
 def _explored_file(spec: ChainSpec) -> str:

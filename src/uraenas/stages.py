@@ -8,13 +8,12 @@ from typing import Any
 
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
-from uraenas.checkpoints import Checkpoints, saved_when_cut_short
+from uraenas.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
 from uraenas.choosing import Chooser
 from uraenas.config import Config, differences, flatten, from_json, in_words
 from uraenas.data import Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
-from uraenas.ensemble import Member
 from uraenas.errors import UraenasError
 from uraenas.evaluate import Cell, cell_count, require_suite_fits
 from uraenas.handover import check_search, take_search
@@ -207,8 +206,9 @@ class Pipeline:
             done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in chains.values())
             self.progress("train", done, planned * epochs)
 
-        def collect(member: Member) -> None:
-            member.save(self.run.sample_path(member.origin.chain, member.origin.epoch), self.task.skeleton)
+        def store(state: ChainState) -> None:
+            samples.finish()  # a state that knows of a sample is never there without it
+            self.checkpoints.store_chain(state)
 
         def checkpoint(states: list[ChainState]) -> None:
             unsaved.update({state.spec.name: state for state in states})
@@ -224,14 +224,17 @@ class Pipeline:
                     self._tell_divergence(state)
                 chains[state.spec.name] = state
                 if due or news or state.epoch >= epochs:
-                    self.checkpoints.store_chain(state)
+                    store(state)
                     del unsaved[state.spec.name]
                 else:
                     self.checkpoints.store_explored(state)
             progress()
 
         progress()
-        with saved_when_cut_short(self.checkpoints.store_chain) as unsaved:
+        with (
+            SampleWriter(self.run, self.task.skeleton) as samples,
+            saved_when_cut_short(store) as unsaved,
+        ):
             train(
                 going,
                 self.config.train,
@@ -239,9 +242,10 @@ class Pipeline:
                 loader,
                 self.engine,
                 self.config.seed,
-                collect,
+                samples.add,
                 checkpoint,
             )
+            samples.finish()
 
     def _plans(self, distribution: ArchitectureDistribution | None) -> dict[str, list[ChainSpec]]:
         plans = {}

@@ -16,6 +16,7 @@ TENSORS = {
     "steps": torch.tensor([3, -4]),
     "scalar": torch.tensor(2.5, dtype=torch.float64),
     "mask": torch.tensor([True, False]),
+    "brain": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
     "half": torch.tensor([1.5], dtype=torch.float16),
     "empty": torch.zeros(0),
     "one of many": torch.arange(12.0).view(1, 12)[:, 4],  # contiguous, with a stride

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,8 +13,10 @@ from uraenas.config import override, preset
 from uraenas.data import digits
 from uraenas.ensemble import SharedPredictor
 from uraenas.errors import UraenasError
+from uraenas.overview import summary
 from uraenas.pairing import differences
 from uraenas.report import Picked, alike
+from uraenas.report.reading import read
 from uraenas.run import Run
 from uraenas.shifts import SUITES
 from uraenas.shifts.suite import write_suite
@@ -98,6 +101,61 @@ def test_what_is_measured_may_change_after_training_and_needs_no_network(
     assert {row["severity"] for row in wider["rows"]} == {0, 2, 4}
     assert predicted
     assert {row["shift"] for row in evaluated(copy, evaluate__suite="none")["rows"]} == {"none"}
+
+
+def test_another_measurement_is_announced_and_not_done_until_it_is(copy: Path) -> None:
+    changed = override(preset("tiny"), {**CHANGES, "evaluate.severities": "2,4"})
+    pipeline = Pipeline.start(copy, changed)
+    (note,) = (line for line in pipeline.notes() if "anew" in line)
+    assert note == "the run is measured anew: evaluate.severities was [2] and is now [2, 4]"
+    assert summary(Run(copy))["stages"]["evaluate"] == "not done"
+    assert read(Run(copy)).config["evaluate.severities"] == [2]  # of the figures that the report would show
+    pipeline.evaluate()
+    assert summary(Run(copy))["stages"]["evaluate"] == "done"
+    assert not any("anew" in line for line in Pipeline.start(copy, changed).notes())
+
+
+def test_damaged_measurements_are_made_again(copy: Path) -> None:
+    before = Run(copy).metrics()
+    for file in ("predictions/digits", "evaluation/digits", "predictions/digits-contrast-2"):
+        (copy / "methods/uraenas" / f"{file}.safetensors").write_text("x")
+    (copy / "methods/uraenas/evaluation/digits-contrast-2.safetensors").unlink()
+    assert evaluated(copy) == before
+
+
+def test_images_are_known_again_under_another_name(tmp_path: Path) -> None:
+    images = digits()
+    arrays = {"x_train": images.train.images, "y_train": images.train.labels}
+    arrays |= {"x_test": images.test.images, "y_test": images.test.labels}
+    for name in ("here", "there"):
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    changes = {**CHANGES, "methods": "drnas", "evaluate.suite": "none"}
+    here, there = ({**changes, "data.name": str(tmp_path / f"{n}.npz")} for n in ("here", "there"))
+    pipeline = Pipeline.start(tmp_path / "run", override(preset("tiny"), here))
+    pipeline.train(pipeline.search())
+    first = pipeline.evaluate()
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    (tmp_path / "here.npz").unlink()
+    with pytest.raises(UraenasError, match=r"which is not there.*--set data\.name="):
+        Pipeline.resume(tmp_path / "copy")
+    second = Pipeline.start(tmp_path / "copy", override(preset("tiny"), there)).evaluate()
+    assert [row["value"] for row in first["rows"]] == [row["value"] for row in second["rows"]]
+    assert alike([Picked(Run(tmp_path / "run")), Picked(Run(tmp_path / "copy"))])
+    (tmp_path / "copy/data.json").unlink()
+    with pytest.raises(UraenasError, match=r"data\.name was"):
+        Pipeline.start(tmp_path / "copy", override(preset("tiny"), {**changes, "data.name": "digits"}))
+
+
+def test_a_run_whose_samples_explored_can_still_be_looked_at(copy: Path, tmp_path: Path) -> None:
+    """The first versions allowed it; a new one is refused, unless no method samples."""
+    run = Run(copy)
+    run.write_json("config.json", {**run.read_json("config.json"), "train.weight_samples": 2})
+    assert Pipeline.resume(copy).report().exists()
+    assert summary(run)["stages"]["evaluate"] == "done"
+    many = {**CHANGES, "train.weight_samples": 2}
+    with pytest.raises(UraenasError, match="leaves 1 for its 2 samples"):
+        Pipeline.start(tmp_path / "new", override(preset("tiny"), many))
+    Pipeline.start(tmp_path / "new", override(preset("tiny"), {**many, "methods": "drnas,deep-ensemble"}))
 
 
 def test_shifted_images_from_elsewhere_do_not_pair(finished: Path, copy: Path, tmp_path: Path) -> None:

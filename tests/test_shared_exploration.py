@@ -117,8 +117,10 @@ def test_a_method_added_later_goes_on_from_what_was_explored(tmp_path: Path) -> 
         ({"cycles": 4}, 0, 40),
         ({"sampler_step_size": 0.05}, 0, 160),
         ({"sampler": "sgld"}, 0, 160),
-        ({"weight_samples": 40}, 160, 160),
+        ({"exploration": 1.0}, 188, 188),
         ({"exploration": 0.5}, 100, 100),
+        ({"weight_samples": 100}, 100, 100),
+        ({"weight_samples": 200}, 0, 0),
         ({"exploration": 0.0}, 0, 0),
     ],
 )

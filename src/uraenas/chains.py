@@ -71,8 +71,6 @@ class TrainSettings:
             require_positive(f"train.{name}", getattr(self, name))
         if self.genotype and not Genotype.from_string(self.genotype).connected:
             raise UraenasError(f"train.genotype {self.genotype} cuts the input off from the output")
-        if self.exploration == 1:
-            raise UraenasError("train.exploration = 1 leaves no epoch to sample in; it must be less than 1")
         if self.weight_samples < self.cycles:
             raise UraenasError(
                 f"train.weight_samples = {self.weight_samples} is out of range; each of the {self.cycles} cycles "
@@ -81,6 +79,11 @@ class TrainSettings:
         with naming_section("train"):
             for weights in ("point", "sampled"):
                 self.rule(weights, steps_per_epoch=1, images=1)  # its checks are ours
+
+    def require_sampling_stage(self) -> None:
+        """Refuse to keep weights as samples that are still exploring, as runs of the first versions could."""
+        with naming_section("train"):
+            self.rule("sampled", steps_per_epoch=1, images=1).cycle.require_sampling_stage()
 
     @property
     def members_per_chain(self) -> int:
@@ -116,7 +119,8 @@ class TrainSettings:
         steps_differ = self.cycles > 1 or self.sampler_step_size != self.step_size or self.sampler == "sgld"
         if weights == "point" and steps_differ:
             return 0
-        return self.rule("sampled", steps_per_epoch=1, images=1).cycle.explored
+        cycle = self.rule("sampled", steps_per_epoch=1, images=1).cycle
+        return min(cycle.explored, cycle.length - cycle.samples_per_cycle)
 
     def epochs_for(self, least: int) -> int:
         """The fewest epochs, `least` or more, in which all cycles can be whole."""

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +122,20 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """The settings that differ and change the result: key → (old, new)."""
     before, after = flatten(old), flatten(new)
     return {k: (before[k], after[k]) for k in before if before[k] != after[k] and not k.startswith(FREE_KEYS)}
+
+
+def measuring(config: Config) -> dict[str, Any]:
+    """The settings that decide what metrics.json holds of trained members, as JSON has them."""
+    left_out = ("evaluate.baseline", "evaluate.keep_predictions")
+    chosen = {k: v for k, v in flatten(config).items() if k.startswith("evaluate.") and k not in left_out}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in chosen.items()}
+
+
+def measured_otherwise(metrics: Mapping[str, Any], config: Config) -> dict[str, tuple[Any, Any]]:
+    """What metrics.json was measured by, where that is known and differs: key → (old, new)."""
+    now = measuring(config)
+    before = metrics.get("settings", {})
+    return {key: (old, now[key]) for key, old in before.items() if key in now and old != now[key]}
 
 
 def in_words(changed: dict[str, tuple[Any, Any]]) -> str:

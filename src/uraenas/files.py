@@ -9,6 +9,7 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from uraenas.atomic import whole_file, writing
@@ -83,7 +84,10 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        digest.update(tensor.numpy().tobytes())
+        same = (
+            tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+        )  # which numpy does not know
+        digest.update(same.numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -105,10 +105,13 @@ class Judge:
     def _read(
         self, file: str, made_from: str, needed: tuple[str, ...]
     ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and header of a file, if it is there and was made from the same."""
+        """Tensors and header of a file, if it is there, whole, and was made from the same."""
         if not self.run.has(file):
             return None
-        tensors, header = self.run.read_tensors(file, needed)
+        try:
+            tensors, header = self.run.read_tensors(file, needed)
+        except UraenasError:
+            return None  # it can be made again
         return (tensors, header) if header.get("made_from") == made_from else None
 
     def _predictions_from(self, name: str, where: EvaluationSet) -> str:

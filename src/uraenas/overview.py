@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from uraenas.config import Config, from_json
+from uraenas.config import Config, from_json, measured_otherwise
 from uraenas.methods import method
 from uraenas.run import Run
 
@@ -39,4 +39,8 @@ def _search_state(run: Run, config: Config) -> str:
 
 
 def _is_evaluated(run: Run, config: Config) -> bool:
-    return run.has("metrics.json") and set(config.methods) <= set(run.metrics().get("temperatures", ()))
+    if not run.has("metrics.json"):
+        return False
+    metrics = run.metrics()
+    whole = set(config.methods) <= set(metrics.get("temperatures", ()))
+    return whole and not measured_otherwise(metrics, config)

@@ -10,8 +10,8 @@ from uraenas.architecture import ArchitectureDistribution
 from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
 from uraenas.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
 from uraenas.choosing import Chooser
-from uraenas.config import Config, differences, flatten, from_json, in_words
-from uraenas.data import Dataset
+from uraenas.config import Config, differences, flatten, from_json, in_words, measured_otherwise, measuring
+from uraenas.data import DATASETS, Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
 from uraenas.errors import UraenasError
@@ -43,6 +43,9 @@ class Pipeline:
         self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self.checkpoints = Checkpoints(run, config.train, self.task.skeleton, config.seed)
+        self.measured_before: dict[
+            str, tuple[Any, Any]
+        ] = {}  # settings of metrics.json that differ: old, new
         self._check_data()
 
     @cached_property
@@ -67,6 +70,8 @@ class Pipeline:
         """
         run = Run(path)
         _require_fit_place(run, config)
+        if any(method(name).weights != "point" and not run.is_trained(name) for name in config.methods):
+            config.train.require_sampling_stage()
         pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
         device = pipeline.engine.device
         pipeline.check_evaluation()
@@ -75,6 +80,7 @@ class Pipeline:
         with run.held():
             _require_fit_place(run, config)  # another process may have begun a run meanwhile
             pipeline._check_data()
+            pipeline.measured_before = measured_otherwise(pipeline._known(), config)
             run.write_json("config.json", flatten(config))
             run.write_json("data.json", pipeline.data)
             run.write_json("environment.json", environment(device))
@@ -87,7 +93,14 @@ class Pipeline:
         """Open an existing run."""
         run = Run(path)
         run.require()
-        return cls(run, from_json(run.read_json("config.json")), progress)
+        config = from_json(run.read_json("config.json"))
+        images = config.data.name
+        if images not in DATASETS and not Path(images).exists():
+            raise UraenasError(
+                f"{run.path} was made with the images in {images}, which is not there: call from the directory it was "
+                "made in, or, if they were moved, make the run go on with --set data.name="
+            )
+        return cls(run, config, progress)
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -113,6 +126,8 @@ class Pipeline:
         train, images = self.config.train, len(self.task.train)
         per_epoch = max(1, images // suited_batch(train.batch, images))
         notes = list(self.task.dataset.notes)
+        if self.measured_before:
+            notes.append(f"the run is measured anew: {in_words(self.measured_before)}")
         if per_epoch * train.epochs < FEW_STEPS:
             enough = train.epochs_for(-(-ENOUGH_STEPS // per_epoch))
             notes.append(
@@ -266,6 +281,7 @@ class Pipeline:
 
     def evaluate(self) -> dict:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
+        self.check_evaluation()
         judge = Judge(self.run, self.config, self.task, self.engine)
         total = cell_count(self.task.dataset.test, self.config.evaluate)
         cells: list[Cell] = []
@@ -278,16 +294,21 @@ class Pipeline:
         result, replicates = summarise(cells)
         result["rows"] += judge.outside_rows()
         result["diverged"] = self.checkpoints.diverged() + self._diverged_elsewhere()
+        result["settings"] = measuring(self.config)
         self.run.write_outcome(result, replicates)
         return result
 
     def _diverged_elsewhere(self) -> list[dict[str, Any]]:
         """What is known of chains that are not here, in a copy of a run."""
-        try:
-            known = self.run.metrics().get("diverged", [])
-        except UraenasError:  # not there yet, or damaged: it is about to be written
-            return []
+        known = self._known().get("diverged", [])
         return [one for one in known if one["chain"] not in self.run.chains()]
+
+    def _known(self) -> dict[str, Any]:
+        """metrics.json, if it is there and whole; otherwise it is about to be written."""
+        try:
+            return self.run.metrics()
+        except UraenasError:
+            return {}
 
     # Stage 4
 
@@ -316,7 +337,14 @@ def _require_fit_place(run: Run, config: Config) -> None:
             raise UraenasError(
                 f"{run.path} exists and is not a run directory; choose another directory (--out)"
             )
-    elif changed := differences(from_json(run.read_json("config.json")), config):
+        return
+    before = from_json(run.read_json("config.json"))
+    changed = differences(before, config)
+    if (
+        not run.has("data.json") and before.data.name != config.data.name
+    ):  # nothing else knows the images again
+        changed["data.name"] = (before.data.name, config.data.name)
+    if changed:
         words = in_words(changed)
         raise UraenasError(
             f"{run.path} was made with other settings: {words}; choose another directory (--out)"

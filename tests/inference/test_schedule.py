@@ -101,7 +101,7 @@ def test_short_cosines_begin_at_a_whole_epoch() -> None:
         ({"sampling_peak": 0.5}, "leaves 0 for its 1 samples, of which each needs one; change exploration"),
         (
             {"sampling_peak": 0.5, "exploration": 0.5, "samples_per_cycle": 4},
-            "leaves 3 for its 4 samples, of which each needs one; take 16 epochs or more",
+            "leaves 3 for its 4 samples, of which each needs one; take 14 epochs or more",
         ),
         (
             {"sampling_peak": 0.5, "exploration": 0.5, "cycles": 12},

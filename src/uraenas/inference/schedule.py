@@ -45,24 +45,28 @@ class Cycle:
                 f"gives 1 … {self.length}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
                 "weight_samples or cycles"
             )
-        if self.exploration < 1 or self.sampling_peak:  # else there is no sampling stage
-            self._check_sampling_stage()
+        if self.sampling_peak:
+            if self.exploration > 0 and self.explored == 0:
+                raise UraenasError(
+                    f"with sampling_peak, exploration = {self.exploration} of a cycle of {self.length} epochs is less "
+                    "than one epoch; take more epochs, or exploration = 0"
+                )
+            self.require_sampling_stage()
 
-    def _check_sampling_stage(self) -> None:
-        where = f"exploration = {self.exploration} of a cycle of {self.length} epochs"
-        if self.sampling_peak and self.exploration > 0 and self.explored == 0:
-            raise UraenasError(
-                f"with sampling_peak, {where} is less than one epoch; take more epochs, or exploration = 0"
-            )
-        if self._sampling < self.samples_per_cycle:
-            advice = "change exploration or weight_samples"
-            if self.exploration < 1:
-                enough = self.cycles * math.ceil(self.samples_per_cycle / (1 - self.exploration) - 1e-9)
-                advice = f"take {enough} epochs or more, or {advice}"
-            raise UraenasError(
-                f"{where} leaves {self._sampling} for its {self.samples_per_cycle} samples, of which each needs "
-                f"one; {advice}"
-            )
+    def require_sampling_stage(self) -> None:
+        """Refuse to keep weights as samples that are still exploring."""
+        if self._sampling >= self.samples_per_cycle:
+            return
+        advice = "change exploration or weight_samples"
+        if self.exploration < 1:
+            enough = self.length
+            while enough - _whole(self.exploration * enough) < self.samples_per_cycle:
+                enough += 1
+            advice = f"take {self.cycles * enough} epochs or more, or {advice}"
+        raise UraenasError(
+            f"exploration = {self.exploration} of a cycle of {self.length} epochs leaves {self._sampling} for its "
+            f"{self.samples_per_cycle} samples, of which each needs one; {advice}"
+        )
 
     @property
     def length(self) -> int:
@@ -72,7 +76,7 @@ class Cycle:
     @property
     def explored(self) -> int:
         """Whole epochs at the beginning of a cycle that explore."""
-        return int(self.exploration * self.length + 1e-9)
+        return _whole(self.exploration * self.length)
 
     @property
     def _sampling(self) -> int:
@@ -124,3 +128,8 @@ class Cycle:
             stage = before - self.explored
             return stage >= 0 and self._short(stage)[1] == stage + 1
         return before >= self.length - self.samples_per_cycle
+
+
+def _whole(epochs: float) -> int:
+    """Whole epochs, where a product that should be a whole number may lie a little below it."""
+    return int(epochs + 1e-9)

@@ -58,7 +58,7 @@ def alike(runs: Sequence["Picked | RunFacts"]) -> bool:
 
 def _images(rows: Sequence[Row], data: Mapping[str, Any]) -> tuple:
     places = frozenset((row["shift"], row["severity"]) for row in rows)
-    return (rows[0]["dataset"], data.get("blake2b"), places)
+    return (data.get("blake2b") or rows[0]["dataset"], places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +194,7 @@ def read(
     return RunFacts(
         name=run.path.resolve().name,
         metrics=picked.metrics | {"rows": picked.rows, "diverged": picked.diverged},
-        config=run.read_json("config.json"),
+        config=run.read_json("config.json") | picked.metrics.get("settings", {}),
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
         data=_data(run),
         costs=run.costs.read(),

@@ -27,7 +27,12 @@ pytestmark = pytest.mark.gpu
 SIZES = [
     {"network.channels": 16},
     {"network.channels": 12, "engine.repeatable": True},
-    {"network.channels": 16, "train.weight_samples": 2, "train.average_samples": True},
+    {
+        "network.channels": 16,
+        "train.weight_samples": 2,
+        "train.exploration": 0.4,
+        "train.average_samples": True,
+    },
 ]
 
 

@@ -46,9 +46,9 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     run_networks = SharedPredictor.__call__
 
-    def noting(self: SharedPredictor, images: object) -> dict:
+    def noting(self: SharedPredictor, images: np.ndarray) -> dict[str, torch.Tensor]:
         seen.extend(self.ensembles)
-        return run_networks(self, images)  # type: ignore[arg-type]
+        return run_networks(self, images)
 
     monkeypatch.setattr(SharedPredictor, "__call__", noting)
     return seen
@@ -123,7 +123,7 @@ def test_damaged_measurements_are_made_again(copy: Path) -> None:
     assert evaluated(copy) == before
 
 
-def test_images_are_known_again_under_another_name(tmp_path: Path) -> None:
+def test_images_are_known_again_under_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = digits()
     arrays = {"x_train": images.train.images, "y_train": images.train.labels}
     arrays |= {"x_test": images.test.images, "y_test": images.test.labels}
@@ -135,6 +135,10 @@ def test_images_are_known_again_under_another_name(tmp_path: Path) -> None:
     pipeline.train(pipeline.search())
     first = pipeline.evaluate()
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run = Run(tmp_path / "copy")
+    run.write_json("config.json", {**run.read_json("config.json"), "data.name": "~/here.npz"})
+    assert Pipeline.resume(run.path).config.data.name == "~/here.npz"
     (tmp_path / "here.npz").unlink()
     with pytest.raises(UraenasError, match=r"which is not there.*--set data\.name="):
         Pipeline.resume(tmp_path / "copy")

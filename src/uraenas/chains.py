@@ -10,13 +10,7 @@ from torch import Tensor
 
 from uraenas import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
-from uraenas.errors import (
-    UraenasError,
-    naming_section,
-    require_positive,
-    require_range,
-    unknown,
-)
+from uraenas.errors import UraenasError, naming_section, require_positive, require_range, unknown
 from uraenas.inference import SAMPLERS, Cycle, WeightRule
 from uraenas.methods import Architectures, Method, Weights
 from uraenas.networks import Stack

@@ -18,7 +18,7 @@ from uraenas.data.arrays import as_images
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings, naming_want_of_memory
 from uraenas.errors import UraenasError
-from uraenas.files import checksum_of, read_json, read_tensors, write_json, write_tensors
+from uraenas.files import checksum_of, digest_of, read_json, read_tensors, write_json, write_tensors
 from uraenas.metrics import UncertaintyBySource, mixture, uncertainty_by_source
 from uraenas.networks import Layout, Stack, statistics_layout, weight_layout
 from uraenas.spaces import Genotype, Skeleton
@@ -183,8 +183,7 @@ class Ensemble:
     @cached_property
     def identity(self) -> str:
         """The same for ensembles alone that predict the same, and are as sure of it."""
-        parts = [repr(self.temperature), *(member.identity for member in self.members)]
-        return hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+        return digest_of(self.temperature, *(member.identity for member in self.members))
 
     def __repr__(self) -> str:
         distinct = len({member.genotype for member in self.members})

@@ -84,11 +84,15 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        same = (
-            tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
-        )  # which numpy does not know
-        digest.update(same.numpy().tobytes())
+        if tensor.dtype == torch.bfloat16:
+            tensor = tensor.view(torch.int16)  # numpy has no such type
+        digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
+
+
+def digest_of(*parts: object) -> str:
+    """One checksum of what these are when written."""
+    return hashlib.blake2b("|".join(map(str, parts)).encode(), digest_size=16).hexdigest()
 
 
 def checksum_of(path: Path) -> str:

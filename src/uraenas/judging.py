@@ -4,7 +4,6 @@ What is kept says what it was made from, so it is used as long as that is the sa
 the same images, and rows measured in the same way from these.
 """
 
-import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, SharedPredictor
 from uraenas.errors import UraenasError
 from uraenas.evaluate import SEED, Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
+from uraenas.files import digest_of
 from uraenas.metrics import METRICS
 from uraenas.run import Run
 from uraenas.task import Task
@@ -115,11 +115,11 @@ class Judge:
         return (tensors, header) if header.get("made_from") == made_from else None
 
     def _predictions_from(self, name: str, where: EvaluationSet) -> str:
-        return _digest(self._ensembles[name].identity, where.checksum)
+        return digest_of(self._ensembles[name].identity, where.checksum)
 
     def _rows_from(self, name: str, where: EvaluationSet) -> str:
         settings = self.config.evaluate
-        return _digest(
+        return digest_of(
             self._predictions_from(name, where), SEED, settings.bootstrap, settings.subsets, *METRICS
         )
 
@@ -128,10 +128,6 @@ class Judge:
         if self._kept is None or tuple(self._kept.ensembles) != methods:
             self._kept = SharedPredictor({name: self._ensembles[name] for name in methods}, self.engine)
         return self._kept
-
-
-def _digest(*parts: object) -> str:
-    return hashlib.blake2b("|".join(map(str, parts)).encode(), digest_size=16).hexdigest()
 
 
 def outside_images(config: Config, dataset: Dataset) -> tuple[str, LabelledImages]:

@@ -43,9 +43,9 @@ class Pipeline:
         self.events = EventFiles(run.path / "tensorboard") if config.tensorboard else None
         self.task = prepare(config, dataset)
         self.checkpoints = Checkpoints(run, config.train, self.task.skeleton, config.seed)
-        self.measured_before: dict[
+        self.remeasured: dict[
             str, tuple[Any, Any]
-        ] = {}  # settings of metrics.json that differ: old, new
+        ] = {}  # settings of metrics.json and now, where they differ
         self._check_data()
 
     @cached_property
@@ -80,7 +80,7 @@ class Pipeline:
         with run.held():
             _require_fit_place(run, config)  # another process may have begun a run meanwhile
             pipeline._check_data()
-            pipeline.measured_before = measured_otherwise(pipeline._known(), config)
+            pipeline.remeasured = measured_otherwise(pipeline._known(), config)
             run.write_json("config.json", flatten(config))
             run.write_json("data.json", pipeline.data)
             run.write_json("environment.json", environment(device))
@@ -95,10 +95,10 @@ class Pipeline:
         run.require()
         config = from_json(run.read_json("config.json"))
         images = config.data.name
-        if images not in DATASETS and not Path(images).exists():
+        if images not in DATASETS and not Path(images).expanduser().exists():
             raise UraenasError(
                 f"{run.path} was made with the images in {images}, which is not there: call from the directory it was "
-                "made in, or, if they were moved, make the run go on with --set data.name="
+                "made in, or, if they were moved, go on with: uraenas run … --set data.name=PLACE"
             )
         return cls(run, config, progress)
 
@@ -126,8 +126,8 @@ class Pipeline:
         train, images = self.config.train, len(self.task.train)
         per_epoch = max(1, images // suited_batch(train.batch, images))
         notes = list(self.task.dataset.notes)
-        if self.measured_before:
-            notes.append(f"the run is measured anew: {in_words(self.measured_before)}")
+        if self.remeasured:
+            notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if per_epoch * train.epochs < FEW_STEPS:
             enough = train.epochs_for(-(-ENOUGH_STEPS // per_epoch))
             notes.append(

@@ -4,7 +4,6 @@ Every run on the same test images draws the same resamples of them, so a replica
 replicate of another.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from uraenas import shifts
 from uraenas.evaluate import Cell, Row
+from uraenas.files import digest_of
 
 INTERVAL = (0.025, 0.975)
 
@@ -104,8 +104,7 @@ def _suite(cells: Sequence[Cell]) -> str:
     shifted = [cell for cell in cells if cell.shift != "none"]
     if not shifted or not all(cell.images for cell in shifted):
         return ""
-    words = sorted(f"{cell.shift}-{cell.severity}-{cell.images}" for cell in shifted)
-    return hashlib.blake2b("|".join(words).encode(), digest_size=16).hexdigest()
+    return digest_of(*sorted(f"{cell.shift}-{cell.severity}-{cell.images}" for cell in shifted))
 
 
 def same_suite(*checksums: str) -> bool:

@@ -54,7 +54,7 @@ def averaged(groups: Sequence[Tensor], labels: Tensor) -> str:
 
 
 def main() -> None:
-    """Print the table of results/cifar10/README.md."""
+    """Print the table of results/cifar10/choices.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--predict", nargs=2, metavar="RUN")

@@ -1,5 +1,6 @@
 """What the parts of a run have cost: seconds, images and the like, by part."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,3 +42,15 @@ class Costs:
         after |= {f"shared_{unit}": amount for unit, amount in amounts.items()}
         if after != before:
             write_json(self.path, {**costs, item: after})
+
+
+class Clock:
+    """Seconds since it was last asked."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def lap(self) -> float:
+        now = time.monotonic()
+        elapsed, self.last = now - self.last, now
+        return elapsed

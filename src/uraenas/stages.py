@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from uraenas.architecture import ArchitectureDistribution
-from uraenas.chains import ChainSpec, ChainState, in_turns, plan_chains
-from uraenas.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
+from uraenas.chain_runner import ChainRunner
+from uraenas.chains import ChainSpec, plan_chains
+from uraenas.checkpoints import Checkpoints, saved_when_cut_short
 from uraenas.choosing import Chooser
 from uraenas.config import Config, differences, flatten, from_json, in_words, measured_otherwise, measuring
+from uraenas.cost import Clock
 from uraenas.data import DATASETS, Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
@@ -27,7 +29,6 @@ from uraenas.spaces import LARGEST, cost
 from uraenas.summarise import summarise
 from uraenas.task import describe_data, prepare
 from uraenas.tensorboard import EventFiles
-from uraenas.train import train
 from uraenas.versions import environment
 
 FEW_STEPS, ENOUGH_STEPS = 200, 1000  # of a chain, for networks as small as these
@@ -155,7 +156,7 @@ class Pipeline:
             config.search, task.skeleton, train_half, validation_half, self.engine, config.seed, state
         )
         images = 2 * train_half.steps * train_half.batch
-        clock = _Clock()
+        clock = Clock()
 
         def checkpoint(state: SearchState) -> None:
             unsaved["search"] = state
@@ -198,69 +199,15 @@ class Pipeline:
         if not plans:
             return
         specs = {spec.name: spec for planned in plans.values() for spec in planned}
-        chains: dict[str, ChainState] = {}
-        for part in in_turns(list(specs.values()), self.config.train):
-            chains |= {spec.name: self.checkpoints.chain(spec) for spec in part}
-            if part:
-                self._run_chains([chains[spec.name] for spec in part], chains, len(specs))
+        runner = ChainRunner(
+            self.run, self.config, self.task, self.engine, self.checkpoints, self._watch, self.progress
+        )
+        runner.run_all(list(specs.values()))
         chooser = Chooser(self.run, self.config, self.task, self.engine)
-        clock = _Clock()
+        clock = Clock()
         for name, planned in plans.items():
             chooser.choose(name, planned)
             self.run.costs.add({f"members/{name}": {"seconds": clock.lap()}})
-
-    def _run_chains(self, going: list[ChainState], chains: dict[str, ChainState], planned: int) -> None:
-        """Run some of the planned chains to their end; `chains` is kept up to date."""
-        epochs = self.config.train.epochs
-        loader = self.task.loader(self.task.train, self.config.train.batch, self.engine)
-        clock = _Clock()
-        for chain in going:
-            self._watch(f"chains/{chain.spec.name}", chain.history)
-
-        def progress() -> None:
-            done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in chains.values())
-            self.progress("train", done, planned * epochs)
-
-        def store(state: ChainState) -> None:
-            samples.finish()  # a state that knows of a sample is never there without it
-            self.checkpoints.store_chain(state)
-
-        def checkpoint(states: list[ChainState]) -> None:
-            unsaved.update({state.spec.name: state for state in states})
-            for state in states:
-                self._watch(f"chains/{state.spec.name}", state.history)
-            share = {"seconds": clock.lap() / len(states), "images": loader.steps * loader.batch}
-            self.run.costs.add({f"chains/{state.spec.name}": share for state in states})
-            due = self.checkpoints.due(self.config.engine.checkpoint_seconds)
-            for state in states:
-                before = chains[state.spec.name]
-                news = (state.failure, state.restarts) != (before.failure, before.restarts)
-                if state.failure and news:
-                    self._tell_divergence(state)
-                chains[state.spec.name] = state
-                if due or news or state.epoch >= epochs:
-                    store(state)
-                    del unsaved[state.spec.name]
-                else:
-                    self.checkpoints.store_explored(state)
-            progress()
-
-        progress()
-        with (
-            SampleWriter(self.run, self.task.skeleton) as samples,
-            saved_when_cut_short(store) as unsaved,
-        ):
-            train(
-                going,
-                self.config.train,
-                self.task.skeleton,
-                loader,
-                self.engine,
-                self.config.seed,
-                samples.add,
-                checkpoint,
-            )
-            samples.finish()
 
     def _plans(self, distribution: ArchitectureDistribution | None) -> dict[str, list[ChainSpec]]:
         plans = {}
@@ -271,12 +218,6 @@ class Pipeline:
             self.run.log("planned", method=name, chains=len(plans[name]), disconnected_draws=redrawn)
         return plans
 
-    def _tell_divergence(self, state: ChainState) -> None:
-        given_up = state.is_over(self.config.train.epochs)
-        self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
-        if not given_up:
-            self.run.costs.add({f"chains/{state.spec.name}": {"restarts": 1}})
-
     # Stage 3
 
     def evaluate(self) -> dict:
@@ -285,7 +226,7 @@ class Pipeline:
         judge = Judge(self.run, self.config, self.task, self.engine)
         total = cell_count(self.task.dataset.test, self.config.evaluate)
         cells: list[Cell] = []
-        clock = _Clock()
+        clock = Clock()
         self.progress("evaluate", 0, total)
         for cell in judge.cells():
             cells.append(cell)
@@ -316,18 +257,6 @@ class Pipeline:
         """Write report.html from what the run directory holds."""
         self.run.write_text("report.html", build([(self.run, self.task.dataset.test)], against))
         return self.run.path / "report.html"
-
-
-class _Clock:
-    """Seconds since it was last asked."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def lap(self) -> float:
-        now = time.monotonic()
-        elapsed, self.last = now - self.last, now
-        return elapsed
 
 
 def _require_fit_place(run: Run, config: Config) -> None:

@@ -1,0 +1,103 @@
+"""Stage 2 on a run directory: chains go on from where they were cut off, to their end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from uraenas.chains import ChainSpec, ChainState, in_turns
+from uraenas.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
+from uraenas.config import Config
+from uraenas.cost import Clock
+from uraenas.engine import Engine
+from uraenas.progress import Progress
+from uraenas.run import Run
+from uraenas.task import Task
+from uraenas.train import train
+
+Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
+
+
+class ChainRunner:
+    """Trains chains, keeps their states and samples, and books what they cost."""
+
+    def __init__(
+        self,
+        run: Run,
+        config: Config,
+        task: Task,
+        engine: Engine,
+        checkpoints: Checkpoints,
+        watch: Watch,
+        progress: Progress,
+    ) -> None:
+        self.run, self.config, self.task, self.engine = run, config, task, engine
+        self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
+        self.loader = task.loader(task.train, config.train.batch, engine)
+        self.samples = SampleWriter(run, task.skeleton)
+        self.clock = Clock()
+        self.chains: dict[str, ChainState] = {}
+        self.unsaved: dict[str, ChainState] = {}
+
+    def run_all(self, specs: Sequence[ChainSpec]) -> None:
+        """Run these chains to their end; those that share a root with another go on from what it has explored."""
+        with self.samples, saved_when_cut_short(self._store) as self.unsaved:
+            for part in in_turns(specs, self.config.train):
+                self.chains |= {spec.name: self.checkpoints.chain(spec) for spec in part}
+                if part:
+                    self._run([self.chains[spec.name] for spec in part], len(specs))
+
+    def _run(self, going: list[ChainState], planned: int) -> None:
+        def after_epoch(states: list[ChainState]) -> None:
+            self._keep(states)
+            self._tell_progress(planned)
+
+        for chain in going:
+            self.watch(f"chains/{chain.spec.name}", chain.history)
+        self._tell_progress(planned)
+        self.clock.lap()
+        config, skeleton = self.config, self.task.skeleton
+        train(
+            going,
+            config.train,
+            skeleton,
+            self.loader,
+            self.engine,
+            config.seed,
+            self.samples.add,
+            after_epoch,
+        )
+        self.samples.finish()
+
+    def _keep(self, states: list[ChainState]) -> None:
+        """Note that these chains have come so far; what a kill would lose is written from time to time."""
+        self.unsaved.update({state.spec.name: state for state in states})
+        for state in states:
+            self.watch(f"chains/{state.spec.name}", state.history)
+        share = {"seconds": self.clock.lap() / len(states), "images": self.loader.steps * self.loader.batch}
+        self.run.costs.add({f"chains/{state.spec.name}": share for state in states})
+        due = self.checkpoints.due(self.config.engine.checkpoint_seconds)
+        for state in states:
+            before = self.chains[state.spec.name]
+            news = (state.failure, state.restarts) != (before.failure, before.restarts)
+            if state.failure and news:
+                self._tell_divergence(state)
+            self.chains[state.spec.name] = state
+            if due or news or state.epoch >= self.config.train.epochs:
+                self._store(state)
+                del self.unsaved[state.spec.name]
+            else:
+                self.checkpoints.store_explored(state)
+
+    def _store(self, state: ChainState) -> None:
+        self.samples.finish()  # a state that knows of a sample is never there without it
+        self.checkpoints.store_chain(state)
+
+    def _tell_progress(self, planned: int) -> None:
+        epochs = self.config.train.epochs
+        done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
+        self.progress("train", done, planned * epochs)
+
+    def _tell_divergence(self, state: ChainState) -> None:
+        given_up = state.is_over(self.config.train.epochs)
+        self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
+        if not given_up:
+            self.run.costs.add({f"chains/{state.spec.name}": {"restarts": 1}})

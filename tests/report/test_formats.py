@@ -1,6 +1,7 @@
 import csv
 import io
 import shutil
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -238,3 +239,43 @@ def test_a_page_of_some_methods_is_written_here(tmp_path: Path, monkeypatch: pyt
 
 def demo_methods(demo: Source) -> list[str]:
     return [line.method for line in table(demo[0].metrics()["rows"])]
+
+
+def test_mean_and_spread_over_seeds(make_run: Callable[..., Source]) -> None:
+    a, b, c = (
+        make_run(name, seed=seed, methods=methods)[0]
+        for seed, (name, methods) in enumerate(
+            {"a": ("drnas", "uraenas"), "b": ("drnas", "uraenas"), "c": ("uraenas",)}.items()
+        )
+    )
+    done = uraenas("report", a.path, b.path, c.path, "--format", "csv", "--over-seeds")
+    assert done.returncode == 0, done.stderr
+    found = {line["method"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
+    values = {name: [] for name in ("drnas", "uraenas")}
+    for run in (a, b, c):
+        for line in table(run.metrics()["rows"]):
+            values[line.method].append(line.values[5])
+    for name, of_method in values.items():
+        assert found[name]["runs"] == str(len(of_method))
+        assert float(found[name]["shifted_nll"]) == pytest.approx(statistics.fmean(of_method))
+        assert float(found[name]["shifted_nll_sd"]) == pytest.approx(statistics.stdev(of_method))
+    mean, spread = (f(values["uraenas"]) for f in (statistics.fmean, statistics.stdev))
+    for form, sign in {"md": "±", "latex": r"$\pm$"}.items():
+        words = uraenas("report", a.path, b.path, c.path, "--format", form, "--over-seeds").stdout
+        (line,) = [line for line in words.splitlines() if "uraenas" in line]
+        assert f"{mean:.3f}" in line.split(sign)[-2]
+        assert line.split(sign)[-1].strip().startswith(f"{spread:.3f}")
+    one = uraenas("report", f"{a.path}:drnas", f"{b.path}:uraenas", "--format", "md", "--over-seeds").stdout
+    assert "±" not in one  # one run of each has no spread
+
+
+def test_what_has_no_mean_over_seeds(make_run: Callable[..., Source]) -> None:
+    a, same, other = (make_run(name, seed=seed)[0] for name, seed in (("a", 0), ("same", 0), ("other", 1)))
+    config = other.read_json("config.json")
+    other.write_json("config.json", config | {"train.epochs": 7})
+    done = uraenas("report", a.path, other.path, "--format", "md", "--over-seeds")
+    assert (done.returncode, "more than their seed: train.epochs" in done.stderr) == (2, True)
+    done = uraenas("report", a.path, same.path, "--format", "md", "--over-seeds")
+    assert (done.returncode, "runs of several seeds" in done.stderr) == (2, True)
+    done = uraenas("report", a.path, same.path, "--format", "csv", "--over-seeds", "--intervals")
+    assert (done.returncode, "leave out --against and --intervals" in done.stderr) == (2, True)

@@ -288,6 +288,10 @@ def test_several_runs_side_by_side(make_run: MakeRun) -> None:
     lines = page.tables[0][1:]
     assert [line[:2] for line in lines[:2]] == [["drnas", "a"], ["drnas", "b"]]
     assert page.figures["runs-cNLL"]
+    fewer = taken_apart(report.build([sources[0], make_run("c", seed=2, methods=("uraenas",))]))
+    assert "seed alone" in fewer.sections["compared"]  # which methods they have does not count
+    again = taken_apart(report.build([sources[0], make_run("d", seed=1)]))
+    assert "seed alone" not in again.sections["compared"]
 
 
 def test_runs_on_other_images_do_not_compete(make_run: MakeRun) -> None:

@@ -1,13 +1,18 @@
 """The command that reports: a page of a run, a page that compares several, or a table of methods."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from uraenas.cli.printing import AsJson, say
 from uraenas.cli.runs import opened
 from uraenas.errors import UraenasError, unknown
+
+if TYPE_CHECKING:
+    from uraenas.report import Picked
+    from uraenas.report.formats import Contents
 
 Pick = tuple[Path, tuple[str, ...]]  # a run, and the methods that are picked of it; none: all
 
@@ -31,6 +36,13 @@ def make_report(
             help="Show paired differences to this method, or to RUN:METHOD; in tables nothing else.",
         ),
     ] = "",
+    over_seeds: Annotated[
+        bool,
+        typer.Option(
+            "--over-seeds",
+            help="For tables: mean ± standard deviation over runs that differ in their seed alone.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -44,7 +56,7 @@ def make_report(
     """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
     from uraenas.evaluate import CALIBRATIONS
     from uraenas.files import write_bytes
-    from uraenas.report.formats import FORMATS
+    from uraenas.report.formats import FORMATS, Contents
 
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
@@ -53,7 +65,7 @@ def make_report(
     picks = [_picked(text) for text in runs]
     against = _as_path(against, [path for path, _ in picks])
     if form != "html":
-        text = _table(picks, form, calibration, intervals, against)
+        text = _table(picks, form, Contents(calibration, intervals, against, over_seeds=over_seeds))
         if out is None:
             say(text.rstrip("\n"), as_json, {"table": text})
             return
@@ -84,16 +96,31 @@ def _as_path(against: str, paths: list[Path]) -> str:
     return f"{named[name]}:{method}" if name in named and not Path(name).exists() else against
 
 
-def _table(picks: list[Pick], form: str, calibration: str, intervals: bool, against: str) -> str:
+def _table(picks: list[Pick], form: str, contents: "Contents") -> str:
     """The methods side by side, or their differences to one, in a form for papers and spreadsheets."""
     from uraenas.report import Picked, alike, formats
     from uraenas.run import Run
 
     found = [Picked(Run(path), methods) for path, methods in picks]
+    against = contents.against
+    if contents.over_seeds:
+        _require_seeds(found, contents)
     rows = [(str(one.run.path), one.differences(against) if against else one.rows) for one in found]
     if against and not any(of_run for _, of_run in rows):
         raise UraenasError(f"there are no differences to {against}: it is the only method shown")
-    return formats.write(form, rows, formats.Contents(calibration, intervals, against, alike(found)))
+    return formats.write(form, rows, replace(contents, competing=alike(found)))
+
+
+def _require_seeds(found: "list[Picked]", contents: "Contents") -> None:
+    """What a mean over seeds can be taken of."""
+    from uraenas.report import beside_seeds, differing
+
+    if contents.with_intervals:
+        raise UraenasError("--over-seeds shows values and their spread: leave out --against and --intervals")
+    if others := beside_seeds(found):
+        raise UraenasError(f"these runs differ in more than their seed: {', '.join(others)}")
+    if "seed" not in differing(found):
+        raise UraenasError("--over-seeds needs runs of several seeds")
 
 
 def _page(picks: list[Pick], against: str) -> str:

@@ -1,17 +1,16 @@
 """Several runs side by side: one table, one set of figures, and what their settings differ in."""
 
-import statistics
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
-from uraenas.report.reading import RunFacts, alike
+from uraenas.report.reading import RunFacts, alike, beside_seeds, differing
 from uraenas.report.sections.provenance import shown
 from uraenas.report.sections.size import Curve, curves
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, show
-from uraenas.report.table import COLUMNS, Column, Row, best, table
+from uraenas.report.table import COLUMNS, Column, Row, best, over_runs, table
 from uraenas.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
 
 LABELS = 112
@@ -33,8 +32,8 @@ def comparison(runs: Sequence[RunFacts]) -> Section:
             )
         )
     found.blocks.append(_table(runs))
-    differing = _settings(runs)
-    if _seeds_alone(differing):
+    settings = _settings(runs)
+    if "seed" in differing(runs) and not beside_seeds(runs):
         found.blocks.append(_across(runs))
     found.blocks.append(
         Key([(f"{_name(runs, k)}", f"s{k % 8}", mark(MARKS[k % 7], 0, 0)) for k in range(len(runs))], False)
@@ -42,8 +41,8 @@ def comparison(runs: Sequence[RunFacts]) -> Section:
     found.blocks.append(Grid([figure for column in COLUMNS if (figure := _dots(runs, column))]))
     if alike(runs):
         found.blocks += curves(_curves(runs), "runs-size")
-    if differing.lines:
-        found.blocks.append(differing)
+    if settings.lines:
+        found.blocks.append(settings)
     else:
         found.blocks.append(Note("The runs have the same settings."))
     return found
@@ -91,31 +90,22 @@ def _place(runs: Sequence[RunFacts], method: str) -> int:
 
 
 def _settings(runs: Sequence[RunFacts]) -> Table:
-    keys = dict.fromkeys(key for facts in runs for key in facts.config)
-    lines = []
-    for key in keys:
-        values = [shown(facts.config[key]) if key in facts.config else "–" for facts in runs]
-        if len(set(values)) > 1:
-            lines.append(Line(key, [Cell(value) for value in values]))
+    lines = [
+        Line(key, [Cell("–" if value is None else shown(value)) for value in values])
+        for key, values in differing(runs).items()
+    ]
     names = [_name(runs, k) for k in range(len(runs))]
     return Table("Settings that differ.", ["Setting", *names], lines)
-
-
-def _seeds_alone(differing: Table) -> bool:
-    return [line.name for line in differing.lines] == ["seed"]
 
 
 def _across(runs: Sequence[RunFacts]) -> Table:
     """Mean and standard deviation over runs that differ in nothing but their seed."""
     lines = []
-    for method in dict.fromkeys(name for facts in runs for name in facts.methods):
-        found = [one for facts in runs for one in table(facts.rows) if one.method == method]
-        cells = [Cell(str(len(found)))]
-        for k, column in enumerate(COLUMNS):
-            values = [v for one in found if (v := one.values[k]) is not None]
-            spread = f"± {column.show(statistics.stdev(values))}" if len(values) > 1 else ""
-            cells.append(Cell(column.show(statistics.fmean(values)) if values else "–", spread))
-        lines.append(Line(method, cells, colour(method)))
+    for one in over_runs([one for facts in runs for one in table(facts.rows)]):
+        cells = [Cell(str(one.runs))]
+        for column, value, spread in zip(COLUMNS, one.values, one.spreads, strict=True):
+            cells.append(Cell(column.show(value), "" if spread is None else f"± {column.show(spread)}"))
+        lines.append(Line(one.method, cells, colour(one.method)))
     caption = f"Mean ± standard deviation over n = {count(len(runs), 'run')} that differ in their seed alone."
     return Table(caption, ["Method", "Runs", *(column.title for column in COLUMNS)], lines)
 

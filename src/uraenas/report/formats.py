@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from uraenas.errors import unknown
-from uraenas.report.table import COLUMNS, DISAGREEMENT, Column, Row, best, table
+from uraenas.report.table import COLUMNS, DISAGREEMENT, Column, Row, TableLine, best, over_runs, table
 
 # Each run's name, and rows of its metrics.json: values, or differences.
 Runs = Sequence[tuple[str, Sequence[Row]]]
+Tables = Sequence[tuple[str, Sequence[TableLine]]]
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Contents:
     intervals: bool = False
     against: str = ""  # the rows are differences to this method; they come with signs and intervals
     competing: bool = False  # the best is the best of all runs: they were tested on the same images
+    over_seeds: bool = False  # a line for each method: mean ± standard deviation over the runs
 
     @property
     def with_intervals(self) -> bool:
@@ -30,30 +32,34 @@ def write(form: str, runs: Runs, contents: Contents) -> str:
     """The table of these runs in one of FORMATS; the column of runs is there when there are several."""
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    return FORMATS[form](runs, contents)
+    tables = [(run, table(rows, contents.calibration)) for run, rows in runs]
+    if contents.over_seeds:
+        tables = [("", over_runs([line for _, lines in tables for line in lines]))]
+    return FORMATS[form](tables, contents)
 
 
-def markdown(runs: Runs, contents: Contents) -> str:
+def markdown(tables: Tables, contents: Contents) -> str:
     """A pipe table with the best values in bold."""
-    header, lines = _cells(runs, contents, "**{}**", "{} ({}, {})")
+    header, lines = _cells(tables, contents, "**{}**", "{} ({}, {})")
     header = [name.replace("|", "\\|") for name in header]
-    names = 2 if len(runs) > 1 else 1
+    names = 2 if len(tables) > 1 else 1
     rule = ["---"] * names + ["---:"] * (len(header) - names)
     rows = [header, rule, *([cell.replace("|", "\\|") for cell in line] for line in lines)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def latex(runs: Runs, contents: Contents) -> str:
+def latex(tables: Tables, contents: Contents) -> str:
     """A booktabs tabular with the best values in bold."""
     header, lines = _cells(
-        runs,
+        tables,
         contents,
         "\\textbf{{{}}}",
         "{} {{\\scriptsize [{}, {}]}}",
         _latex,
         minus="$-$",
+        plus_minus="$\\pm$",
     )
-    names = 2 if len(runs) > 1 else 1
+    names = 2 if len(tables) > 1 else 1
     columns = "l" * names + "r" * (len(header) - names)
     arrows = dict(zip((c.title for c in COLUMNS), map(_arrow, COLUMNS), strict=True))
     shown = [f"{name}{arrows.get(name, '')}" for name in header]
@@ -64,58 +70,78 @@ def latex(runs: Runs, contents: Contents) -> str:
     )
 
 
-def csv(runs: Runs, contents: Contents) -> str:
+def csv(tables: Tables, contents: Contents) -> str:
     """Full precision, fractions rather than percent, one line per run and method."""
     calibration, intervals, against = contents.calibration, contents.with_intervals, contents.against
+    over_seeds = contents.over_seeds
     names = [("shifted_" if column.shifted else "") + column.metric for column in COLUMNS]
-    header = ["run", "method", *(["minus"] if against else []), "members", "calibration"]
+    header = [
+        "runs" if over_seeds else "run",
+        "method",
+        *(["minus"] if against else []),
+        "members",
+        "calibration",
+    ]
     for name in names:
         header += [name, f"{name}_low", f"{name}_high"] if intervals else [name]
+        header += [f"{name}_sd"] if over_seeds else []
     text = io.StringIO()
     writer = csv_module.writer(text, lineterminator="\n")
     writer.writerow([*header, *([] if against else [DISAGREEMENT.metric])])
-    for run, rows in runs:
-        for line in table(rows, calibration):
+    for run, lines in tables:
+        for line in lines:
             values: list[float | str | None] = []
-            for value, interval in zip(line.values, line.intervals, strict=True):
-                values += [value, *(interval or (None, None))] if intervals else [value]
-            start = [run, line.method, *([against] if against else []), line.members, calibration]
+            for k, value in enumerate(line.values):
+                values += [value, *(line.intervals[k] or (None, None))] if intervals else [value]
+                values += [line.spreads[k]] if over_seeds else []
+            start = [
+                line.runs if over_seeds else run,
+                line.method,
+                *([against] if against else []),
+                line.members,
+                calibration,
+            ]
             writer.writerow([*start, *values, *([] if against else [line.disagreement])])
     return text.getvalue()
 
 
-FORMATS: dict[str, Callable[[Runs, Contents], str]] = {"md": markdown, "csv": csv, "latex": latex}
+FORMATS: dict[str, Callable[[Tables, Contents], str]] = {"md": markdown, "csv": csv, "latex": latex}
 
 
 def _cells(
-    runs: Runs,
+    tables: Tables,
     contents: Contents,
     bold: str,
     with_interval: str,
     quoted: Callable[[str], str] = str,
     minus: str = "-",
+    plus_minus: str = "±",
 ) -> tuple[list[str], list[list[str]]]:
     """Header and lines as text."""
-    several, against = len(runs) > 1, contents.against
+    several, against, over_seeds = len(tables) > 1, contents.against, contents.over_seeds
     method = f"Method {minus} {quoted(against)}" if against else "Method"
-    header = [*(["Run"] if several else []), method, "Members", *(column.title for column in COLUMNS)]
+    header = [*(["Run"] if several else []), method, "Members", *(["Runs"] if over_seeds else [])]
+    header += [column.title for column in COLUMNS]
     header += [] if against else [DISAGREEMENT.title]
-    tables = [(run, table(rows, contents.calibration)) for run, rows in runs]
     every = [line for _, found in tables for line in found]
     lines = []
     for run, found in tables:
         tops = best(every if contents.competing else found)
         for line in found:
             cells = []
-            for column, value, interval, top in zip(COLUMNS, line.values, line.intervals, tops, strict=True):
+            for k, (column, value, top) in enumerate(zip(COLUMNS, line.values, tops, strict=True)):
+                interval = line.intervals[k] if line.intervals else None
                 good = column.is_better(interval) if against else value is not None and value == top
                 cell = column.show(value, signed=against != "")
                 cell = bold.format(cell) if good else cell
                 if contents.with_intervals and interval is not None:
                     ends = (column.show(end, signed=against != "") for end in interval)
                     cell = with_interval.format(cell, *ends)
+                if over_seeds and (spread := line.spreads[k]) is not None:
+                    cell = f"{cell} {plus_minus} {column.show(spread)}"
                 cells.append(cell.replace("-", minus))
             start = [*([quoted(run)] if several else []), quoted(line.method), str(line.members)]
+            start += [str(line.runs)] if over_seeds else []
             shared = [] if against else [DISAGREEMENT.show(line.disagreement)]
             lines.append([*start, *cells, *shared])
     return header, lines

@@ -32,6 +32,11 @@ class Picked:
         self.methods = list(methods or found)
         self.rows = [row for name in self.methods for row in found[name]]
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings of the run, and those it was measured with."""
+        return self.run.read_json("config.json") | self.metrics.get("settings", {})
+
     def differences(self, against: str = "") -> list[Row]:
         """Paired, to this method or between all."""
         every = differences(self.run, against) if against else self.metrics.get("differences", [])
@@ -54,6 +59,19 @@ def alike(runs: Sequence["Picked | RunFacts"]) -> bool:
     """Whether the runs were tested on the same images."""
     suites = (one.metrics.get("suite", "") for one in runs)
     return len({one.images for one in runs}) == 1 and same_suite(*suites)
+
+
+def differing(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
+    """The settings that are not the same in all runs, each with the runs' values; None: it was not known."""
+    configs = [one.config for one in runs]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    found = {key: [config.get(key) for config in configs] for key in keys}
+    return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+
+
+def beside_seeds(runs: Sequence["Picked | RunFacts"]) -> list[str]:
+    """The settings in which the runs differ apart from their seeds; which methods they have does not count."""
+    return [key for key in differing(runs) if key not in ("seed", "methods")]
 
 
 def _images(rows: Sequence[Row], data: Mapping[str, Any]) -> tuple:
@@ -194,7 +212,7 @@ def read(
     return RunFacts(
         name=run.path.resolve().name,
         metrics=picked.metrics | {"rows": picked.rows, "diverged": picked.diverged},
-        config=run.read_json("config.json") | picked.metrics.get("settings", {}),
+        config=picked.config,
         environment=run.read_json("environment.json") if run.has("environment.json") else {},
         data=_data(run),
         costs=run.costs.read(),

@@ -1,5 +1,6 @@
 """The table of methods, in the form of the paper's Table 1, from the rows of metrics.json."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,8 @@ class TableLine:
     values: tuple[float | None, ...]
     disagreement: float | None
     intervals: tuple[tuple[float, float] | None, ...] = ()  # 95 %, one for each of COLUMNS
+    runs: int = 1
+    spreads: tuple[float | None, ...] = ()  # of several runs: standard deviations, one for each of COLUMNS
 
 
 def mean_name(rows: Sequence[Row]) -> str | None:
@@ -86,6 +89,36 @@ def table(rows: Sequence[Row], calibration: str = "raw") -> list[TableLine]:
             TableLine(name, members, values, None if several is None else several["value"], intervals)
         )
     return lines
+
+
+def over_runs(lines: Sequence[TableLine]) -> list[TableLine]:
+    """One line for each method: means of its lines, and their standard deviations."""
+    found = []
+    for method in dict.fromkeys(line.method for line in lines):
+        of_method = [line for line in lines if line.method == method]
+        columns = list(zip(*(line.values for line in of_method), strict=True))
+        disagreements = [line.disagreement for line in of_method]
+        found.append(
+            TableLine(
+                method,
+                max(line.members for line in of_method),
+                tuple(_mean(values) for values in columns),
+                _mean(disagreements),
+                runs=len(of_method),
+                spreads=tuple(_deviation(values) for values in columns),
+            )
+        )
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return statistics.fmean(present) if present else None
+
+
+def _deviation(values: Sequence[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return statistics.stdev(present) if len(present) > 1 else None
 
 
 def best(lines: Sequence[TableLine]) -> list[float | None]:

@@ -104,6 +104,35 @@ def test_a_sampling_stage_of_short_cosines_is_resumed_and_shared_like_any_other(
     assert all(torch.equal(one.weights, other.weights) for one, other in zip(again, samples, strict=True))
 
 
+def test_a_run_that_is_stopped_among_those_that_follow_ends_as_if_it_had_not_been(
+    together: Run, tmp_path: Path
+) -> None:
+    followers = [name for name, cost in together.costs.read().items() if "shared_images" in cost]
+    stopped = []
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if stage == "train" and total - len(followers) < done < total:
+            stopped.append((done, total))
+            raise KeyboardInterrupt
+
+    config = override(preset("tiny"), {**CHANGES, "methods": METHODS, "engine.checkpoint_seconds": 1000})
+    pipeline = Pipeline.start(tmp_path / "run", config, stop)
+    distribution = pipeline.search()
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.train(distribution)
+    assert len(stopped) == 1  # some of them had gone on, others not
+    begun = [name for name in followers if pipeline.run.has(f"{name}/state.safetensors")]
+    assert 0 < len(begun) < len(followers)
+    pipeline = Pipeline.resume(tmp_path / "run")
+    pipeline.train(pipeline.search())
+    for method in METHODS.split(","):
+        pairs = zip(together.ensemble(method).members, pipeline.run.ensemble(method).members, strict=True)
+        assert all(torch.equal(one.weights, other.weights) for one, other in pairs)
+    costs = pipeline.run.costs.read()
+    for name in followers:
+        assert costs[name]["images"] == together.costs.read()[name]["images"]
+
+
 def test_a_method_added_later_goes_on_from_what_was_explored(tmp_path: Path) -> None:
     trained(tmp_path / "run", "uraenas")
     run, _ = trained(tmp_path / "run", "uraenas,uraenas-a")

@@ -32,27 +32,26 @@ class ChainRunner:
         self.run, self.config, self.task, self.engine = run, config, task, engine
         self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
         self.loader = task.loader(task.train, config.train.batch, engine)
-        self.samples = SampleWriter(run, task.skeleton)
         self.clock = Clock()
+        self.planned = 0
         self.chains: dict[str, ChainState] = {}
-        self.unsaved: dict[str, ChainState] = {}
 
     def run_all(self, specs: Sequence[ChainSpec]) -> None:
         """Run these chains to their end; those that share a root with another go on from what it has explored."""
-        with self.samples, saved_when_cut_short(self._store) as self.unsaved:
-            for part in in_turns(specs, self.config.train):
-                self.chains |= {spec.name: self.checkpoints.chain(spec) for spec in part}
-                if part:
-                    self._run([self.chains[spec.name] for spec in part], len(specs))
+        self.planned = len(specs)
+        with (
+            SampleWriter(self.run, self.task.skeleton) as self.samples,
+            saved_when_cut_short(self._store) as self.unsaved,
+        ):
+            for turn in in_turns(specs, self.config.train):
+                self.chains |= {spec.name: self.checkpoints.chain(spec) for spec in turn}
+                if turn:
+                    self._train([self.chains[spec.name] for spec in turn])
 
-    def _run(self, going: list[ChainState], planned: int) -> None:
-        def after_epoch(states: list[ChainState]) -> None:
-            self._keep(states)
-            self._tell_progress(planned)
-
+    def _train(self, going: list[ChainState]) -> None:
         for chain in going:
             self.watch(f"chains/{chain.spec.name}", chain.history)
-        self._tell_progress(planned)
+        self._tell_progress()
         self.clock.lap()
         config, skeleton = self.config, self.task.skeleton
         train(
@@ -63,38 +62,41 @@ class ChainRunner:
             self.engine,
             config.seed,
             self.samples.add,
-            after_epoch,
+            self._keep,
         )
         self.samples.finish()
 
     def _keep(self, states: list[ChainState]) -> None:
         """Note that these chains have come so far; what a kill would lose is written from time to time."""
-        self.unsaved.update({state.spec.name: state for state in states})
-        for state in states:
+        epochs = self.config.train.epochs
+        moved = [state for state in states if not self.chains[state.spec.name].is_over(epochs)]
+        self.unsaved.update({state.spec.name: state for state in moved})
+        for state in moved:
             self.watch(f"chains/{state.spec.name}", state.history)
         share = {"seconds": self.clock.lap() / len(states), "images": self.loader.steps * self.loader.batch}
         self.run.costs.add({f"chains/{state.spec.name}": share for state in states})
         due = self.checkpoints.due(self.config.engine.checkpoint_seconds)
-        for state in states:
+        for state in moved:
             before = self.chains[state.spec.name]
             news = (state.failure, state.restarts) != (before.failure, before.restarts)
             if state.failure and news:
                 self._tell_divergence(state)
             self.chains[state.spec.name] = state
-            if due or news or state.epoch >= self.config.train.epochs:
+            if due or news or state.epoch >= epochs:
                 self._store(state)
                 del self.unsaved[state.spec.name]
             else:
                 self.checkpoints.store_explored(state)
+        self._tell_progress()
 
     def _store(self, state: ChainState) -> None:
         self.samples.finish()  # a state that knows of a sample is never there without it
         self.checkpoints.store_chain(state)
 
-    def _tell_progress(self, planned: int) -> None:
+    def _tell_progress(self) -> None:
         epochs = self.config.train.epochs
         done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
-        self.progress("train", done, planned * epochs)
+        self.progress("train", done, self.planned * epochs)
 
     def _tell_divergence(self, state: ChainState) -> None:
         given_up = state.is_over(self.config.train.epochs)

@@ -199,10 +199,9 @@ class Pipeline:
         if not plans:
             return
         specs = {spec.name: spec for planned in plans.values() for spec in planned}
-        runner = ChainRunner(
+        ChainRunner(
             self.run, self.config, self.task, self.engine, self.checkpoints, self._watch, self.progress
-        )
-        runner.run_all(list(specs.values()))
+        ).run_all(list(specs.values()))
         chooser = Chooser(self.run, self.config, self.task, self.engine)
         clock = Clock()
         for name, planned in plans.items():

@@ -263,19 +263,55 @@ def test_mean_and_spread_over_seeds(make_run: Callable[..., Source]) -> None:
     for form, sign in {"md": "±", "latex": r"$\pm$"}.items():
         words = uraenas("report", a.path, b.path, c.path, "--format", form, "--over-seeds").stdout
         (line,) = [line for line in words.splitlines() if "uraenas" in line]
-        assert f"{mean:.3f}" in line.split(sign)[-2]
-        assert line.split(sign)[-1].strip().startswith(f"{spread:.3f}")
-    one = uraenas("report", f"{a.path}:drnas", f"{b.path}:uraenas", "--format", "md", "--over-seeds").stdout
-    assert "±" not in one  # one run of each has no spread
+        assert f"{mean:.3f}" in line.split(sign)[-3]
+        assert line.split(sign)[-2].strip().startswith(f"{spread:.3f}")
+    some = uraenas(
+        "report", f"{a.path}:drnas,uraenas", f"{b.path}:uraenas", "--format", "csv", "--over-seeds"
+    )
+    alone, both = csv.DictReader(io.StringIO(some.stdout))
+    assert (alone["method"], alone["runs"], alone["nll_sd"]) == ("drnas", "1", "")
+    assert (both["method"], both["runs"], both["nll_sd"] != "") == ("uraenas", "2", True)
+
+
+def test_what_a_mean_over_seeds_does_not_look_at(make_run: Callable[..., Source]) -> None:
+    a, b = (make_run(name, seed=seed, shifts=())[0] for seed, name in enumerate("ab"))
+    elsewhere = {"engine.device": "cuda", "tensorboard": True, "data.root": "there", "train.epochs": 200}
+    b.write_json("config.json", b.read_json("config.json") | elsewhere)  # 200 is the default
+    done = uraenas("report", a.path, b.path, "--format", "md", "--over-seeds")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "uraenas" in line]
+    assert [line.count(sign) for sign in "±–"] == [4, 3]  # no shifted suite; and disagreement
+
+
+def test_best_are_marked_among_means_of_as_many_runs(make_run: Callable[..., Source]) -> None:
+    a, b = (make_run(name, seed=seed)[0] for seed, name in enumerate("ab"))
+    even = uraenas("report", a.path, b.path, "--format", "md", "--over-seeds")
+    uneven = uraenas("report", a.path, f"{b.path}:uraenas", "--format", "md", "--over-seeds")
+    assert even.stdout.count("**") >= 2 * len(COLUMNS)
+    assert "±" in uneven.stdout
+    assert "**" not in uneven.stdout
+
+
+def _refused_with(*arguments: str | Path) -> str:
+    done = uraenas("report", *arguments, "--over-seeds")
+    assert done.returncode == 2
+    return done.stderr
 
 
 def test_what_has_no_mean_over_seeds(make_run: Callable[..., Source]) -> None:
-    a, same, other = (make_run(name, seed=seed)[0] for name, seed in (("a", 0), ("same", 0), ("other", 1)))
-    config = other.read_json("config.json")
-    other.write_json("config.json", config | {"train.epochs": 7})
-    done = uraenas("report", a.path, other.path, "--format", "md", "--over-seeds")
-    assert (done.returncode, "more than their seed: train.epochs" in done.stderr) == (2, True)
-    done = uraenas("report", a.path, same.path, "--format", "md", "--over-seeds")
-    assert (done.returncode, "runs of several seeds" in done.stderr) == (2, True)
-    done = uraenas("report", a.path, same.path, "--format", "csv", "--over-seeds", "--intervals")
-    assert (done.returncode, "leave out --against and --intervals" in done.stderr) == (2, True)
+    a, b, same = (make_run(name, seed=seed)[0].path for name, seed in (("a", 0), ("b", 1), ("same", 0)))
+    fewer, short = make_run("fewer", seed=2, members=2)[0].path, make_run("short", seed=3, shifts=())[0].path
+    other = make_run("other", seed=4)[0]
+    other.write_json("config.json", other.read_json("config.json") | {"train.epochs": 100})
+    assert "more than their seed: train.epochs is 200 and 100" in _refused_with(
+        a, other.path, "--format", "md"
+    )
+    assert "two runs of drnas have seed 0" in _refused_with(a, b, same, "--format", "md")
+    assert "uraenas has 2 and 3 members" in _refused_with(a, fewer, "--format", "md")
+    assert "not tested on the same images" in _refused_with(a, short, "--format", "md")
+    assert "no method has runs of several seeds" in _refused_with(
+        f"{a}:drnas", f"{b}:uraenas", "--format", "md"
+    )
+    for more in (("--intervals",), ("--against", "drnas")):
+        assert "leave out --against and --intervals" in _refused_with(a, b, "--format", "csv", *more)
+    assert "--format md, csv or latex" in _refused_with(a, b)

@@ -11,7 +11,6 @@ from uraenas.cli.runs import opened
 from uraenas.errors import UraenasError, unknown
 
 if TYPE_CHECKING:
-    from uraenas.report import Picked
     from uraenas.report.formats import Contents
 
 Pick = tuple[Path, tuple[str, ...]]  # a run, and the methods that are picked of it; none: all
@@ -40,7 +39,7 @@ def make_report(
         bool,
         typer.Option(
             "--over-seeds",
-            help="For tables: mean ± standard deviation over runs that differ in their seed alone.",
+            help="For tables: each method's mean ± standard deviation over runs that differ in their seed alone.",
         ),
     ] = False,
     out: Annotated[
@@ -62,6 +61,10 @@ def make_report(
         raise unknown("calibration", calibration, CALIBRATIONS)
     if form not in ("html", *FORMATS):
         raise unknown("format", form, ("html", *FORMATS))
+    if form == "html" and over_seeds:
+        raise UraenasError(
+            "--over-seeds is for tables (--format md, csv or latex); a page of such runs has it of itself"
+        )
     picks = [_picked(text) for text in runs]
     against = _as_path(against, [path for path, _ in picks])
     if form != "html":
@@ -96,31 +99,21 @@ def _as_path(against: str, paths: list[Path]) -> str:
     return f"{named[name]}:{method}" if name in named and not Path(name).exists() else against
 
 
-def _table(picks: list[Pick], form: str, contents: "Contents") -> str:
+def _table(picks: list[Pick], form: str, asked: "Contents") -> str:
     """The methods side by side, or their differences to one, in a form for papers and spreadsheets."""
-    from uraenas.report import Picked, alike, formats
+    from uraenas.report import Picked, alike, formats, why_no_mean
     from uraenas.run import Run
 
     found = [Picked(Run(path), methods) for path, methods in picks]
-    against = contents.against
-    if contents.over_seeds:
-        _require_seeds(found, contents)
+    against = asked.against
+    if asked.over_seeds and asked.with_intervals:
+        raise UraenasError("--over-seeds shows values and their spread: leave out --against and --intervals")
+    if asked.over_seeds and (why := why_no_mean(found)):
+        raise UraenasError(f"there is no mean over seeds: {why}")
     rows = [(str(one.run.path), one.differences(against) if against else one.rows) for one in found]
     if against and not any(of_run for _, of_run in rows):
         raise UraenasError(f"there are no differences to {against}: it is the only method shown")
-    return formats.write(form, rows, replace(contents, competing=alike(found)))
-
-
-def _require_seeds(found: "list[Picked]", contents: "Contents") -> None:
-    """What a mean over seeds can be taken of."""
-    from uraenas.report import beside_seeds, differing
-
-    if contents.with_intervals:
-        raise UraenasError("--over-seeds shows values and their spread: leave out --against and --intervals")
-    if others := beside_seeds(found):
-        raise UraenasError(f"these runs differ in more than their seed: {', '.join(others)}")
-    if "seed" not in differing(found):
-        raise UraenasError("--over-seeds needs runs of several seeds")
+    return formats.write(form, rows, replace(asked, competing=alike(found)))
 
 
 def _page(picks: list[Pick], against: str) -> str:

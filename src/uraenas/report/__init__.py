@@ -2,7 +2,8 @@
 
 from uraenas.report import formats
 from uraenas.report.page import build
-from uraenas.report.reading import Picked, alike, beside_seeds, differing
+from uraenas.report.reading import Picked, alike
+from uraenas.report.seeds import why_no_mean
 from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, mean_name, table
 
 __all__ = [
@@ -11,11 +12,10 @@ __all__ = [
     "Picked",
     "TableLine",
     "alike",
-    "beside_seeds",
     "best",
     "build",
-    "differing",
     "formats",
     "mean_name",
     "table",
+    "why_no_mean",
 ]

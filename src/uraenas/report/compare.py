@@ -6,9 +6,10 @@ from markupsafe import Markup
 
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
-from uraenas.report.reading import RunFacts, alike, beside_seeds, differing
+from uraenas.report.reading import RunFacts, alike, differing
 from uraenas.report.sections.provenance import shown
 from uraenas.report.sections.size import Curve, curves
+from uraenas.report.seeds import why_no_mean
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, show
 from uraenas.report.table import COLUMNS, Column, Row, best, over_runs, table
 from uraenas.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
@@ -33,7 +34,7 @@ def comparison(runs: Sequence[RunFacts]) -> Section:
         )
     found.blocks.append(_table(runs))
     settings = _settings(runs)
-    if "seed" in differing(runs) and not beside_seeds(runs):
+    if not why_no_mean(runs):
         found.blocks.append(_across(runs))
     found.blocks.append(
         Key([(f"{_name(runs, k)}", f"s{k % 8}", mark(MARKS[k % 7], 0, 0)) for k in range(len(runs))], False)
@@ -106,7 +107,7 @@ def _across(runs: Sequence[RunFacts]) -> Table:
         for column, value, spread in zip(COLUMNS, one.values, one.spreads, strict=True):
             cells.append(Cell(column.show(value), "" if spread is None else f"± {column.show(spread)}"))
         lines.append(Line(one.method, cells, colour(one.method)))
-    caption = f"Mean ± standard deviation over n = {count(len(runs), 'run')} that differ in their seed alone."
+    caption = "Mean ± standard deviation (n - 1) over runs that differ in their seed alone."
     return Table(caption, ["Method", "Runs", *(column.title for column in COLUMNS)], lines)
 
 

@@ -87,7 +87,8 @@ def csv(tables: Tables, contents: Contents) -> str:
         header += [f"{name}_sd"] if over_seeds else []
     text = io.StringIO()
     writer = csv_module.writer(text, lineterminator="\n")
-    writer.writerow([*header, *([] if against else [DISAGREEMENT.metric])])
+    shared = [] if against else [DISAGREEMENT.metric]
+    writer.writerow([*header, *shared, *(f"{name}_sd" for name in shared if over_seeds)])
     for run, lines in tables:
         for line in lines:
             values: list[float | str | None] = []
@@ -101,7 +102,8 @@ def csv(tables: Tables, contents: Contents) -> str:
                 line.members,
                 calibration,
             ]
-            writer.writerow([*start, *values, *([] if against else [line.disagreement])])
+            values += [] if against else [line.disagreement]
+            writer.writerow([*start, *values, *([line.disagreement_spread] if over_seeds else [])])
     return text.getvalue()
 
 
@@ -126,25 +128,32 @@ def _cells(
     every = [line for _, found in tables for line in found]
     lines = []
     for run, found in tables:
-        tops = best(every if contents.competing else found)
+        even = len({line.runs for line in found}) == 1  # a mean of few runs does not compete with one of many
+        tops = best(every if contents.competing else found) if even else [None] * len(COLUMNS)
         for line in found:
             cells = []
             for k, (column, value, top) in enumerate(zip(COLUMNS, line.values, tops, strict=True)):
-                interval = line.intervals[k] if line.intervals else None
+                interval = line.intervals[k]
                 good = column.is_better(interval) if against else value is not None and value == top
                 cell = column.show(value, signed=against != "")
                 cell = bold.format(cell) if good else cell
                 if contents.with_intervals and interval is not None:
                     ends = (column.show(end, signed=against != "") for end in interval)
                     cell = with_interval.format(cell, *ends)
-                if over_seeds and (spread := line.spreads[k]) is not None:
-                    cell = f"{cell} {plus_minus} {column.show(spread)}"
+                if over_seeds:
+                    cell = _with_spread(cell, column, line.spreads[k], plus_minus)
                 cells.append(cell.replace("-", minus))
             start = [*([quoted(run)] if several else []), quoted(line.method), str(line.members)]
             start += [str(line.runs)] if over_seeds else []
-            shared = [] if against else [DISAGREEMENT.show(line.disagreement)]
-            lines.append([*start, *cells, *shared])
+            shared = DISAGREEMENT.show(line.disagreement)
+            if over_seeds:
+                shared = _with_spread(shared, DISAGREEMENT, line.disagreement_spread, plus_minus)
+            lines.append([*start, *cells, *([] if against else [shared])])
     return header, lines
+
+
+def _with_spread(cell: str, column: Column, spread: float | None, plus_minus: str) -> str:
+    return cell if spread is None else f"{cell} {plus_minus} {column.show(spread)}"
 
 
 def _arrow(column: Column) -> str:

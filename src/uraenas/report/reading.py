@@ -69,11 +69,6 @@ def differing(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
     return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
 
 
-def beside_seeds(runs: Sequence["Picked | RunFacts"]) -> list[str]:
-    """The settings in which the runs differ apart from their seeds; which methods they have does not count."""
-    return [key for key in differing(runs) if key not in ("seed", "methods")]
-
-
 def _images(rows: Sequence[Row], data: Mapping[str, Any]) -> tuple:
     places = frozenset((row["shift"], row["severity"]) for row in rows)
     return (data.get("blake2b") or rows[0]["dataset"], places)

@@ -56,6 +56,7 @@ class TableLine:
     intervals: tuple[tuple[float, float] | None, ...] = ()  # 95 %, one for each of COLUMNS
     runs: int = 1
     spreads: tuple[float | None, ...] = ()  # of several runs: standard deviations, one for each of COLUMNS
+    disagreement_spread: float | None = None
 
 
 def mean_name(rows: Sequence[Row]) -> str | None:
@@ -92,7 +93,7 @@ def table(rows: Sequence[Row], calibration: str = "raw") -> list[TableLine]:
 
 
 def over_runs(lines: Sequence[TableLine]) -> list[TableLine]:
-    """One line for each method: means of its lines, and their standard deviations."""
+    """One line for each method: means of its lines, and their standard deviations (n - 1)."""
     found = []
     for method in dict.fromkeys(line.method for line in lines):
         of_method = [line for line in lines if line.method == method]
@@ -101,11 +102,13 @@ def over_runs(lines: Sequence[TableLine]) -> list[TableLine]:
         found.append(
             TableLine(
                 method,
-                max(line.members for line in of_method),
+                of_method[0].members,
                 tuple(_mean(values) for values in columns),
                 _mean(disagreements),
-                runs=len(of_method),
-                spreads=tuple(_deviation(values) for values in columns),
+                (None,) * len(COLUMNS),
+                len(of_method),
+                tuple(_deviation(values) for values in columns),
+                _deviation(disagreements),
             )
         )
     return found

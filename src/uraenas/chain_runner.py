@@ -53,14 +53,13 @@ class ChainRunner:
             self.watch(f"chains/{chain.spec.name}", chain.history)
         self._tell_progress()
         self.clock.lap()
-        config, skeleton = self.config, self.task.skeleton
         train(
             going,
-            config.train,
-            skeleton,
+            self.config.train,
+            self.task.skeleton,
             self.loader,
             self.engine,
-            config.seed,
+            self.config.seed,
             self.samples.add,
             self._keep,
         )

@@ -92,9 +92,9 @@ def csv(tables: Tables, contents: Contents) -> str:
     for run, lines in tables:
         for line in lines:
             values: list[float | str | None] = []
-            for k, value in enumerate(line.values):
-                values += [value, *(line.intervals[k] or (None, None))] if intervals else [value]
-                values += [line.spreads[k]] if over_seeds else []
+            for value, interval, spread in zip(line.values, line.intervals, line.spreads, strict=True):
+                values += [value, *(interval or (None, None))] if intervals else [value]
+                values += [spread] if over_seeds else []
             start = [
                 line.runs if over_seeds else run,
                 line.method,
@@ -132,22 +132,20 @@ def _cells(
         tops = best(every if contents.competing else found) if even else [None] * len(COLUMNS)
         for line in found:
             cells = []
-            for k, (column, value, top) in enumerate(zip(COLUMNS, line.values, tops, strict=True)):
-                interval = line.intervals[k]
+            shown = zip(COLUMNS, line.values, line.intervals, line.spreads, tops, strict=True)
+            for column, value, interval, spread, top in shown:
                 good = column.is_better(interval) if against else value is not None and value == top
                 cell = column.show(value, signed=against != "")
                 cell = bold.format(cell) if good else cell
                 if contents.with_intervals and interval is not None:
                     ends = (column.show(end, signed=against != "") for end in interval)
                     cell = with_interval.format(cell, *ends)
-                if over_seeds:
-                    cell = _with_spread(cell, column, line.spreads[k], plus_minus)
-                cells.append(cell.replace("-", minus))
+                cells.append(_with_spread(cell, column, spread, plus_minus).replace("-", minus))
             start = [*([quoted(run)] if several else []), quoted(line.method), str(line.members)]
             start += [str(line.runs)] if over_seeds else []
-            shared = DISAGREEMENT.show(line.disagreement)
-            if over_seeds:
-                shared = _with_spread(shared, DISAGREEMENT, line.disagreement_spread, plus_minus)
+            shared = _with_spread(
+                DISAGREEMENT.show(line.disagreement), DISAGREEMENT, line.disagreement_spread, plus_minus
+            )
             lines.append([*start, *cells, *([] if against else [shared])])
     return header, lines
 

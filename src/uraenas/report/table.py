@@ -43,6 +43,7 @@ COLUMNS = (
     Column("cNLL", "nll", True),
 )
 DISAGREEMENT = Column("Dis", "disagreement", False)
+NOTHING = (None,) * len(COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,11 @@ class TableLine:
     members: int
     values: tuple[float | None, ...]
     disagreement: float | None
-    intervals: tuple[tuple[float, float] | None, ...] = ()  # 95 %, one for each of COLUMNS
+    intervals: tuple[tuple[float, float] | None, ...] = NOTHING  # 95 %, one for each of COLUMNS
     runs: int = 1
-    spreads: tuple[float | None, ...] = ()  # of several runs: standard deviations, one for each of COLUMNS
+    spreads: tuple[float | None, ...] = (
+        NOTHING  # of several runs: standard deviations, one for each of COLUMNS
+    )
     disagreement_spread: float | None = None
 
 
@@ -105,10 +108,9 @@ def over_runs(lines: Sequence[TableLine]) -> list[TableLine]:
                 of_method[0].members,
                 tuple(_mean(values) for values in columns),
                 _mean(disagreements),
-                (None,) * len(COLUMNS),
-                len(of_method),
-                tuple(_deviation(values) for values in columns),
-                _deviation(disagreements),
+                runs=len(of_method),
+                spreads=tuple(_deviation(values) for values in columns),
+                disagreement_spread=_deviation(disagreements),
             )
         )
     return found

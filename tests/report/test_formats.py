@@ -281,6 +281,12 @@ def test_what_a_mean_over_seeds_does_not_look_at(make_run: Callable[..., Source]
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "uraenas" in line]
     assert [line.count(sign) for sign in "±–"] == [4, 3]  # no shifted suite; and disagreement
+    b.write_json("config.json", b.read_json("config.json") | {"train.weight_samples": 8})
+    points = uraenas("report", f"{a.path}:drnas", f"{b.path}:drnas", "--format", "md", "--over-seeds")
+    assert points.returncode == 0, points.stderr  # it has no samples
+    assert "the runs of uraenas differ in more than their seed" in _refused_with(
+        a.path, b.path, "--format", "md"
+    )
 
 
 def test_best_are_marked_among_means_of_as_many_runs(make_run: Callable[..., Source]) -> None:

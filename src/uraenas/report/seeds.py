@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from uraenas.config import differences, from_json
+from uraenas.config import Config, differences, from_json
+from uraenas.methods import METHODS
 from uraenas.report.reading import Picked, RunFacts, alike
 from uraenas.report.table import table
 
@@ -10,25 +11,38 @@ from uraenas.report.table import table
 def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
     """Why these runs are not the same thing with several seeds; empty if they are.
 
-    Where they were computed and which methods they have does not count.
+    Where they were computed, which methods they have and settings that a method makes no use of do not count.
     """
     if not alike(runs):
         return "the runs were not tested on the same images"
-    first, *others = (from_json(one.config) for one in runs)
-    for other in others:
-        if changed := {key: both for key, both in differences(first, other).items() if key != "seed"}:
-            words = ", ".join(f"{key} is {a!r} and {b!r}" for key, (a, b) in changed.items())
-            return f"the runs differ in more than their seed: {words}"
-    seen: dict[str, dict[int, int]] = {}  # method → seed → members
+    found: dict[str, list[tuple[Config, int]]] = {}  # method → settings and members of its runs
     for one in runs:
+        config = from_json(one.config)
         for line in table(one.rows):
-            of_method, seed = seen.setdefault(line.method, {}), one.config.get("seed", 0)
-            if seed in of_method:
-                return f"two runs of {line.method} have seed {seed}"
-            of_method[seed] = line.members
-    for method, of_method in seen.items():
-        if len(sizes := set(of_method.values())) > 1:
-            return f"{method} has {' and '.join(map(str, sorted(sizes)))} members"
-    if all(len(of_method) < 2 for of_method in seen.values()):
+            found.setdefault(line.method, []).append((config, line.members))
+    for method, of_method in found.items():
+        if why := _why_not(method, *zip(*of_method, strict=True)):
+            return why
+    if all(len(of_method) < 2 for of_method in found.values()):
         return "no method has runs of several seeds"
+    return ""
+
+
+def _why_not(method: str, configs: tuple[Config, ...], members: tuple[int, ...]) -> str:
+    """Why these are not runs of one method with several seeds."""
+    row = METHODS.get(method)
+    for config in configs[1:]:
+        changed = {
+            key: both
+            for key, both in differences(configs[0], config).items()
+            if key != "seed" and not (row and row.ignores(key))
+        }
+        if changed:
+            words = ", ".join(f"{key} is {a!r} and {b!r}" for key, (a, b) in changed.items())
+            return f"the runs of {method} differ in more than their seed: {words}"
+    seeds = [config.seed for config in configs]
+    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        return f"two runs of {method} have seed {twice[0]}"
+    if len(sizes := sorted(set(members))) > 1:
+        return f"{method} has {' and '.join(map(str, sizes))} members"
     return ""

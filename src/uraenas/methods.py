@@ -8,8 +8,9 @@ from uraenas.errors import unknown
 Architectures = Literal["expected", "sampled", "uniform"]
 Weights = Literal["point", "sampled", "snapshot"]
 
-DRAWING = ("architecture_temperature", "draw_none")  # settings of drawing architectures, of `train.…`
-SAMPLING = (  # and of sampling weights
+# Settings `train.…` of drawing architectures, and of sampling weights.
+DRAWING = {"architecture_temperature", "draw_none"}
+SAMPLING = {
     "sampler",
     "sampler_step_size",
     "cycles",
@@ -18,7 +19,7 @@ SAMPLING = (  # and of sampling weights
     "sampling_peak",
     "average_samples",
     "temperature",
-)
+}
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,17 @@ class Method:
         section, _, name = key.partition(".")
         if section == "search" or key == "data.search_validation":
             return self.architecture == "uniform"
-        unused = {
-            *(() if self.architecture == "sampled" else DRAWING),
-            *(() if self.architecture == "expected" else ("genotype",)),
-            *(() if (self.architecture, self.per_chain) == ("sampled", "all") else ("architectures",)),
-            *(SAMPLING if self.weights == "point" else ("step_size",)),
-            *(("temperature",) if self.weights == "snapshot" else ()),
-            *(("members", "selection") if self.single else ()),
-        }
+        unused = set(SAMPLING if self.weights == "point" else {"step_size"})
+        if self.weights == "snapshot":
+            unused.add("temperature")
+        if self.architecture != "sampled":
+            unused |= DRAWING
+        if self.architecture != "sampled" or self.per_chain == "one":
+            unused.add("architectures")
+        if self.architecture != "expected":
+            unused.add("genotype")
+        if self.single:
+            unused |= {"members", "selection"}
         return section == "train" and name in unused
 
 

@@ -15,6 +15,7 @@ from uraenas.errors import UraenasError
 from uraenas.pairing import differences
 from uraenas.report import COLUMNS, formats, table
 from uraenas.report.formats import Contents
+from uraenas.shifts import SHIFTS, SUITES
 
 
 @pytest.fixture
@@ -40,6 +41,31 @@ def test_intervals_are_there_when_asked_for(rows: list[dict]) -> None:
     low, high = table(rows)[0].intervals[0] or (0.0, 0.0)
     assert f"[{100 * low:.2f}, {100 * high:.2f}]" in full
     assert "scriptsize" not in plain
+
+
+def test_the_mean_over_the_main_corruptions_when_asked_for(make_run: Callable[..., Source]) -> None:
+    run = make_run(shifts=SUITES["cifar10-c"], severities=(1,))[0]
+    found = {}
+    for arguments in ((), ("--shifted", "mean15"), ("--shifted", "mean19")):
+        done = uraenas("report", run.path, "--format", "csv", *arguments)
+        found[arguments] = next(csv.DictReader(io.StringIO(done.stdout)))
+    wide, main, same = found.values()
+    assert wide == same
+    assert (main["nll"], main["shifted_nll"] != wide["shifted_nll"]) == (wide["nll"], True)
+    values = [
+        row["value"]
+        for row in run.metrics()["rows"]
+        if (row["method"], row["metric"], row["calibration"]) == (main["method"], "nll", "raw")
+        and row["shift"] in SUITES["cifar10-c"]
+        and not SHIFTS[row["shift"]].extra
+    ]
+    assert float(main["shifted_nll"]) == pytest.approx(statistics.fmean(values))
+    assert len(values) == 15
+    unknown = uraenas("report", run.path, "--format", "md", "--shifted", "mean16")
+    assert (unknown.returncode, "Allowed: mean15, mean19" in unknown.stderr) == (2, True)
+    assert "--format md" in uraenas("report", run.path, "--shifted", "mean15").stderr
+    clean = make_run("clean", shifts=())[0]
+    assert "it has no suite" in uraenas("report", clean.path, "--format", "md", "--shifted", "mean15").stderr
 
 
 def test_csv_has_full_precision(rows: list[dict]) -> None:

@@ -35,6 +35,13 @@ def make_report(
             help="Show paired differences to this method, or to RUN:METHOD; in tables nothing else.",
         ),
     ] = "",
+    shifted: Annotated[
+        str,
+        typer.Option(
+            "--shifted",
+            help="For tables: which mean of the suite cAcc, cECE and cNLL are, say mean15; default: the widest.",
+        ),
+    ] = "",
     over_seeds: Annotated[
         bool,
         typer.Option(
@@ -65,10 +72,14 @@ def make_report(
         raise UraenasError(
             "--over-seeds is for tables (--format md, csv or latex); a page of such runs has it of itself"
         )
+    if form == "html" and shifted:
+        raise UraenasError("--shifted is for tables (--format md, csv or latex); a page has the widest mean")
     picks = [_picked(text) for text in runs]
     against = _as_path(against, [path for path, _ in picks])
     if form != "html":
-        text = _table(picks, form, Contents(calibration, intervals, against, over_seeds=over_seeds))
+        text = _table(
+            picks, form, Contents(calibration, intervals, against, shifted=shifted, over_seeds=over_seeds)
+        )
         if out is None:
             say(text.rstrip("\n"), as_json, {"table": text})
             return

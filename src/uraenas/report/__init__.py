@@ -4,7 +4,7 @@ from uraenas.report import formats
 from uraenas.report.page import build
 from uraenas.report.reading import Picked, alike
 from uraenas.report.seeds import why_no_mean
-from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, mean_name, table
+from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, table
 
 __all__ = [
     "COLUMNS",
@@ -15,7 +15,6 @@ __all__ = [
     "best",
     "build",
     "formats",
-    "mean_name",
     "table",
     "why_no_mean",
 ]

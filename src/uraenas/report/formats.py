@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from uraenas.errors import unknown
-from uraenas.report.table import COLUMNS, DISAGREEMENT, Column, Row, TableLine, best, over_runs, table
+from uraenas.report.table import (
+    COLUMNS,
+    DISAGREEMENT,
+    Column,
+    Row,
+    TableLine,
+    best,
+    mean_names,
+    over_runs,
+    table,
+)
 
 # Each run's name, and rows of its metrics.json: values, or differences.
 Runs = Sequence[tuple[str, Sequence[Row]]]
@@ -21,6 +31,7 @@ class Contents:
     intervals: bool = False
     against: str = ""  # the rows are differences to this method; they come with signs and intervals
     competing: bool = False  # the best is the best of all runs: they were tested on the same images
+    shifted: str = ""  # the suite mean that c… stand for; empty: the widest
     over_seeds: bool = False  # a line for each method: mean ± standard deviation over the runs
 
     @property
@@ -32,7 +43,12 @@ def write(form: str, runs: Runs, contents: Contents) -> str:
     """The table of these runs in one of FORMATS; the column of runs is there when there are several."""
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    tables = [(run, table(rows, contents.calibration)) for run, rows in runs]
+    for run, rows in runs:
+        if contents.shifted and contents.shifted not in (means := mean_names(rows)):
+            raise unknown(
+                f"mean of the suite of {run}", contents.shifted, means or ("none, as it has no suite",)
+            )
+    tables = [(run, table(rows, contents.calibration, contents.shifted)) for run, rows in runs]
     if contents.over_seeds:
         tables = [("", over_runs([line for _, lines in tables for line in lines]))]
     return FORMATS[form](tables, contents)

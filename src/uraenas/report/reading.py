@@ -13,7 +13,7 @@ from uraenas.data.dataset import LabelledImages
 from uraenas.errors import UraenasError, unknown
 from uraenas.methods import METHODS
 from uraenas.pairing import differences
-from uraenas.report.table import Row, mean_name
+from uraenas.report.table import Row, mean_names
 from uraenas.run import MemberFacts, Run
 from uraenas.summarise import same_suite, sizes_of
 
@@ -130,7 +130,7 @@ class RunFacts:
     @cached_property
     def shifted(self) -> str | None:
         """The name of the widest suite mean."""
-        return mean_name(self.rows)
+        return next(iter(mean_names(self.rows)), None)
 
     @property
     def places(self) -> dict[str, str]:

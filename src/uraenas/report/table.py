@@ -62,16 +62,16 @@ class TableLine:
     disagreement_spread: float | None = None
 
 
-def mean_name(rows: Sequence[Row]) -> str | None:
-    """The widest suite mean that the rows hold."""
+def mean_names(rows: Sequence[Row]) -> list[str]:
+    """The suite means that the rows hold, the widest first."""
     names = {row["shift"] for row in rows if row["shift"].startswith("mean")}
-    return max(names, key=lambda name: int(name[4:]), default=None)
+    return sorted(names, key=lambda name: -int(name[4:]))
 
 
-def table(rows: Sequence[Row], calibration: str = "raw") -> list[TableLine]:
-    """One line per method, at its full size."""
+def table(rows: Sequence[Row], calibration: str = "raw", shifted: str = "") -> list[TableLine]:
+    """One line per method, at its full size; `shifted` is the mean that c… stand for, else the widest."""
     full = sizes_of(rows)
-    shifted = mean_name(rows)
+    shifted = shifted or next(iter(mean_names(rows)), "")
     found = {
         (row["method"], row["shift"], row["metric"]): row
         for row in rows

@@ -1,6 +1,6 @@
 """Fit a small joint ensemble on scikit-learn's digits, and ask it what it does not know.
 
-python examples/quickstart.py        (about a minute on two cores)
+python examples/quickstart.py        (half a minute on two cores)
 """
 
 import numpy as np
@@ -16,8 +16,6 @@ train_images, test_images, train_labels, test_labels = train_test_split(
 
 classifier = UraeNAS(
     members=4,
-    search_epochs=6,
-    epochs=8,
     settings={"train.architectures": 2},
     value_range=(0, 16),  # what the arrays do not say of themselves
 )

@@ -42,16 +42,23 @@ def test_scaling_gives_normalised_log_probabilities_in_the_same_order() -> None:
     torch.testing.assert_close(scale(log_p, 1.0), log_p)
 
 
-def test_a_small_set_that_is_all_right_does_not_ask_for_unlimited_confidence() -> None:
-    """Ten right answers are evidence of an accuracy of about 11/12, not of 1 (Platt's targets)."""
-    log_p = torch.log_softmax(torch.tensor([[3.0, 0.0]] * 10), dim=1)
-    found = fit_temperature(log_p, torch.zeros(10, dtype=torch.int64))
-    assert float(scale(log_p, found).exp()[0, 0]) == pytest.approx(11 / 12, abs=1e-4)
+def test_a_set_that_is_all_right_does_not_ask_for_unlimited_confidence() -> None:
+    """A thousand right answers are evidence of an accuracy of about 1001/1002, not of 1 (Platt's targets)."""
+    log_p = torch.log_softmax(torch.tensor([[5.0, 0.0]] * 1000), dim=1)
+    found = fit_temperature(log_p, torch.zeros(1000, dtype=torch.int64))
+    assert 0.5 < found < 1
+    assert 0.9933 < float(scale(log_p, found).exp()[0, 0]) < 1001 / 1002
 
 
-def test_the_fit_stays_in_bounds_where_all_is_wrong() -> None:
-    log_p = torch.log_softmax(torch.tensor([[3.0, 0.0]] * 10), dim=1)
-    assert fit_temperature(log_p, torch.ones(10, dtype=torch.int64)) == pytest.approx(20, rel=0.01)
+@pytest.mark.parametrize(("label", "few", "many"), [(0, (0.5, 0.9), (0.1, 0.2)), (1, (1.5, 4), (19, 20))])
+def test_a_few_images_move_the_temperature_less_than_many(
+    label: int, few: tuple[float, float], many: tuple[float, float]
+) -> None:
+    """All right with little confidence, or all wrong with much of it."""
+    margin = 1.0 if label == 0 else 3.0
+    for count, (low, high) in ((5, few), (5000, many)):
+        log_p = torch.log_softmax(torch.tensor([[margin, 0.0]] * count), dim=1)
+        assert low < fit_temperature(log_p, torch.full((count,), label)) < high
 
 
 def test_a_probability_of_zero_for_the_true_class_does_not_break_the_fit() -> None:
@@ -66,4 +73,6 @@ def test_images_of_weight_0_do_not_count() -> None:
     labels[100:] = (labels[100:] + 1) % 4  # the second half is all wrong
     weights = torch.cat([torch.ones(100), torch.zeros(100)])
     assert fit_temperature(log_p, labels, weights) < 0.5 < 1 < fit_temperature(log_p, labels)
-    assert fit_temperature(log_p, labels, torch.ones(200)) == fit_temperature(log_p, labels)
+    for even in (1.0, 3.0):
+        assert fit_temperature(log_p, labels, torch.full((200,), even)) == fit_temperature(log_p, labels)
+    assert fit_temperature(log_p, labels, torch.zeros(200)) == pytest.approx(1)

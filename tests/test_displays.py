@@ -1,5 +1,8 @@
-"""How objects show themselves in a REPL and in a notebook."""
+"""How objects show themselves in a REPL and in a notebook, and how wide tables are where they are piped."""
 
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -84,3 +87,11 @@ def test_a_damaged_member_is_named_and_a_repr_still_works(run: Run, tmp_path: Pa
     assert repr(broken).endswith("1 method trained)")
     with pytest.raises(UraenasError, match=f"{member.name} is damaged"):
         broken.member_facts("uraenas")
+
+
+@pytest.mark.parametrize(("columns", "width"), [("", 200), ("70", 70)])
+def test_tables_in_a_pipe_are_not_cut(columns: str, width: int) -> None:
+    asked = "from uraenas.cli.printing import console; print(console.width)"
+    command = [sys.executable, "-c", asked]
+    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"COLUMNS": columns})
+    assert found.stdout.strip() == str(width)

@@ -1,5 +1,10 @@
 """The scikit-learn face: conventions, labels of any type, arrays of any usual form."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -172,3 +177,11 @@ def test_nothing_is_predicted_before_fit():
 def test_images_of_another_size_are_refused(fitted):
     with pytest.raises(UraenasError, match="takes images of"):
         fitted.predict(np.zeros((2, 9, 9), np.uint8))
+
+
+def test_the_first_example_is_less_sure_of_noise_than_of_digits() -> None:
+    example = Path(__file__).parents[1] / "examples" / "quickstart.py"
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    digits, noise = map(float, re.findall(r"total (\d\.\d+)", done.stdout))
+    assert noise > 2 * digits

@@ -85,7 +85,7 @@ def test_files_that_are_no_images_are_counted_in_one_note_and_no_error(run, tmp_
     done = uraenas("predict", run, tmp_path, *form)
     assert done.returncode == 0
     told = [line for line in done.stderr.splitlines() if not line.startswith("predict ")]  # how far it is
-    assert told == ["note: 3 files without the ending of an image were left out"]
+    assert told == ["note: 3 files without the ending of an image left out"]
     assert all(name in done.stdout for name in ("a.png", "b.PNG"))
     named = uraenas("predict", run, tmp_path / "without an ending", *form)
     assert named.returncode == 0
@@ -103,7 +103,7 @@ def test_a_folder_of_a_thousand_with_three_bad_ones(run, tmp_path):
     done = uraenas("predict", run, tmp_path, "--csv")
     assert done.returncode == 1
     note, *complaints, count = done.stderr.splitlines()
-    assert note == "note: 1 files without the ending of an image were left out"
+    assert note == "note: 1 file without the ending of an image left out"
     named = [Path(line.split(": ")[1]).name for line in complaints]
     assert named == ["0100-truncated.png", "0900-deep.png"]
     assert count == "uraenas: 997 of 999 files predicted, 2 could not be read"

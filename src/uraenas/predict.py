@@ -48,7 +48,7 @@ class Threshold:
     def __str__(self) -> str:
         rests = f"{self.wrong:,} of {self.passing:,} wrong"
         if self.passing == 0:
-            words = f"abstain always: no confidence keeps errors on {self.images:,} held-out images"
+            words = f"abstain always: even the surest of {self.images:,} held-out images are wrong too often"
         elif self.passing == self.images:
             words = f"abstain below {self.confidence:.3f}, the least sure held-out image ({rests})"
         else:

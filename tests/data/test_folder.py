@@ -33,7 +33,7 @@ def test_sub_folders_are_classes_and_a_test_part_is_made(tmp_path: Path) -> None
     assert np.bincount(dataset.test.labels).tolist() == [2, 2]
     assert (dataset.train.images[dataset.train.labels == 1] == [250, 0, 0]).all()
     assert any("10 of 20 images are not square" in note for note in dataset.notes)
-    assert any("1 files without" in note for note in dataset.notes)
+    assert any("1 file without" in note for note in dataset.notes)
 
 
 def test_train_and_test_parts_are_kept(tmp_path: Path) -> None:

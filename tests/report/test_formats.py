@@ -347,3 +347,17 @@ def test_what_has_no_mean_over_seeds(make_run: Callable[..., Source]) -> None:
     for more in (("--intervals",), ("--against", "drnas")):
         assert "leave out --against and --intervals" in _refused_with(a, b, "--format", "csv", *more)
     assert "--format md, csv or latex" in _refused_with(a, b)
+
+
+def test_a_page_is_made_without_images_that_are_not_at_hand(make_run: Callable[..., Source]) -> None:
+    kept, left = make_run("kept")[0], make_run("left", keep_predictions=False)[0]
+    for run in (kept, left):
+        run.write_json("config.json", run.read_json("config.json") | {"data.name": "moved/away"})
+    done = uraenas("report", kept.path)
+    assert done.returncode == 0, done.stderr
+    assert "is without what needs its test images" in done.stderr
+    assert "moved/away, which is not there" in done.stderr
+    assert "its images are not at hand" in (kept.path / "report.html").read_text()
+    quiet = uraenas("report", left.path)  # it would not need them
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert not (left.path / "lock").exists()

@@ -109,12 +109,12 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | Non
 
 def _table(predictions: list["Prediction"], title: str, caption: str | None) -> Table:
     shown = Table(
-        title=f"{title}; uncertainty in nats",
+        title=f"{title}; Prob is temperature-scaled, uncertainty (nats) is not",
         title_justify="left",
         caption=caption,
         caption_justify="left",
     )
-    shown.add_column("File", overflow="fold", min_width=16)
+    shown.add_column("File", overflow="fold", min_width=12)
     for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
         shown.add_column(heading, no_wrap=True)
     files = [Path(row.file) for row in predictions]

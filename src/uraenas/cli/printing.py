@@ -1,6 +1,7 @@
 """What the commands print: tables on standard output, progress bars on standard error."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from uraenas.progress import Progress as Report
 if TYPE_CHECKING:
     from uraenas.run import Run
 
-console = Console()
+PIPED_WIDTH = 200  # where nobody can say how wide a page is, nothing is cut
+console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

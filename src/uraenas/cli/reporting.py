@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uraenas.cli.printing import AsJson, say
-from uraenas.cli.runs import opened
+from uraenas.cli.printing import AsJson, note, say
 from uraenas.errors import UraenasError, unknown
 
 if TYPE_CHECKING:
+    from uraenas.data.dataset import LabelledImages
     from uraenas.report.formats import Contents
+    from uraenas.run import Run
 
 Pick = tuple[Path, tuple[str, ...]]  # a run, and the methods that are picked of it; none: all
 
@@ -83,14 +84,10 @@ def make_report(
         if out is None:
             say(text.rstrip("\n"), as_json, {"table": text})
             return
-    elif out is None and len(picks) == 1 and not picks[0][1]:
-        with opened(picks[0][0], as_json) as pipeline:
-            written = pipeline.report(against)
-        say(f"wrote {written}", as_json, {"report": str(written)})
-        return
     else:
-        text = _page(picks, against)
-    written = out or Path("report.html")
+        text = _page(picks, against, quiet=as_json)
+    whole = len(picks) == 1 and not picks[0][1]
+    written = out or (picks[0][0] if whole else Path()) / "report.html"
     write_bytes(written, text.encode())
     say(f"wrote {written}", as_json, {"report": str(written)})
 
@@ -127,11 +124,25 @@ def _table(picks: list[Pick], form: str, asked: "Contents") -> str:
     return formats.write(form, rows, replace(asked, competing=alike(found)))
 
 
-def _page(picks: list[Pick], against: str) -> str:
+def _page(picks: list[Pick], against: str, quiet: bool) -> str:
     """The page of these runs, or of some of their methods."""
     from uraenas.report import build
+
+    sources = [_with_test_images(path, quiet) for path, _ in picks]
+    return build(sources, against, [methods for _, methods in picks])
+
+
+def _with_test_images(path: Path, quiet: bool) -> tuple["Run", "LabelledImages | None"]:
+    """A run, and its test images where the page needs them and they are at hand."""
+    from uraenas.run import Run
     from uraenas.stages import Pipeline
 
-    pipelines = [Pipeline.resume(path) for path, _ in picks]
-    sources = [(pipeline.run, pipeline.task.dataset.test) for pipeline in pipelines]
-    return build(sources, against, [methods for _, methods in picks])
+    run = Run(path)
+    run.require()
+    if not any(run.path.glob("methods/*/predictions/*.safetensors")):
+        return run, None
+    try:
+        return run, Pipeline.resume(path).task.dataset.test
+    except UraenasError as error:
+        note([f"the page of {path} is without what needs its test images: {error}"], quiet)
+        return run, None

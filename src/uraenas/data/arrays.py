@@ -71,7 +71,8 @@ def _in_range(images: np.ndarray, value_range: tuple[float, float] | None) -> np
         if images.dtype.kind in "iu" or smallest < 0 or largest > 1:
             raise UraenasError(
                 f"{images.dtype} images with values from {smallest:g} to {largest:g} are ambiguous; state "
-                "their range with value_range, such as (0, 255), or give uint8 or floats from 0 to 1"
+                "their range with value_range, such as (0, 255) (on the command line: data.value_range=0,255), or "
+                "give uint8 or floats from 0 to 1"
             )
         return np.ascontiguousarray(images, dtype=np.float32)
     low, high = _checked_range(value_range)

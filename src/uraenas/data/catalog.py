@@ -107,7 +107,8 @@ def load_dataset(
         raise UraenasError(f"{path} is not a dataset; allowed: an .npz file, a CIFAR archive or a folder")
     if len(path.parts) > 1:
         raise UraenasError(f"{path} does not exist; allowed: a path, or one of {', '.join(DATASETS)}")
-    raise unknown("dataset or path", str(name), DATASETS)
+    folders = [entry.name for entry in Path().iterdir() if entry.is_dir() and entry.name[0] != "."]
+    raise unknown("dataset or folder", str(name), [*DATASETS, *folders])
 
 
 def load_from_settings(settings: DataSettings) -> Dataset:

@@ -104,7 +104,8 @@ def images_below(folder: Path) -> tuple[list[Path], list[Path]]:
 
 def notes_on_left_out(files: int) -> list[str]:
     """What a user should know of files that are no images."""
-    return [f"{files} files without the ending of an image were left out"] if files else []
+    those = "1 file" if files == 1 else f"{files} files"
+    return [f"{those} without the ending of an image left out"] if files else []
 
 
 def no_image_in(where: str, others: Sequence[Path]) -> UraenasError:

@@ -162,7 +162,8 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
     unit = "percentage points" if metric == "accuracy" else "difference"
     good = "right of zero is better" if metric in LARGER_IS_BETTER else "left of zero is better"
     parts.append(text(WIDTH / 2 + 50, bottom + 33, f"{unit}; {good}", "label", "middle"))
-    title = f"{METRIC_NAMES[metric]}, {words}, against {facts.baseline}"
+    baseline = (facts.baseline or "").rpartition("/")[2]  # of another run: without the way to it
+    title = f"{METRIC_NAMES[metric]}, {words}, against {baseline}"
     summary = ". ".join(_spoken(row) for row in rows)
     n = f"as predicted · {facts.n} images · 95 % interval"
     return draw(f"difference-{metric}-{words}", title, n, bottom + 40, join(parts), summary=summary)

@@ -44,7 +44,8 @@ def section(facts: RunFacts) -> Section:
 def missing(what: str) -> Note:
     """Why a part that needs predictions is not there."""
     return Note(
-        f"The predictions on the clean test set are not in the run directory, so the {what} are left out."
+        "The predictions on the clean test set are not in the run directory, or its images are not at hand, so the "
+        f"{what} are left out."
     )
 
 

@@ -39,8 +39,8 @@ from uraenas.data.folder import read_image
 from uraenas.data.idx import read_idx
 from uraenas.data.npz import load_npz
 from uraenas.ensemble import Ensemble, Member
-from uraenas.errors import UraenasError
-from uraenas.files import read_json, read_tensors, write_tensors
+from uraenas.base.errors import UraenasError
+from uraenas.base.files import read_json, read_tensors, write_tensors
 from uraenas.overview import summary
 from uraenas.run import Run
 from uraenas.shifts.suite import check_suite, open_suite, write_suite

@@ -32,8 +32,8 @@ with atheris.instrument_imports(include=["uraenas"]):
     from uraenas.data.folder import read_image
     from uraenas.data.idx import read_idx
     from uraenas.data.npz import load_npz
-    from uraenas.errors import UraenasError
-    from uraenas.files import read_json, read_tensors, write_json, write_tensors
+    from uraenas.base.errors import UraenasError
+    from uraenas.base.files import read_json, read_tensors, write_json, write_tensors
     from uraenas.spaces import Genotype
 
 FILE = Path(tempfile.mkdtemp()) / "input"

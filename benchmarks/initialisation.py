@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.architecture import uniform
 from uraenas.data import load_dataset
 from uraenas.networks import Supernet

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from uraenas.config import Config, override, preset
-from uraenas.files import read_json, read_tensors
+from uraenas.base.files import read_json, read_tensors
 from uraenas.stages import Pipeline
 
 SETTINGS = {

@@ -22,7 +22,7 @@ from uraenas.average import mean_of
 from uraenas.chains import ChainSpec, ChainState
 from uraenas.config import from_json
 from uraenas.ensemble import Member
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.stages import Pipeline
 
 MOST_MEMBERS = 40  # of an ensemble that is judged

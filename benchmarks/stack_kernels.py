@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.inference import Cycle, WeightRule
 from uraenas.kernels import convolutions, norms, weights
 from uraenas.kernels.images import augment

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.architecture import uniform
 from uraenas.kernels import available
 from uraenas.networks import Supernet, skeleton

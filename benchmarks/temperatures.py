@@ -20,7 +20,7 @@ from uraenas import draws, metrics
 from uraenas.chains import ChainSpec, ChainState, TrainSettings, initial_chain
 from uraenas.data.loader import Loader
 from uraenas.ensemble import Member, MembersPredictor
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.spaces import Genotype
 from uraenas.stages import Pipeline
 from uraenas.train import StackOfChains

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from test_predict import uraenas
 from test_shared_exploration import trained
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.average import BATCHES, mean_of, measure_statistics
 from uraenas.data import load_dataset
 from uraenas.data.loader import Loader, Normalisation

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.calibration import fit_temperature, scale
 from uraenas.metrics import nll
 

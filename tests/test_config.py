@@ -14,7 +14,7 @@ from uraenas.config import (
     parse_assignments,
     preset,
 )
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.presets import PRESETS
 

@@ -10,7 +10,7 @@ import pytest
 
 from uraenas.architecture.dirichlet import uniform
 from uraenas.config import override, preset
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.run import Run
 from uraenas.spaces import NODES, Genotype
 from uraenas.stages import Pipeline

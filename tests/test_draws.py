@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from uraenas import draws
+from uraenas.base import draws
 
 COUNT = 20_000
 KEYS = [draws.key(seed, "test") for seed in range(3)]

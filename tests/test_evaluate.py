@@ -10,7 +10,7 @@ from torch import Tensor
 from uraenas import draws, metrics
 from uraenas.calibration import scale
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.evaluate import (
     BOOTSTRAPPED,
     Cell,

@@ -8,8 +8,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uraenas.errors import UraenasError
-from uraenas.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
+from uraenas.base.errors import UraenasError
+from uraenas.base.files import append_line, read_json, read_tensors, write_bytes, write_json, write_tensors
 
 TENSORS = {
     "weights": torch.linspace(-1, 1, 6).view(2, 3),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uraenas.config import Config, flatten, from_json, override, parse_assignments
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "fuzz.py"
 KEYS = st.sampled_from(sorted(flatten(Config())))

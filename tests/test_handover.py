@@ -10,7 +10,7 @@ import torch
 
 from test_runs import run_tiny, uraenas
 from uraenas import Run, UraenasError, load_dataset
-from uraenas.files import read_tensors
+from uraenas.base.files import read_tensors
 from uraenas.handover import export
 
 DIGITS = load_dataset("digits").test.images[:40]

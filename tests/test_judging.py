@@ -12,7 +12,7 @@ from uraenas import metrics
 from uraenas.config import override, preset
 from uraenas.data import digits
 from uraenas.ensemble import SharedPredictor
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.overview import summary
 from uraenas.pairing import differences
 from uraenas.report import Picked, alike

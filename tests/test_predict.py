@@ -14,7 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas.config import override, preset
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.predict import Prediction, Unreadable, find_files, predict_files, threshold_for
 from uraenas.run import Run
 from uraenas.stages import Pipeline

@@ -12,7 +12,7 @@ from skimage import data as photographs
 from test_predict import uraenas
 from uraenas import Run, UraenasError, calibration, load_dataset, metrics
 from uraenas.ensemble import member_files
-from uraenas.files import read_tensors
+from uraenas.base.files import read_tensors
 from uraenas.networks import statistics_layout, weight_layout
 from uraenas.run import PRETRAINED
 

@@ -19,7 +19,7 @@ import uraenas as uraenas_package
 from uraenas.checkpoints import SampleWriter
 from uraenas.config import Config, override, preset
 from uraenas.ensemble import Ensemble, Member
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.run import Run
 from uraenas.stages import Pipeline

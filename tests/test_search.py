@@ -8,12 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.data import digits, stratified_split
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.networks import Supernet
 from uraenas.search import Search, SearchSettings, SearchState, initial_state, search
 from uraenas.spaces import Skeleton

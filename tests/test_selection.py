@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from uraenas import draws
-from uraenas.errors import UraenasError
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 from uraenas.metrics import mixture, nll
 from uraenas.selection import greedy, in_turn
 

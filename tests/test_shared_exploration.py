@@ -10,7 +10,7 @@ import torch
 from uraenas.chains import ChainSpec, TrainSettings, in_turns, initial_chain
 from uraenas.checkpoints import Checkpoints
 from uraenas.config import Config, override, preset
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.methods import Architectures, Weights
 from uraenas.report import build
 from uraenas.report.reading import read

@@ -9,7 +9,7 @@ import torch
 from uraenas.config import override, preset
 from uraenas.data import digits
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.evaluate import EvaluateSettings, cell_count, evaluation_sets
 from uraenas.metrics import separation
 from uraenas.shifts import SUITES

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uraenas.svg import Scale, decimals, element, log_ticks, padded, path, round_ticks
+from uraenas.base.svg import Scale, decimals, element, log_ticks, padded, path, round_ticks
 
 
 def test_text_and_attributes_are_escaped() -> None:

@@ -8,14 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.architecture import ArchitectureDistribution, uniform
 from uraenas.chains import RESTARTS, ChainSpec, ChainState, TrainSettings, initial_chain, plan_chains
 from uraenas.data import LabelledImages, digits, stratified_split
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings, Gradients, naming_want_of_memory
 from uraenas.ensemble import Member, MembersPredictor
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.methods import METHODS
 from uraenas.networks import Stack
 from uraenas.spaces import EDGES, OPERATIONS, Genotype, Skeleton

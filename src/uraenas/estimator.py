@@ -10,16 +10,16 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from uraenas.config import Config, override, preset
+from uraenas.base.errors import UraenasError
+from uraenas.base.files import FORMAT, read_json, require_format, write_json
+from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.ensemble import Ensemble
-from uraenas.errors import UraenasError
-from uraenas.files import read_json, write_json
-from uraenas.methods import method
-from uraenas.metrics import SOURCES
-from uraenas.progress import Lines, silent
-from uraenas.run import Run
-from uraenas.stages import Pipeline
+from uraenas.evaluation import SOURCES
+from uraenas.learning.methods import method
+from uraenas.run.config import Config, preset
+from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
 
 
 class UraeNAS(ClassifierMixin, BaseEstimator):
@@ -32,7 +32,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     method : a row of the table of methods; the default is the joint ensemble.
     preset : the settings to start from, as on the command line.
     members, epochs, search_epochs, width, cells : the most wanted settings; None keeps the preset's.
-    settings : any other setting by its dotted key, such as {"train.temperature": 0.01}.
+    settings : any other setting by its dotted key, such as {"train.sampling.temperature": 0.01}.
     flip : whether a mirrored image keeps its label.
     padding : how many pixels random crops may shift an image; None: an eighth of its size.
     value_range, channels : what the arrays do not say of themselves; see `uraenas.data.as_images`.
@@ -142,7 +142,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if not isinstance(self.random_state, int | np.integer):
             parameters["random_state"] = None
         labels = {"type": self.classes_.dtype.str, "values": self.classes_.tolist()}
-        facts = {"parameters": _plain(parameters), "classes": labels}
+        facts = {"format": FORMAT, "parameters": _plain(parameters), "classes": labels}
         ensemble.save(folder)
         write_json(folder / "estimator.json", facts)
 
@@ -153,6 +153,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if Run(folder).exists:
             raise UraenasError(f"{folder} is a run directory; open it with uraenas.Run")
         facts = read_json(folder / "estimator.json")
+        require_format(folder, facts)
         try:
             parameters = dict(facts["parameters"])
             if parameters.get("value_range") is not None:
@@ -171,7 +172,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def _config(self) -> Config:
         wanted = {
             "methods": self.method,
-            "train.members": self.members,
+            "ensemble.members": self.members,
             "train.epochs": self.epochs,
             "search.epochs": self.search_epochs,
             "network.channels": self.width,
@@ -181,7 +182,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             "seed": self._seed(),
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
-        return override(preset(self.preset), {**changes, **(self.settings or {})})
+        return preset(self.preset, {**changes, **(self.settings or {})})
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

@@ -9,9 +9,9 @@ import torch
 from scipy import integrate, stats
 from scipy.special import digamma, gammaln
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of, dirichlet, uniform
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.spaces import EDGES, OPERATIONS, Genotype
 
 E, O = len(EDGES), len(OPERATIONS)  # noqa: E741

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from uraenas.data import as_images
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 
 def ramp(*shape: int) -> np.ndarray:

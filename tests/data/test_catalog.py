@@ -24,7 +24,7 @@ from uraenas.data import (
 )
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.download import RemoteFile
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 
 def test_an_unknown_name_gets_the_nearest_match() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from uraenas.data.closed_pickle import read_pickle
 from uraenas.data.files import blaming
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 CONTENT = {
     "data": np.arange(24, dtype=np.uint8).reshape(4, 6),

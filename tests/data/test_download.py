@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from uraenas.data.download import RemoteFile, download, matches
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 

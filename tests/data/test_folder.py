@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from uraenas.data import load_folder, read_image
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 
 def picture(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from uraenas.data import fit_images, load_dataset, load_idx
 from uraenas.data.idx import parse_idx
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 
 def idx(array: np.ndarray) -> bytes:

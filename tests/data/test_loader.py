@@ -6,7 +6,7 @@ import torch
 
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation, suited_batch
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from uraenas.data import Dataset, digits, load_npz, save_npz
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 IMAGES = np.arange(20 * 6 * 6, dtype=np.uint8).reshape(20, 6, 6)
 LABELS = np.arange(20) % 2

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uraenas.data import stratified_split
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 
 @settings(max_examples=60, deadline=None)

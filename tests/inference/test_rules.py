@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from uraenas import draws
-from uraenas.errors import UraenasError
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 from uraenas.inference import Cycle, WeightRule, langevin
 
 DOUBLE = torch.float64

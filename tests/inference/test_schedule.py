@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.inference import Cycle
 
 

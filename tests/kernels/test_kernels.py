@@ -5,12 +5,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.architecture import uniform
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings, PlainGradients, PlainSearchGradients
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.kernels.images import augment
 from uraenas.kernels.stack import StackProgram
 from uraenas.kernels.training import KernelGradients, KernelSearchGradients

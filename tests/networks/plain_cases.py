@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.networks import Layout, statistics_layout, weight_layout
 from uraenas.spaces import Genotype, Skeleton, all_genotypes
 

@@ -7,8 +7,8 @@ from plain_cases import CONNECTED, SAMPLE, SKELETONS, TINY, batch, member_vector
 from plain_networks import copy_in, copy_out, plain_member
 from torch import Tensor, nn
 
-from uraenas import draws
-from uraenas.errors import UraenasError
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 from uraenas.networks import Stack, statistics_layout, weight_layout
 from uraenas.spaces import Genotype, Skeleton, cost
 

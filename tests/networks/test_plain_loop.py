@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from plain_networks import copy_in, plain_member, plain_supernet
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.architecture import ArchitectureDistribution, concentration_of
 from uraenas.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.data.dataset import LabelledImages

@@ -5,7 +5,7 @@ import torch
 from plain_cases import SAMPLE, SKELETONS, TINY, batch, perturbed
 from plain_networks import MixedCell, copy_in, copy_out, named_tensors, plain_member, plain_supernet
 
-from uraenas import draws
+from uraenas.base import draws
 from uraenas.networks import Supernet
 from uraenas.spaces import EDGES, OPERATIONS, Genotype, Skeleton
 

@@ -8,7 +8,7 @@ import torch
 from uraenas.architecture import ArchitectureDistribution
 from uraenas.data.dataset import LabelledImages
 from uraenas.evaluate import EvaluateSettings, EvaluationSet, Evaluator, Judged
-from uraenas.files import write_tensors
+from uraenas.base.files import write_tensors
 from uraenas.methods import METHODS
 from uraenas.run import Run
 from uraenas.spaces import Genotype

@@ -11,7 +11,7 @@ from reading_html import taken_apart
 
 from test_predict import uraenas
 from uraenas import report
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.pairing import differences
 from uraenas.report import COLUMNS, formats, table
 from uraenas.report.formats import Contents

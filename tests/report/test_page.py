@@ -7,7 +7,7 @@ from made_up_run import Source
 from reading_html import taken_apart
 
 from uraenas import metrics, report
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.report import COLUMNS, table
 from uraenas.report.reading import read
 from uraenas.run import Run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from picture_book import picture_book
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.shifts import SHIFTS, corrupt, writing
 from uraenas.shifts.suite import check_suite, open_suite, write_suite
 

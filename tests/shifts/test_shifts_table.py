@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from picture_book import picture_book
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.shifts import SHIFTS, SUITES, corrupt, requires, weather
 from uraenas.shifts.draws import Draws
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.spaces import CONVOLUTIONS, EDGES, GENOTYPES, NODES, Genotype, all_genotypes
 
 EVERY = list(all_genotypes())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.networks import weight_layout
 from uraenas.spaces import Cost, Genotype, Skeleton, all_genotypes, cost
 

@@ -12,7 +12,7 @@ import torch
 from uraenas.bench.cases import Bench, Case, Size
 from uraenas.bench.roofline import Peak, measure_peak
 from uraenas.engine import Engine
-from uraenas.spaces import Skeleton
+from uraenas.spaces import CellSpace, Shape
 
 __all__ = ["Size", "measure", "standard_size"]
 
@@ -20,8 +20,8 @@ __all__ = ["Size", "measure", "standard_size"]
 def standard_size(engine: Engine) -> Size:
     """The paper's networks on a GPU; small ones on a CPU, where a step should take less than a second."""
     if engine.device.type == "cuda":
-        return Size(Skeleton(), batch=256, search_batch=64, members=10, images=50_000)
-    return Size(Skeleton(channels=16, cells=1, height=16, width=16), 64, 64, members=4, images=1_000)
+        return Size(CellSpace(), batch=256, search_batch=64, members=10, images=50_000)
+    return Size(CellSpace(channels=16, cells=1, shape=Shape(16, 16)), 64, 64, members=4, images=1_000)
 
 
 def measure(engine: Engine, size: Size, rounds: int) -> Iterator[dict[str, Any]]:

@@ -9,25 +9,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas import shifts
-from uraenas.architecture import concentration_of, uniform
+from uraenas.architectures import Dirichlet, Searched
 from uraenas.bench import roofline
 from uraenas.bench.plain import PlainNetwork, endless_batches
 from uraenas.bench.roofline import Work
-from uraenas.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor, Origin
-from uraenas.search import Search, SearchSettings
-from uraenas.spaces import Skeleton
-from uraenas.train import StackOfChains
+from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
+from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
+from uraenas.learning.train import StackOfChains
+from uraenas.spaces import CellSpace
+from uraenas.weights import Point
 
 
 @dataclass(frozen=True)
 class Size:
     """How large the cases are."""
 
-    skeleton: Skeleton
+    space: CellSpace
     batch: int
     search_batch: int
     members: int
@@ -51,14 +52,14 @@ class Bench:
 
     def __init__(self, size: Size, engine: Engine) -> None:
         self.size, self.engine = size, engine
-        skeleton = size.skeleton
+        shape = size.space.shape
         random = np.random.default_rng(0)
-        shape = (size.images, skeleton.height, skeleton.width, skeleton.image_channels)
-        images = random.integers(0, 256, shape, dtype=np.uint8)
-        labels = random.integers(0, skeleton.classes, size.images)
+        of_images = (size.images, shape.height, shape.width, shape.channels)
+        images = random.integers(0, 256, of_images, dtype=np.uint8)
+        labels = random.integers(0, shape.classes, size.images)
         self.part = LabelledImages(images, labels.astype(np.int64))
         self.normalisation = Normalisation.of(images)
-        self.genotypes, _ = uniform().sample_genotypes(size.members, seed=0)
+        self.genotypes, _ = Searched.nothing(size.space, Dirichlet()).draw(size.members, seed=0)
 
     def builders(self) -> list[Callable[[], Case]]:
         """The cases, each built when its turn comes, so that only one takes up memory."""
@@ -73,7 +74,7 @@ class Bench:
 
     def _work(self, images: int, transfers: int, passes: int) -> Work:
         of_each = [
-            roofline.of_member(g, self.size.skeleton, images, transfers, passes) for g in self.genotypes
+            roofline.of_member(g, self.size.space.skeleton, images, transfers, passes) for g in self.genotypes
         ]
         return sum(of_each, start=Work())
 
@@ -85,9 +86,10 @@ class Bench:
         """One search step: architecture, then weights."""
         size, device = self.size, self.engine.device
         loader = self._loader(size.search_batch)
-        settings = SearchSettings(epochs=1000, cycles=1)
-        searching = Search(settings, size.skeleton, loader, loader, self.engine, seed=0)
-        network = PlainNetwork(None, size.skeleton).to(device)
+        weights_rule = SUPERNET_WEIGHTS["sghmc"].make({"cycles": 1})
+        parts = SearchParts(SearchSettings(epochs=1000), Dirichlet(), weights_rule)
+        searching = Search(parts, size.space, loader, loader, self.engine, seed=0)
+        network = PlainNetwork(None, size.space.skeleton).to(device)
         raw = torch.zeros(6, 5, device=device, requires_grad=True)
         weights = torch.optim.SGD(network.parameters(), 0.025, momentum=0.9, weight_decay=3e-4)
         architecture = torch.optim.Adam([raw], 3e-4, betas=(0.5, 0.999), weight_decay=1e-3)
@@ -96,7 +98,7 @@ class Bench:
         def plain() -> None:
             for optimiser in (architecture, weights):
                 x, y = next(batches)
-                mixing = torch.distributions.Dirichlet(concentration_of(raw)).rsample()
+                mixing = torch.distributions.Dirichlet(F.elu(raw) + 1).rsample()
                 optimiser.zero_grad()
                 F.cross_entropy(network(x, mixing), y).backward()
                 optimiser.step()
@@ -106,18 +108,17 @@ class Bench:
             searching.one_step()
             self._finish()
 
-        work = roofline.of_search_step(size.skeleton, loader.batch)
+        work = roofline.of_search_step(size.space.skeleton, loader.batch)
         return Case("search step", "steps/s", 1, plain, engine, work)
 
     def training(self) -> Case:
         """One step of every member."""
         size, device = self.size, self.engine.device
         loader = self._loader(size.batch)
-        rule = TrainSettings(epochs=1000).rule("point", loader.steps, loader.count)
-        specs = [ChainSpec("sampled", "point", n, genotype) for n, genotype in enumerate(self.genotypes)]
-        chains = [initial_chain(spec, size.skeleton, 0) for spec in specs]
-        stack = StackOfChains(chains, rule, size.skeleton, loader, self.engine, seed=0)
-        networks = [PlainNetwork(genotype, size.skeleton).to(device) for genotype in self.genotypes]
+        specs = [ChainSpec("sampled", Point(), n, genotype) for n, genotype in enumerate(self.genotypes)]
+        chains = [initial_chain(spec, size.space, 0) for spec in specs]
+        stack = StackOfChains(chains, TrainSettings(epochs=1000), size.space, loader, self.engine, seed=0)
+        networks = [PlainNetwork(genotype, size.space.skeleton).to(device) for genotype in self.genotypes]
         optimisers = [
             torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
             for network in networks
@@ -145,11 +146,12 @@ class Bench:
         size, device = self.size, self.engine.device
         members = []
         for n, genotype in enumerate(self.genotypes):
-            state = initial_chain(ChainSpec("sampled", "point", n, genotype), size.skeleton, 0)
-            origin = Origin("bench", 0, 0, 0, 0.0)
+            state = initial_chain(ChainSpec("sampled", Point(), n, genotype), size.space, 0)
+            origin = Origin("bench", 0, 0, 0)
             members.append(Member(genotype, state.tensors["weights"], state.tensors["statistics"], origin))
-        networks = [PlainNetwork(genotype, size.skeleton).to(device).eval() for genotype in self.genotypes]
-        predict = MembersPredictor(members, size.skeleton, self.normalisation, self.engine)
+        skeleton = size.space.skeleton
+        networks = [PlainNetwork(genotype, skeleton).to(device).eval() for genotype in self.genotypes]
+        predict = MembersPredictor(members, size.space, self.normalisation, self.engine)
         count = size.images // 5
         images = self.part.images[:count]
 

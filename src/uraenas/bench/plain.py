@@ -10,7 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from uraenas.spaces import EDGES, NODES, OPERATIONS, Genotype, Skeleton
+from uraenas.spaces.cells import NASBENCH201, Genotype, Skeleton, edges
+
+NODES = 4
+EDGES, OPERATIONS = edges(NODES), NASBENCH201
 
 
 class ReluConvNorm(nn.Sequential):

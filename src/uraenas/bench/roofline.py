@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import torch
 
 from uraenas.engine import Engine
-from uraenas.spaces import EDGES, NODES, Genotype, Skeleton, cost
+from uraenas.spaces.cells import Genotype, Skeleton, edges
+from uraenas.spaces.cells.skeleton import cost
+
+NODES = 4
+EDGES = edges(NODES)
 
 TRAINING, PREDICTION = 5, 2  # how often a map is moved
 

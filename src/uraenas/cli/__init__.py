@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
+from uraenas.base.errors import UraenasError
+from uraenas.base.versions import version_of
 from uraenas.cli import data, looking, predicting, reporting, runs
 from uraenas.cli.stopping import Stopped, heed
-from uraenas.errors import UraenasError
-from uraenas.versions import version_of
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -37,6 +37,7 @@ for command in (runs.run, runs.search, runs.train, runs.evaluate):
     app.command()(command)
 app.command("report")(reporting.make_report)
 app.command()(looking.show)
+app.command()(runs.members)
 app.command()(runs.export)
 app.command()(predicting.predict)
 app.command("data")(data.fetch)

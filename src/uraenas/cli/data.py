@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from uraenas.base.errors import UraenasError
 from uraenas.cli.printing import AsJson, bars, say
-from uraenas.errors import UraenasError
 
 Source = Annotated[
     Path | None, typer.Option("--from", help="An archive or folder at hand, instead of a download.")

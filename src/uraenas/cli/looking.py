@@ -1,21 +1,22 @@
 """Commands that look: at a run, at what there is to choose from, at how fast this machine is."""
 
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from uraenas.cli.printing import AsJson, console
 from uraenas.cli.runs import PresetOption, RunPath
-from uraenas.presets import PRESETS
+from uraenas.run.presets import PRESETS
 
 
 def show(path: RunPath, as_json: AsJson = False) -> None:
     """Say what a run is, how far it has come, and which members it has."""
-    from uraenas.overview import summary
-    from uraenas.run import Run
+    from uraenas.run.directory import Run
+    from uraenas.run.show import summary
 
     run = Run.find(path)
     facts = summary(run)
@@ -33,43 +34,72 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
         console.print(f"[bold]{method}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
             mean = f"mean of {row['samples']}, " if row["samples"] > 1 else ""
-            print(f"  {number:3} {row['chain']:20} {mean}epoch {row['epoch']:<4} {row['genotype']}")
+            print(f"  {number:3} {row['chain']:20} {mean}epoch {row['epoch']:<4} {row['architecture']}")
 
 
 def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
-    """Name the presets, methods, datasets, pretrained runs, shifts and suites of them, and the settings of a preset."""
-    from uraenas.config import flatten, preset
+    """Name presets, methods with their settings, datasets, pretrained runs, shifts and suites, spaces and kinds."""
+    from uraenas.architectures import DISTRIBUTIONS
     from uraenas.data import DATASETS
-    from uraenas.methods import METHODS
-    from uraenas.run import pretrained_names
+    from uraenas.learning.methods import METHODS
+    from uraenas.learning.sources import SOURCES
+    from uraenas.run.config import preset
+    from uraenas.run.directory import pretrained_names
     from uraenas.shifts import SHIFTS, SUITES
+    from uraenas.spaces import SPACES
+    from uraenas.weights import WEIGHTS
 
-    values = flatten(preset(preset_name))
-    names = {
+    config = preset(preset_name)
+    of_methods = {name: config.only(name).values for name in METHODS}
+    shared = {key for key in config.values if all(key in own for own in of_methods.values())}
+    names: dict[str, Any] = {
         "presets": list(PRESETS),
         "methods": list(METHODS),
         "datasets": list(DATASETS),
         "pretrained": pretrained_names(),
         "shifts": list(SHIFTS),
         "suites": [*SUITES, "none"],
-        "settings": values,
+    }
+    tables = {
+        "spaces (network.space)": SPACES,
+        "distributions (search.distribution)": DISTRIBUTIONS,
+        "sources of architectures": SOURCES,
+        "kinds of weights": WEIGHTS,
     }
     if as_json:
-        print(json.dumps(names, default=list))
+        facts = {kind.split(" (")[0]: list(table) for kind, table in tables.items()}
+        print(json.dumps({**names, **facts, "settings": of_methods}, default=list))
         return
-    for kind in ("presets", "methods", "datasets", "pretrained", "shifts", "suites"):
-        console.print(f"[bold]{kind}[/]: {', '.join(names[kind])}", highlight=False)
-    settings = Table(
-        "setting",
-        Column("value", overflow="fold"),
-        title=f"settings for --set, with the values of the preset {preset_name}",
-        title_justify="left",
-        box=None,
+    for kind, values in names.items():
+        console.print(f"[bold]{kind}[/]: {', '.join(values)}", highlight=False)
+    for kind, table in tables.items():
+        console.print(f"[bold]{kind}[/]", highlight=False)
+        for name, part in table.items():
+            console.print(f"  {name:12} {part.about}", highlight=False)
+    _print_settings(
+        f"settings of all methods, with the values of preset {preset_name}", config.values, shared
     )
-    for key, value in values.items():
+    for name, row in METHODS.items():
+        own = of_methods[name]
+        title = f"{name}: {row.source} architectures, {row.weights} weights"
+        _print_settings(title, own, own.keys() - shared - _of_search(own))
+    searching = next(own for own in of_methods.values() if _of_search(own))
+    title = "settings of the search, for methods with expected or sampled architectures"
+    _print_settings(title, searching, _of_search(searching))
+
+
+def _of_search(values: dict[str, Any]) -> set[str]:
+    return {key for key in values if key.startswith("search.")}
+
+
+def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> None:
+    """Settings with their values, in the order of the sections."""
+    chosen = set(keys) - {"methods"}
+    console.print(f"[bold]{title}[/]", highlight=False)
+    for key in (key for key in values if key in chosen):
+        value = values[key]
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        settings.add_row(key, shown)
-    console.print(settings)
+        console.print(f"  {key:36} {shown}", highlight=False, markup=False)
 
 
 def bench(

@@ -11,12 +11,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from uraenas.base.errors import UraenasError
 from uraenas.cli.printing import AsJson, bars, console, note
-from uraenas.errors import UraenasError
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
-    from uraenas.predict import Prediction
+    from uraenas.ensemble.predict import Prediction
 
 
 def predict(
@@ -24,7 +24,9 @@ def predict(
         Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
     ],
     images: Annotated[list[Path], typer.Argument(help="Image files, or folders of them.")],
-    method: Annotated[str, typer.Option("--method", help="Whose members predict.")] = "uraenas",
+    method: Annotated[
+        str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
+    ] = "",
     risk: Annotated[
         float, typer.Option("--risk", help="Abstain so that this share of the rest is wrong.")
     ] = 0.05,
@@ -37,12 +39,13 @@ def predict(
     without the ending of an image are left out.
     """
     from uraenas.data.folder import notes_on_left_out
-    from uraenas.predict import Prediction, Unreadable, find_files, predict_files
-    from uraenas.run import Run
+    from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
+    from uraenas.run.directory import Run
 
     if as_csv and as_json:
         raise UraenasError("--csv and --json exclude each other; choose one")
     opened = Run.find(run)
+    method = method or opened.primary
     ensemble = opened.ensemble(method)
     threshold = opened.threshold(risk, method)
     files, left_out = find_files(images)
@@ -81,7 +84,7 @@ def predict(
 
 def _print_csv(predictions: list["Prediction"], classes: tuple[str, ...]) -> None:
     """A column for each field, and one for the probability of each class."""
-    from uraenas.predict import Prediction
+    from uraenas.ensemble.predict import Prediction
 
     names = [field.name for field in fields(Prediction) if field.name != "probabilities"]
     writer = csv.writer(sys.stdout)
@@ -98,7 +101,7 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | Non
     if noted := sum(bool(row.note) for row in predictions):
         of = f"{noted:,} of {len(predictions):,} images were resized"
         notes.append(f"{of}; --csv and --json say from which size.")
-    distinct = len({member.genotype for member in ensemble.members})
+    distinct = len(set(ensemble.functions))
     if 1 < len(ensemble) < 2 * distinct:
         notes.append(
             f"{len(ensemble)} members have {distinct} architectures: Arch holds what their initialisation and weights "

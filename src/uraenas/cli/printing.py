@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from uraenas.progress import Lines, silent
-from uraenas.progress import Progress as Report
+from uraenas.base.progress import Lines, silent
+from uraenas.base.progress import Progress as Report
 
 if TYPE_CHECKING:
-    from uraenas.run import Run
+    from uraenas.evaluation import Metrics
+    from uraenas.run.directory import Run
 
 PIPED_WIDTH = 200  # where nobody can say how wide a page is, nothing is cut
 console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH)
@@ -65,11 +66,11 @@ def bars(quiet: bool) -> Iterator[Report]:
             shown.stop()
 
 
-def methods_table(metrics: dict[str, Any], calibration: str, title: str) -> Table:
+def methods_table(metrics: "Metrics", calibration: str, title: str) -> Table:
     """The table of methods in the form of the paper's Table 1, best values in bold."""
     from uraenas import report
 
-    lines = report.table(metrics["rows"], calibration)
+    lines = report.table(metrics.rows, calibration)
     best = report.best(lines)
     shown = Table(title=title, title_justify="left")
     shown.add_column("Method", no_wrap=True)

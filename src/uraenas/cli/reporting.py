@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.cli.printing import AsJson, note, say
-from uraenas.errors import UraenasError, unknown
 
 if TYPE_CHECKING:
     from uraenas.data.dataset import LabelledImages
     from uraenas.report.formats import Contents
-    from uraenas.run import Run
+    from uraenas.run.directory import Run
 
 Pick = tuple[Path, tuple[str, ...]]  # a run, and the methods that are picked of it; none: all
 
@@ -61,8 +61,8 @@ def make_report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
-    from uraenas.evaluate import CALIBRATIONS
-    from uraenas.files import write_bytes
+    from uraenas.base.files import write_bytes
+    from uraenas.evaluation import CALIBRATIONS
     from uraenas.report.formats import FORMATS, Contents
 
     if calibration not in CALIBRATIONS:
@@ -110,7 +110,7 @@ def _as_path(against: str, paths: list[Path]) -> str:
 def _table(picks: list[Pick], form: str, asked: "Contents") -> str:
     """The methods side by side, or their differences to one, in a form for papers and spreadsheets."""
     from uraenas.report import Picked, alike, formats, why_no_mean
-    from uraenas.run import Run
+    from uraenas.run.directory import Run
 
     found = [Picked(Run(path), methods) for path, methods in picks]
     against = asked.against
@@ -134,12 +134,12 @@ def _page(picks: list[Pick], against: str, quiet: bool) -> str:
 
 def _with_test_images(path: Path, quiet: bool) -> tuple["Run", "LabelledImages | None"]:
     """A run, and its test images where the page needs them and they are at hand."""
-    from uraenas.run import Run
-    from uraenas.stages import Pipeline
+    from uraenas.run.directory import Run
+    from uraenas.run.pipeline import Pipeline
 
     run = Run(path)
     run.require()
-    if not any(run.path.glob("methods/*/predictions/*.safetensors")):
+    if not run.has_predictions:
         return run, None
     try:
         return run, Pipeline.resume(path).task.dataset.test

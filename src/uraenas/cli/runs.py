@@ -12,11 +12,14 @@ from rich.markup import escape
 
 from uraenas.cli.printing import AsJson, bars, console, methods_table, note, say
 from uraenas.cli.stopping import heed, working_in
-from uraenas.presets import PRESETS
+from uraenas.run.presets import PRESETS
 
 if TYPE_CHECKING:
-    from uraenas.architecture import ArchitectureDistribution
-    from uraenas.stages import Pipeline
+    from uraenas.architectures import Searched
+    from uraenas.evaluation import Metrics
+    from uraenas.run.pipeline import Pipeline
+
+SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
 
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
 PresetOption = Annotated[str, typer.Option("--preset", help=f"Settings to start from: {', '.join(PRESETS)}.")]
@@ -40,54 +43,55 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
-    from uraenas.config import override, parse_assignments, preset
-    from uraenas.run import Run
-    from uraenas.stages import Pipeline
+    from uraenas import report
+    from uraenas.run.config import preset
+    from uraenas.run.directory import Run
+    from uraenas.run.pipeline import Pipeline
 
-    changes: dict[str, Any] = dict(parse_assignments(assignments))
-    if methods:
-        changes["methods"] = methods
-    config = override(preset(preset_name), changes)
+    config = preset(preset_name, _changes(methods, assignments))
     with bars(quiet=as_json) as progress:
         source = None if search_of is None else Run.find(search_of)
         pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)
         with working_in(pipeline.run):
             note(pipeline.notes(), as_json, pipeline.run)
-            distribution = pipeline.search()
-            if not config.train.genotype:
-                note(_on_the_search(distribution), as_json, pipeline.run)
-            pipeline.train(distribution)
+            searched = pipeline.search()
+            note(_on_the_search(searched), as_json, pipeline.run)
+            pipeline.train(searched)
             metrics = pipeline.evaluate()
-            pipeline.report()
+            report.write(pipeline.run, pipeline.task.dataset.test)
     _print_result(pipeline, metrics, as_json)
 
 
-def _on_the_search(distribution: "ArchitectureDistribution | None") -> list[str]:
-    """A warning where the networks that all others are held against would hardly be networks."""
-    if distribution is None:
+def _changes(methods: str, assignments: list[str]) -> dict[str, Any]:
+    from uraenas.run.config import parse_assignments
+
+    return {**parse_assignments(assignments), **({"methods": methods} if methods else {})}
+
+
+def _on_the_search(searched: "Searched | None") -> list[str]:
+    """A warning where the network that others are held against would hardly be one."""
+    if searched is None:
         return []
-    expected = distribution.expected_genotype()
-    if len(expected.live_edges) > 2:
+    space, expected = searched.space, searched.expected
+    empty = space.architecture([decision.absent or 0 for decision in space.decisions])
+    least, most = space.cost(empty).parameters, space.most_parameters
+    if space.cost(expected).parameters - least > SMALL * (most - least):
         return []
     return [
-        f"the expected architecture {expected} has {len(expected.live_edges)} of 6 edges alive: methods that use it "
-        "(drnas, uraenas-w, deep-ensemble, snapshot) will be weak; search longer, or on more images"
+        f"the expected architecture {expected} hardly has weights: methods that use it (drnas, uraenas-w, "
+        "deep-ensemble, snapshot) will be weak; search longer, or on more images"
     ]
 
 
 def search(path: RunPath, as_json: AsJson = False) -> None:
     """Learn the architecture distribution of a run."""
     with opened(path, as_json) as pipeline:
-        distribution = pipeline.search()
-    if distribution is None:
+        searched = pipeline.search()
+    if searched is None:
         say("no method of this run needs a search", as_json, {})
         return
-    genotype = str(distribution.expected_genotype())
-    say(
-        f"expected genotype {genotype}",
-        as_json,
-        {"genotype": genotype, "concentration": distribution.concentration.tolist()},
-    )
+    facts = {"architecture": str(searched.expected), searched.distribution.numbers: searched.favour.tolist()}
+    say(f"expected architecture {searched.expected}", as_json, facts)
 
 
 def train(path: RunPath, as_json: AsJson = False) -> None:
@@ -105,6 +109,34 @@ def evaluate(path: RunPath, as_json: AsJson = False) -> None:
     _print_result(pipeline, metrics, as_json)
 
 
+def members(
+    path: RunPath,
+    out: Annotated[Path, typer.Option("--out", help="Directory of the new run.")],
+    methods: MethodsOption = "",
+    assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
+    as_json: AsJson = False,
+) -> None:
+    """Choose members anew from the chains of a run, without training; evaluate and report them.
+
+    Another number or selection of members (ensemble.…), other methods of the same chains (uraenas-swa of those of
+    uraenas), means of fewer samples (train.sampling.mean_of).
+    """
+    from uraenas import report
+    from uraenas.run.config import override
+    from uraenas.run.directory import Run
+    from uraenas.run.pipeline import Pipeline
+
+    source = Run(path)
+    config = override(source.config(), _changes(methods, assignments))
+    with bars(quiet=as_json) as progress:
+        pipeline = Pipeline.start(out, config, progress, chains_of=source)
+        with working_in(pipeline.run):
+            pipeline.choose(pipeline.search())
+            metrics = pipeline.evaluate()
+            report.write(pipeline.run, pipeline.task.dataset.test)
+    _print_result(pipeline, metrics, as_json)
+
+
 def export(
     path: RunPath,
     out: Annotated[Path, typer.Option("--out", help="Directory to write; it must be new or empty.")],
@@ -117,12 +149,12 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a small copy of a run: members in half precision and what is known of them, without checkpoints."""
-    from uraenas import handover
-    from uraenas.run import Run
+    from uraenas.run.directory import Run
+    from uraenas.run.export import export as write_copy
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     heed(signal.SIGTERM)  # what is unfinished is removed
-    copy = handover.export(Run.find(path), out, names, half=not full_precision)
+    copy = write_copy(Run.find(path), out, names, half=not full_precision)
     size = sum(file.stat().st_size for file in copy.path.rglob("*") if file.is_file())
     facts = {"run": str(copy.path), "methods": copy.trained, "bytes": size}
     say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)
@@ -130,7 +162,7 @@ def export(
 
 @contextmanager
 def opened(path: Path, as_json: bool) -> Iterator["Pipeline"]:
-    from uraenas.stages import Pipeline
+    from uraenas.run.pipeline import Pipeline
 
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.resume(path, progress)
@@ -138,9 +170,9 @@ def opened(path: Path, as_json: bool) -> Iterator["Pipeline"]:
             yield pipeline
 
 
-def _print_result(pipeline: "Pipeline", metrics: dict[str, Any], as_json: bool) -> None:
+def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"run": str(pipeline.run.path), **metrics}))
+        print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
     dataset = pipeline.task.dataset
     for calibration, words in (

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from uraenas.run import Run
+    from uraenas.run.directory import Run
 
 
 class Stopped(BaseException):

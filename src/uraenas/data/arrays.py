@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from uraenas.errors import UraenasError, unknown
+from uraenas.base.errors import UraenasError, unknown
 
 MOST_CHANNELS = 4
 CHANNEL_ORDERS = ("auto", "first", "last")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.cifar import CIFAR10, CIFAR100, Cifar, is_cifar_folder, load_cifar
 from uraenas.data.dataset import Dataset
 from uraenas.data.digits import digits
@@ -15,7 +16,6 @@ from uraenas.data.folder import DEFAULT_SIZE, load_folder
 from uraenas.data.idx import FASHION_MNIST_CLASSES, MNIST_CLASSES, is_idx_folder, load_idx
 from uraenas.data.npz import load_npz, save_npz
 from uraenas.data.settings import DataSettings, data_root
-from uraenas.errors import UraenasError, unknown
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import IO, cast
 
 import numpy as np
 
+from uraenas.base.errors import UraenasError
 from uraenas.data.closed_pickle import read_pickle
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.files import CHUNK, Damaged, blaming, open_limited
-from uraenas.errors import UraenasError
 
 PIXELS = 3 * 32 * 32
 MOST_BYTES = 1 << 30  # the official archives unpack to less than a fifth of this

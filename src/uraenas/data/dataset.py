@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 
 @dataclass(frozen=True)

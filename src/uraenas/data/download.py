@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from uraenas.atomic import flush_to_disk, rename_for_good, writing
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
+from uraenas.base.whole_files import flush_to_disk, rename_for_good, writing
 
 CHUNK = 1 << 18
 NETWORK_ERRORS = (

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 20

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, as Pillow converts to grey
 

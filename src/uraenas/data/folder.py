@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
-from uraenas.errors import UraenasError
 
 SPLIT_KEY = 8110  # a constant, so that every run on a folder without a test part has the same test images
 TEST_FRACTION = 0.2

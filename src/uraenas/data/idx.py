@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.files import Damaged, blaming, open_limited
-from uraenas.errors import UraenasError
 
 MNIST_CLASSES = tuple("0123456789")
 FASHION_MNIST_CLASSES = (

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uraenas import draws
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError
 
 LEAST_STEPS, LEAST_BATCH = 8, 8  # a few large steps an epoch teach little, a batch norm of a few images less
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from uraenas.atomic import whole_file
+from uraenas.base.errors import UraenasError
+from uraenas.base.whole_files import whole_file
 from uraenas.data.arrays import as_images
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.files import Damaged, blaming
 from uraenas.data.splits import stratified_split
-from uraenas.errors import UraenasError
 
 SPLIT_KEY = 8109  # a constant, so that every run on a file without a test part has the same test images
 TEST_FRACTION = 0.2

@@ -5,8 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from uraenas.base.errors import UraenasError
 from uraenas.data.arrays import CHANNEL_ORDERS
-from uraenas.errors import UraenasError
 
 ROOT_VARIABLE = "URAENAS_DATA"
 DEFAULT_ROOT = "datasets"
@@ -27,7 +27,6 @@ class DataSettings:
     root: str = ""  # where downloaded datasets lie; empty: $URAENAS_DATA, else `datasets`
     image_size: int = 32  # folders of images only: every image becomes this many pixels high and wide
     held_out: float = 0.15  # of the training set, kept aside for selection and calibration
-    search_validation: float = 0.5  # of the rest, the half that the search's architecture steps see
     flip: str = "auto"  # mirror images at random: on, off, or as the dataset says
     padding: int = -1  # black pixels around the image that random crops may reach; -1: as the dataset says
     channels: str = "auto"  # .npz only: which axis holds the colours
@@ -40,12 +39,6 @@ class DataSettings:
         _require(isinstance(self.root, str), "root", self.root, "a folder, or nothing")
         _require(_is_integer(self.image_size, 4, 1024), "image_size", self.image_size, "an integer, 4 … 1024")
         _require(_is_between(self.held_out, 0, 0.9), "held_out", self.held_out, "above 0, below 0.9")
-        _require(
-            _is_between(self.search_validation, 0, 1),
-            "search_validation",
-            self.search_validation,
-            "above 0, below 1",
-        )
         _require(self.flip in FLIPS, "flip", self.flip, ", ".join(FLIPS))
         _require(
             _is_integer(self.padding, -1, 256), "padding", self.padding, "an integer, 0 … 256, or -1 (auto)"
@@ -68,7 +61,7 @@ class DataSettings:
 
 def _require(fulfilled: bool, key: str, given: object, allowed: str) -> None:
     if not fulfilled:
-        raise UraenasError(f"data.{key} = {given!r} is not allowed; allowed: {allowed}")
+        raise UraenasError(f"{key} = {given!r} is not allowed; allowed: {allowed}")
 
 
 def _is_integer(value: object, low: int, high: int) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 
 def stratified_split(

@@ -1,7 +1,7 @@
-"""Stage 4: tables and figures from what a run directory holds."""
+"""Tables and figures from what a run directory holds."""
 
 from uraenas.report import formats
-from uraenas.report.page import build
+from uraenas.report.page import build, write
 from uraenas.report.reading import Picked, alike
 from uraenas.report.seeds import why_no_mean
 from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, table
@@ -17,4 +17,5 @@ __all__ = [
     "formats",
     "table",
     "why_no_mean",
+    "write",
 ]

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from markupsafe import Markup
 
+from uraenas.base.svg import Scale, decimals, element, join, line, mark, path, rect, text
 from uraenas.report.blocks import Figure, Key
 from uraenas.report.style import colour, marker
-from uraenas.svg import Scale, decimals, element, join, line, mark, path, rect, text
 
 WIDTH = 360
 HEAD = 44  # pixels that title and n take

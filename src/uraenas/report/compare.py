@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from uraenas.base.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
+from uraenas.evaluation import Row
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts, alike, differing
@@ -11,8 +13,7 @@ from uraenas.report.sections.provenance import shown
 from uraenas.report.sections.size import Curve, curves
 from uraenas.report.seeds import why_no_mean
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, show
-from uraenas.report.table import COLUMNS, Column, Row, best, over_runs, table
-from uraenas.svg import MARKS, Scale, element, join, line, mark, padded, rect, round_ticks, text
+from uraenas.report.table import COLUMNS, Column, best, over_runs, table
 
 LABELS = 112
 ROW = 15
@@ -121,7 +122,7 @@ def _dots(runs: Sequence[RunFacts], column: Column) -> Figure | None:
                 rows[name, k] = row
     if not rows:
         return None
-    low, high = padded([row[key] for row in rows.values() for key in ("low", "value", "high") if key in row])
+    low, high = padded([end for row in rows.values() for end in (row.value, *(row.interval or ()))])
     scale = Scale(low, high, LABELS, WIDTH - 16)
     bottom = HEAD + ROW * len(rows) + GAP * len({name for name, _ in rows})
     factor = 100 if column.metric == "accuracy" else 1
@@ -141,18 +142,19 @@ def _dots(runs: Sequence[RunFacts], column: Column) -> Figure | None:
             top += height
     words = "shifted" if column.shifted else "clean"
     percent = " in %" if column.metric == "accuracy" else ""
-    intervals = "95 % intervals · " if any("low" in row for row in rows.values()) else ""
+    intervals = "95 % intervals · " if any(row.interval for row in rows.values()) else ""
     n = f"{direction(column.metric)} · {intervals}n = {count(len(runs), 'run')}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
     return draw(f"runs-{column.title}", title, n, bottom + 24, join(parts))
 
 
 def _dot(row: Row, k: int, name: str, scale: Scale, y: float) -> Markup:
-    value = show(row["metric"], row["value"])
-    tip = f"{row['method']}\n{{s{k % 8}}}{name}\t{value}"
+    value = show(row.metric, row.value)
+    tip = f"{row.method}\n{{s{k % 8}}}{name}\t{value}"
     parts = [rect(LABELS, y - ROW / 2, WIDTH - LABELS, ROW, "hit")]
-    if "low" in row:
-        parts.append(line(scale(row["low"]), y, scale(row["high"]), y, "interval"))
-        tip += f"\ninterval\t{show(row['metric'], row['low'])} – {show(row['metric'], row['high'])}"
-    parts.append(mark(MARKS[k % 7], scale(row["value"]), y))
+    if row.interval:
+        low, high = row.interval
+        parts.append(line(scale(low), y, scale(high), y, "interval"))
+        tip += f"\ninterval\t{show(row.metric, low)} – {show(row.metric, high)}"
+    parts.append(mark(MARKS[k % 7], scale(row.value), y))
     return element("g", *parts, class_=f"s{k % 8} spot", data_tip=tip)

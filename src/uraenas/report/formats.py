@@ -5,15 +5,14 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from uraenas.errors import unknown
+from uraenas.base.errors import unknown
+from uraenas.evaluation import Row, mean_names
 from uraenas.report.table import (
     COLUMNS,
     DISAGREEMENT,
     Column,
-    Row,
     TableLine,
     best,
-    mean_names,
     over_runs,
     table,
 )

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
+from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError
 from uraenas.report.blocks import Section
 from uraenas.report.compare import comparison
 from uraenas.report.reading import RunFacts, read
@@ -27,7 +28,7 @@ from uraenas.report.sections import (
     size,
 )
 from uraenas.report.style import colour, count
-from uraenas.run import Run
+from uraenas.run.directory import Run
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ def build(
     return render(
         [read(run, test, against, these) for (run, test), these in zip(sources, chosen, strict=True)]
     )
+
+
+def write(run: Run, test: LabelledImages | None, against: str = "") -> Path:
+    """Write report.html of a run into its directory."""
+    run.write_text("report.html", build([(run, test)], against))
+    return run.path / "report.html"
 
 
 def render(runs: Sequence[RunFacts]) -> str:
@@ -99,16 +106,16 @@ def sections_of(facts: RunFacts) -> list[Section]:
 
 
 def _summary(facts: RunFacts) -> str:
-    dataset = facts.rows[0]["dataset"]
+    dataset = facts.rows[0].dataset
     words = [f"Images: {dataset}"]
-    height, width, channels = facts.data["image"]
+    height, width, channels = facts.data.image
     words.append(f"{height} × {width} × {channels}, {count(len(facts.classes), 'class')}")
     words.append(
-        f"{facts.data['training_images']:,} for training, {facts.data['held_out_images']:,} held out, "
-        f"{facts.data['test_images']:,} for testing"
+        f"{facts.data.training_images:,} for training, {facts.data.held_out_images:,} held out, "
+        f"{facts.data.test_images:,} for testing"
     )
     words.append(count(len(facts.methods), "method"))
-    words.append(f"seed {facts.rows[0]['seed']}")
+    words.append(f"seed {facts.rows[0].seed}")
     return " · ".join(words)
 
 

@@ -1,31 +1,33 @@
 """What the report needs of a run, read from its directory once."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from uraenas import calibration, metrics
+from uraenas.architectures import Searched
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
-from uraenas.errors import UraenasError, unknown
-from uraenas.methods import METHODS
-from uraenas.pairing import differences
-from uraenas.report.table import Row, mean_names
-from uraenas.run import MemberFacts, Run
-from uraenas.summarise import same_suite, sizes_of
+from uraenas.ensemble import MemberFacts
+from uraenas.evaluation import Metrics, Row, calibration, mean_names, metrics, same_suite, sizes_of
+from uraenas.learning.methods import Assembled
+from uraenas.run.config import Config
+from uraenas.run.directory import PRIMARY, Run
+from uraenas.run.facts import DataFacts
+from uraenas.run.pairing import differences
 
 
 class Picked:
     """Some methods of a run, or all, and what its metrics say of them."""
 
     def __init__(self, run: Run, methods: Sequence[str] = ()) -> None:
-        self.run, self.metrics = run, run.metrics()
-        found: dict[str, list[Row]] = {name: [] for name in sizes_of(self.metrics["rows"])}
-        for row in self.metrics["rows"]:
-            found[row["method"]].append(row)
+        self.run, self.metrics, self.config, self.data = run, run.metrics(), run.config(), run.data()
+        found: dict[str, list[Row]] = {name: [] for name in sizes_of(self.metrics.rows)}
+        for row in self.metrics.rows:
+            found[row.method].append(row)
         for name in methods:
             if name not in found:
                 raise unknown(f"method of {run.path}", name, found)
@@ -33,45 +35,49 @@ class Picked:
         self.rows = [row for name in self.methods for row in found[name]]
 
     @property
-    def config(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The settings of the run, and those it was measured with."""
-        return self.run.read_json("config.json") | self.metrics.get("settings", {})
+        return _settings(self.config, self.metrics)
 
     def differences(self, against: str = "") -> list[Row]:
         """Paired, to this method or between all."""
-        every = differences(self.run, against) if against else self.metrics.get("differences", [])
-        return [row for row in every if row["method"] in self.methods]
+        every = differences(self.run, against) if against else self.metrics.differences
+        return [row for row in every if row.method in self.methods]
 
     @property
-    def diverged(self) -> list[dict[str, Any]]:
-        """What went wrong with their chains."""
-        kinds = {METHODS[name].chains for name in self.methods if name in METHODS}
-        return [one for one in self.metrics.get("diverged", []) if one["chain"].startswith(tuple(kinds))]
+    def found(self) -> Metrics:
+        """The metrics of the picked methods."""
+        kinds = tuple(self.config.only(name).method(name).chains for name in self.methods)
+        diverged = [one for one in self.metrics.diverged if one.chain.startswith(kinds)]
+        return replace(self.metrics, rows=self.rows, diverged=diverged)
 
     @property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        data = self.run.read_json("data.json") if self.run.has("data.json") else {}
-        return _images(self.rows, data)
+        return _images(self.rows, self.data)
+
+
+def _settings(config: Config, metrics: Metrics) -> dict[str, Any]:
+    return {**config.values, **metrics.settings}
 
 
 def alike(runs: Sequence["Picked | RunFacts"]) -> bool:
     """Whether the runs were tested on the same images."""
-    suites = (one.metrics.get("suite", "") for one in runs)
+    suites = (one.metrics.suite for one in runs)
     return len({one.images for one in runs}) == 1 and same_suite(*suites)
 
 
 def differing(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
     """The settings that are not the same in all runs, each with the runs' values; None: it was not known."""
-    configs = [one.config for one in runs]
+    configs = [one.settings for one in runs]
     keys = dict.fromkeys(key for config in configs for key in config)
     found = {key: [config.get(key) for config in configs] for key in keys}
     return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
 
 
-def _images(rows: Sequence[Row], data: Mapping[str, Any]) -> tuple:
-    places = frozenset((row["shift"], row["severity"]) for row in rows)
-    return (data.get("blake2b") or rows[0]["dataset"], places)
+def _images(rows: Sequence[Row], data: DataFacts | None) -> tuple:
+    places = frozenset((row.shift, row.severity) for row in rows)
+    return (rows[0].dataset if data is None else data.blake2b, places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +85,12 @@ class RunFacts:
     """One run as the report sees it. What the directory does not hold is empty."""
 
     name: str
-    metrics: dict[str, Any]
-    config: dict[str, Any]
+    metrics: Metrics
+    config: Config
     environment: dict[str, Any]
-    data: dict[str, Any]
+    data: DataFacts
     costs: dict[str, dict[str, float]]
-    history: list[dict[str, Any]]
-    concentration: Tensor | None
+    searched: Searched | None
     members: dict[str, list[MemberFacts]]
     predictions: dict[str, Tensor]  # log-probabilities [M, N, K] on the clean test set
     test: LabelledImages | None
@@ -94,7 +99,16 @@ class RunFacts:
 
     @property
     def rows(self) -> list[Row]:
-        return self.metrics["rows"]
+        return self.metrics.rows
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run, and those it was measured with."""
+        return _settings(self.config, self.metrics)
+
+    def method(self, name: str) -> Assembled:
+        """A method with its parts, also one that the run is no longer asked for."""
+        return self.config.only(name).method(name)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -107,8 +121,10 @@ class RunFacts:
 
     @cached_property
     def _index(self) -> dict[tuple, Row]:
-        keys = ("method", "metric", "shift", "severity", "calibration", "members")
-        return {tuple(row[key] for key in keys): row for row in self.rows}
+        return {
+            (row.method, row.metric, row.shift, row.severity, row.calibration, row.members): row
+            for row in self.rows
+        }
 
     def row(
         self,
@@ -125,7 +141,7 @@ class RunFacts:
 
     def value(self, method: str, metric: str, shift: str = "none", **more: Any) -> float | None:
         row = self.row(method, metric, shift, **more)
-        return None if row is None else row["value"]
+        return None if row is None else row.value
 
     @cached_property
     def shifted(self) -> str | None:
@@ -140,7 +156,7 @@ class RunFacts:
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
         """All (shift, severity) that were evaluated."""
-        found = dict.fromkeys((row["shift"], row["severity"]) for row in self.rows if row["severity"] > 0)
+        found = dict.fromkeys((row.shift, row.severity) for row in self.rows if row.severity > 0)
         return list(found)
 
     @property
@@ -159,25 +175,26 @@ class RunFacts:
     @property
     def n(self) -> str:
         """How many test images each value rests on."""
-        return f"n = {self.data['test_images']:,}"
+        return f"n = {self.data.test_images:,}"
 
     @property
-    def classes(self) -> list[str]:
-        return self.data["classes"]
+    def classes(self) -> tuple[str, ...]:
+        return self.data.classes
 
     @cached_property
     def primary(self) -> str:
         """The method that single-method sections show: the joint ensemble, or else the lowest clean NLL."""
-        if "uraenas" in self.methods:
-            return "uraenas"
+        for name in PRIMARY:
+            if name in self.methods:
+                return name
         losses = {name: loss for name in self.methods if (loss := self.value(name, "nll")) is not None}
         return min(losses, key=losses.__getitem__)
 
     @cached_property
     def baseline(self) -> str | None:
         """The method differences are shown to, if this run has it."""
-        wanted = self.against or self.config.get("evaluate.baseline")
-        return wanted if any(row["baseline"] == wanted for row in self.differences) else None
+        wanted = self.against or self.config.evaluate.baseline
+        return wanted if any(row.baseline == wanted for row in self.differences) else None
 
     @cached_property
     def _means(self) -> dict[str, Tensor]:
@@ -186,7 +203,7 @@ class RunFacts:
     def mean(self, method: str, kind: str = "raw") -> Tensor:
         """The ensemble's log-probabilities [N, K]."""
         mean = self._means[method]
-        return mean if kind == "raw" else calibration.scale(mean, self.metrics["temperatures"][method])
+        return mean if kind == "raw" else calibration.scale(mean, self.metrics.temperatures[method])
 
     @property
     def labels(self) -> Tensor:
@@ -202,17 +219,19 @@ def read(
     The labelled test set is needed for what is drawn from predictions.
     """
     picked = Picked(run, methods)
-    dataset = picked.rows[0]["dataset"]
-    concentration, history = run.search_result()
+    if picked.data is None:
+        raise UraenasError(
+            f"{run.path} does not say with which images it was made; run the same command again"
+        )
+    dataset = picked.rows[0].dataset
     return RunFacts(
         name=run.path.resolve().name,
-        metrics=picked.metrics | {"rows": picked.rows, "diverged": picked.diverged},
+        metrics=picked.found,
         config=picked.config,
-        environment=run.read_json("environment.json") if run.has("environment.json") else {},
-        data=_data(run),
+        environment=run.environment(),
+        data=picked.data,
         costs=run.costs.read(),
-        history=history,
-        concentration=concentration,
+        searched=run.searched(),
         members={name: run.member_facts(name) for name in picked.methods},
         predictions={} if test is None else _predictions(run, picked.methods, dataset, len(test)),
         test=test,
@@ -221,18 +240,10 @@ def read(
     )
 
 
-def _data(run: Run) -> dict[str, Any]:
-    facts = run.read_json("data.json")
-    needed = {"classes", "image", "training_images", "held_out_images", "test_images"}
-    if not isinstance(facts, dict) or not needed <= facts.keys():
-        raise UraenasError(f"{run.path / 'data.json'} does not describe images; run the same command again")
-    return facts
-
-
 def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) -> dict[str, Tensor]:
     found = {}
     for name in methods:
-        file = f"methods/{name}/predictions/{dataset}.safetensors"
+        file = run.predictions_file(name, dataset)
         if run.has(file):
             log_p = run.read_tensors(file, ["log_probabilities"])[0]["log_probabilities"]
             if log_p.shape[1] == images:

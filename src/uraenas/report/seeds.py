@@ -2,24 +2,23 @@
 
 from collections.abc import Sequence
 
-from uraenas.config import Config, differences, from_json
-from uraenas.methods import METHODS
 from uraenas.report.reading import Picked, RunFacts, alike
 from uraenas.report.table import table
+from uraenas.run.config import Config, differences
 
 
 def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
     """Why these runs are not the same thing with several seeds; empty if they are.
 
-    Where they were computed, which methods they have and settings that a method makes no use of do not count.
+    Where they were computed and which other methods they have does not count.
     """
     if not alike(runs):
         return "the runs were not tested on the same images"
     found: dict[str, list[tuple[Config, int]]] = {}  # method → settings and members of its runs
     for one in runs:
-        config = from_json(one.config)
         for line in table(one.rows):
-            found.setdefault(line.method, []).append((config, line.members))
+            own = one.config.only(line.method)
+            found.setdefault(line.method, []).append((own, line.members))
     for method, of_method in found.items():
         if why := _why_not(method, *zip(*of_method, strict=True)):
             return why
@@ -30,13 +29,8 @@ def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
 
 def _why_not(method: str, configs: tuple[Config, ...], members: tuple[int, ...]) -> str:
     """Why these are not runs of one method with several seeds."""
-    row = METHODS.get(method)
     for config in configs[1:]:
-        changed = {
-            key: both
-            for key, both in differences(configs[0], config).items()
-            if key != "seed" and not (row and row.ignores(key))
-        }
+        changed = {key: both for key, both in differences(configs[0], config).items() if key != "seed"}
         if changed:
             words = ", ".join(f"{key} is {a!r} and {b!r}" for key, (a, b) in changed.items())
             return f"the runs of {method} differ in more than their seed: {words}"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from uraenas.methods import METHODS
-from uraenas.svg import MARKS
+from uraenas.base.svg import MARKS
+from uraenas.learning.methods import METHODS
 
 # The colours of the slots are in page.css; each method keeps its own whatever else is in the run.
 _ORDER = ("uraenas", "deep-ensemble", "uraenas-a", "uraenas-w", "random-ensemble", "snapshot", "drnas")

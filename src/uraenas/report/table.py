@@ -3,12 +3,9 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from uraenas.evaluation import Row, mean_names, sizes_of
 from uraenas.report.style import LARGER_IS_BETTER
-from uraenas.summarise import sizes_of
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,36 +59,26 @@ class TableLine:
     disagreement_spread: float | None = None
 
 
-def mean_names(rows: Sequence[Row]) -> list[str]:
-    """The suite means that the rows hold, the widest first."""
-    names = {row["shift"] for row in rows if row["shift"].startswith("mean")}
-    return sorted(names, key=lambda name: -int(name[4:]))
-
-
 def table(rows: Sequence[Row], calibration: str = "raw", shifted: str = "") -> list[TableLine]:
     """One line per method, at its full size; `shifted` is the mean that c… stand for, else the widest."""
     full = sizes_of(rows)
     shifted = shifted or next(iter(mean_names(rows)), "")
     found = {
-        (row["method"], row["shift"], row["metric"]): row
+        (row.method, row.shift, row.metric): row
         for row in rows
-        if row["severity"] == 0
-        and row["members"] == full[row["method"]]
-        and row["calibration"] == (calibration if row["metric"] != "disagreement" else "raw")
+        if row.severity == 0
+        and row.members == full[row.method]
+        and row.calibration == (calibration if row.metric != "disagreement" else "raw")
     }
     lines = []
     for name, members in full.items():
         cells = [
             found.get((name, shifted if column.shifted else "none", column.metric)) for column in COLUMNS
         ]
-        values = tuple(None if cell is None else cell["value"] for cell in cells)
-        intervals = tuple(
-            (cell["low"], cell["high"]) if cell is not None and "low" in cell else None for cell in cells
-        )
+        values = tuple(None if cell is None else cell.value for cell in cells)
+        intervals = tuple(None if cell is None else cell.interval for cell in cells)
         several = found.get((name, "none", "disagreement")) if members > 1 else None
-        lines.append(
-            TableLine(name, members, values, None if several is None else several["value"], intervals)
-        )
+        lines.append(TableLine(name, members, values, None if several is None else several.value, intervals))
     return lines
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.shifts.draws import Draws
 from uraenas.shifts.pixels import gaussian, to_bytes, to_hsv, to_rgb, to_unit
 from uraenas.shifts.requires import opencv

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.shifts.table import SEVERITIES, SHIFTS
 
 # Of the official CIFAR-10-C. The other eleven are random; their bytes cannot be made again.

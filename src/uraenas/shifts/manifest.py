@@ -13,9 +13,9 @@ import PIL
 import PIL.features
 import scipy
 
-from uraenas.atomic import whole_file
-from uraenas.errors import UraenasError
-from uraenas.versions import version_of
+from uraenas.base.errors import UraenasError
+from uraenas.base.versions import version_of
+from uraenas.base.whole_files import whole_file
 
 FORMAT = 1
 

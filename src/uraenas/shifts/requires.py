@@ -5,7 +5,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 
 FROST_TEXTURES = (
     "frost1.png",

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from uraenas.errors import UraenasError, unknown
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.shifts.layout import RELEASE_MD5, Part, loose_parts, map_array, remedy
 from uraenas.shifts.manifest import Manifest, md5_of
 from uraenas.shifts.table import SEVERITIES, SHIFTS

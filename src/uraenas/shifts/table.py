@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from uraenas.errors import UraenasError, unknown
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.shifts import blur, digital, noise, weather
 from uraenas.shifts.draws import Draws
 

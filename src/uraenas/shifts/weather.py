@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
 from uraenas.shifts.blur import from_planes, motion_blurred, to_planes, zoomed
 from uraenas.shifts.draws import Draws
 from uraenas.shifts.pixels import colour_for, gaussian, luminance, to_bytes, to_hsv, to_rgb, to_unit

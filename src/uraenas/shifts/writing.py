@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uraenas.atomic import whole_file
-from uraenas.errors import UraenasError
+from uraenas.base.errors import UraenasError
+from uraenas.base.whole_files import whole_file
 from uraenas.shifts.layout import map_array, part_name, remedy
 from uraenas.shifts.manifest import (
     Manifest,

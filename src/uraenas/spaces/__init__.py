@@ -1,30 +1,66 @@
-"""Which networks exist."""
+"""Which networks exist. A space is a row of SPACES; `space.py` says what it must offer."""
 
-from uraenas.spaces.nasbench201 import (
-    CONVOLUTIONS,
-    EDGES,
-    GENOTYPES,
-    LARGEST,
-    NODES,
-    OPERATIONS,
-    CanonicalForm,
-    Genotype,
-    all_genotypes,
+from collections.abc import Mapping
+from typing import Any
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.parts import Part, row_of
+from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
+from uraenas.spaces.layout import Entry, Layout, Tensors
+from uraenas.spaces.networks import Forward, Stack, Supernet
+from uraenas.spaces.space import (
+    Architecture,
+    Cost,
+    Decision,
+    Shape,
+    Space,
+    architecture_count,
+    facts_of,
+    option_counts,
+    require_valid,
+    shape_of,
 )
-from uraenas.spaces.skeleton import Block, Cost, Skeleton, cost
+
+SPACES: dict[str, Part[Any]] = {
+    "nasbench201": Part(
+        CellSpace,
+        about="NAS-Bench-201: a cell of four nodes and five operations, 15,625 genotypes.",
+        name="nasbench201",
+        nodes=4,
+        operations=NASBENCH201,
+    ),
+}
+
+
+def space_of(facts: Mapping[str, Any]) -> Space:
+    """The space that `facts_of` described."""
+    try:
+        row = row_of(SPACES, "space", str(facts["name"]))
+        values = {name: facts[name] for name in row.settings}
+        return row.make({**values, "shape": shape_of(facts)})
+    except (KeyError, TypeError, ValueError) as error:
+        raise UraenasError(f"no space is described: {error}") from error
+
 
 __all__ = [
-    "CONVOLUTIONS",
-    "EDGES",
-    "GENOTYPES",
-    "LARGEST",
-    "NODES",
-    "OPERATIONS",
-    "Block",
-    "CanonicalForm",
+    "SPACES",
+    "Architecture",
+    "CellSpace",
     "Cost",
+    "Decision",
+    "Entry",
+    "Forward",
     "Genotype",
-    "Skeleton",
-    "all_genotypes",
-    "cost",
+    "Layout",
+    "Shape",
+    "Space",
+    "Stack",
+    "Supernet",
+    "Tensors",
+    "architecture_count",
+    "facts_of",
+    "option_counts",
+    "require_valid",
+    "shape_of",
+    "space_of",
 ]

@@ -38,7 +38,7 @@ def confusion(log_probabilities_NK: Tensor, labels_N: Tensor, classes: int) -> T
     return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
 
 
-def _line(classes: list[str], counts_KK: Tensor, k: int) -> Line:
+def _line(classes: tuple[str, ...], counts_KK: Tensor, k: int) -> Line:
     row = counts_KK[k]
     images, right = int(row.sum()), int(row[k])
     others = [(int(row[j]), j) for j in range(len(classes)) if j != k and row[j] > 0]

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from uraenas.methods import METHODS
+from uraenas.base.svg import element, join, line, mark, padded, rect
+from uraenas.evaluation import Row
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, draw, method_key, method_legend
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import HEADLINE, METRIC_NAMES, colour, direction, marker, show
-from uraenas.report.table import Row
-from uraenas.svg import element, join, line, mark, padded, rect
 
 
 @dataclass(frozen=True)
@@ -60,16 +59,14 @@ def section(facts: RunFacts) -> Section:
 
 def cost_of(facts: RunFacts, method: str) -> Cost | None:
     """The search, where the method needs one, and all chains that were run for it."""
-    row = METHODS.get(method)
-    used = {f"chains/{member.chain}" for member in facts.members.get(method, [])}
-    if row is not None and not row.single:  # chains of which no member was chosen cost as much
-        used |= {name for name in facts.costs if name.startswith(f"chains/{row.chains}")}
+    assembled = facts.method(method)
+    used = {f"chains/{member.origin.chain}" for member in facts.members.get(method, [])}
+    if not assembled.row.single:  # chains of which no member was chosen cost as much
+        used |= {name for name in facts.costs if name.startswith(f"chains/{assembled.chains}")}
     chains = [facts.costs[name] for name in sorted(used) if name in facts.costs]
     if not chains:
         return None
-    given = row is not None and row.architecture == "expected" and facts.config.get("train.genotype")
-    unsearched = given or (row is not None and row.architecture == "uniform")
-    searched = {} if unsearched else facts.costs.get("search", {})
+    searched = facts.costs.get("search", {}) if assembled.source.needs_search else {}
     images = sum(_with_shared(chain, "images") for chain in (*chains, searched))
     choice = facts.costs.get(f"members/{method}", {})
     training = sum(_with_shared(amounts, "seconds") for amounts in (*chains, choice))
@@ -87,7 +84,7 @@ def _scatter(
     rows: dict[str, Row] = {
         name: row for name in spent if (row := facts.row(name, metric, shift)) is not None
     }
-    ends = [row[key] for row in rows.values() for key in ("low", "high", "value") if key in row]
+    ends = [end for row in rows.values() for end in (row.value, *(row.interval or ()))]
     low, high = padded(ends)
     costs = [max(UNITS[unit](spent[name]), 1e-3) for name in rows]
     wide = max(costs) > 8 * min(costs)
@@ -99,11 +96,11 @@ def _scatter(
     )
     parts = [frame.axes()]
     for (name, row), amount in zip(rows.items(), costs, strict=True):
-        tip = f"{{{colour(name)}}}{name}\n{METRIC_NAMES[metric]}\t{show(metric, row['value'])}"
+        tip = f"{{{colour(name)}}}{name}\n{METRIC_NAMES[metric]}\t{show(metric, row.value)}"
         tip += f"\n{unit}\t{amount:,.0f}\nmembers\t{facts.sizes[name]}"
         parts.append(_point(frame, row, amount, tip))
     title = f"{METRIC_NAMES[metric]}{' in %' if percent else ''}, {words}, against cost"
-    intervals = "95 % intervals · " if any("low" in row for row in rows.values()) else ""
+    intervals = "95 % intervals · " if any(row.interval for row in rows.values()) else ""
     n = f"{direction(metric)} · {intervals}{facts.n} images"
     legend = method_legend(list(rows))
     return draw(
@@ -112,8 +109,9 @@ def _scatter(
 
 
 def _point(frame: Frame, row: Row, amount: float, tip: str) -> Markup:
-    name, x, y = row["method"], frame.across(amount), frame.up(row["value"])
-    interval = line(x, frame.up(row["low"]), x, frame.up(row["high"]), "interval") if "low" in row else ""
+    name, x, y = row.method, frame.across(amount), frame.up(row.value)
+    ends = [frame.up(end) for end in row.interval or ()]
+    interval = line(x, ends[0], x, ends[1], "interval") if ends else ""
     drawn = [interval, mark(marker(name), x, y, 4.6), rect(x - 9, y - 9, 18, 18, "hit")]
     return element("g", *drawn, class_=f"{colour(name)} spot", data_method=name, data_tip=tip)
 

@@ -29,12 +29,15 @@ def tiles(facts: RunFacts) -> list[Tile]:
 
 def _beneath(facts: RunFacts, metric: str, shift: str) -> str:
     for row in facts.differences:
-        key = (row["method"], row["baseline"], row["metric"], row["shift"], row["calibration"])
+        key = (row.method, row.baseline, row.metric, row.shift, row.calibration)
         if key == (facts.primary, facts.baseline, metric, shift, "raw"):
             words = {"better": "better than", "worse": "worse than", "": "no clear difference to"}[
                 verdict(row)
             ]
             unit = " points" if metric == "accuracy" else ""
-            return f"{shown(metric, row['value'])}{unit}: {words} {row['baseline']}"
+            return f"{shown(metric, row.value)}{unit}: {words} {row.baseline}"
     own = facts.row(facts.primary, metric, shift)
-    return f"95 %: {show(metric, own['low'])} – {show(metric, own['high'])}" if own and "low" in own else ""
+    if own is None or own.interval is None:
+        return ""
+    low, high = (show(metric, end) for end in own.interval)
+    return f"95 %: {low} – {high}"

@@ -10,13 +10,13 @@ from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
 
-from uraenas import metrics
+from uraenas.base.svg import element, join, rect, text
+from uraenas.evaluation import metrics
 from uraenas.report.blocks import Figure, Grid, Note, Section
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import missing
 from uraenas.report.style import colour, shortened
-from uraenas.svg import element, join, rect, text
 
 SHOWN = 12
 COLUMNS = 3
@@ -38,9 +38,9 @@ def section(facts: RunFacts) -> Section:
         return found
     log_p = facts.mean(facts.primary, "temperature")
     members = facts.members.get(facts.primary, [])
-    genotypes: list[Hashable] = [member.genotype for member in members]
-    genotypes = genotypes or list(range(len(facts.predictions[facts.primary])))
-    split = metrics.uncertainty_by_source(facts.predictions[facts.primary], genotypes)
+    functions: list[Hashable] = [member.function for member in members]
+    functions = functions or list(range(len(facts.predictions[facts.primary])))
+    split = metrics.uncertainty_by_source(facts.predictions[facts.primary], functions)
     confidence, predicted = log_p.exp().max(dim=1)
     wrong = predicted != facts.labels
     least_sure = torch.argsort(split.total, descending=True, stable=True)[:SHOWN].tolist()

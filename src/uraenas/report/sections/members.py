@@ -1,12 +1,12 @@
 """How far the members disagree, and where uncertainty comes from."""
 
-from uraenas import metrics
+from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
+from uraenas.evaluation import metrics
 from uraenas.report.blocks import Figure, Grid, Key, Note, Section
 from uraenas.report.chart import HEAD, WIDTH, draw, heat_cell, share_of
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import missing
 from uraenas.report.style import colour, count, show
-from uraenas.svg import Scale, element, join, line, mark, rect, round_ticks, text
 
 MOST_MEMBERS = 40  # drawn in a matrix
 SOURCES = {
@@ -42,7 +42,7 @@ def disagreement(facts: RunFacts) -> Section:
 def _matrix(facts: RunFacts, method: str, matrix: list[list[float]], high: float) -> Figure:
     members, left, top = len(matrix), 24.0, HEAD + 18.0
     size = min(33.0, (WIDTH - left) / members)
-    genotypes = [member.genotype for member in facts.members.get(method, [])]
+    functions = [member.function for member in facts.members.get(method, [])]
     parts = []
     every = 1 if members <= 20 else 5
     for k in range(members):
@@ -54,8 +54,8 @@ def _matrix(facts: RunFacts, method: str, matrix: list[list[float]], high: float
         for c, value in enumerate(row):
             label = f"{100 * value:.0f}" if size >= 24 and r != c else ""
             tip = f"members {r + 1} and {c + 1}\ndiffer on\t{show('accuracy', value)}"
-            if len(genotypes) >= members and r != c:
-                tip += f"\ngenotypes\t{'the same' if genotypes[r] == genotypes[c] else 'different'}"
+            if len(functions) >= members and r != c:
+                tip += f"\narchitectures\t{'the same' if functions[r] == functions[c] else 'different'}"
             share = share_of(value, 0.0, high)
             parts.append(heat_cell(left + size * c, top + size * r, size, size, share, label, tip))
     mean = facts.value(method, "disagreement")

@@ -1,15 +1,14 @@
 """The table of methods, and the differences to the baseline."""
 
-from typing import Any
-
 from markupsafe import Markup
 
+from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
+from uraenas.evaluation import Diverged, Row
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import HEADLINE, LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
-from uraenas.report.table import COLUMNS, DISAGREEMENT, Row, best, table
-from uraenas.svg import Scale, element, join, line, mark, rect, round_ticks, text
+from uraenas.report.table import COLUMNS, DISAGREEMENT, best, table
 
 CALIBRATIONS = {"raw": "as predicted", "temperature": "temperature-scaled on held-out images"}
 
@@ -27,8 +26,8 @@ def section(facts: RunFacts) -> Section:
     found = Section("methods", "Methods", lead)
     tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
-    if facts.metrics["diverged"]:
-        found.blocks.append(Note(_divergence(facts.metrics["diverged"])))
+    if facts.metrics.diverged:
+        found.blocks.append(Note(_divergence(facts.metrics.diverged)))
     if facts.baseline is None:
         found.blocks.append(Note(_why_no_differences(facts)))
         return found
@@ -37,25 +36,23 @@ def section(facts: RunFacts) -> Section:
     return found
 
 
-def _divergence(diverged: list[dict[str, Any]]) -> str:
+def _divergence(diverged: list[Diverged]) -> str:
     """Which chains did not run as planned: their members were drawn with smaller steps, or are missing."""
     sentences = []
     for one in diverged:
-        restarts = f"{one['chain']} was restarted with a smaller step ({count(one['restarts'], 'time')})"
-        sentences.append(restarts + (f" and given up: {one['given_up']}." if one["given_up"] else "."))
+        restarts = f"{one.chain} was restarted with a smaller step ({count(one.restarts, 'time')})"
+        sentences.append(restarts + (f" and given up: {one.given_up}." if one.given_up else "."))
     return f"{count(len(diverged), 'chain')} diverged. " + " ".join(sentences)
 
 
 def _why_no_differences(facts: RunFacts) -> str:
-    wanted = facts.config.get("evaluate.baseline", "")
+    wanted = facts.config.evaluate.baseline
     if facts.against:
         return f"No differences to {facts.against}: it is the only method shown."
-    if facts.config.get("evaluate.bootstrap") == 0:
+    if facts.settings["evaluate.bootstrap"] == 0:
         return "No intervals and differences: the bootstrap was switched off (evaluate.bootstrap = 0)."
     if facts.methods == [wanted]:
         return f"No differences: {wanted} is the baseline and the only method shown."
-    if wanted in facts.methods:
-        return f"No differences to {wanted}: an older version of uraenas took others."
     return (
         f"No differences: the baseline {wanted} is not among the methods of this run. "
         "uraenas report RUN --against METHOD shows those to another."
@@ -90,17 +87,24 @@ def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
 
 def _difference_rows(facts: RunFacts, kind: str) -> dict[tuple[str, str, str], Row]:
     return {
-        (row["method"], row["shift"], row["metric"]): row
+        (row.method, row.shift, row.metric): row
         for row in facts.differences
-        if row["calibration"] == kind and row["baseline"] == facts.baseline
+        if row.calibration == kind and row.baseline == facts.baseline
     }
+
+
+def ends(row: Row) -> tuple[float, float]:
+    """Of a difference's interval, which it always has."""
+    assert row.interval is not None
+    return row.interval
 
 
 def verdict(row: Row) -> str:
     """better or worse where the interval leaves out zero."""
-    if row["low"] <= 0 <= row["high"]:
+    low, high = ends(row)
+    if low <= 0 <= high:
         return ""
-    return "better" if (row["low"] > 0) == (row["metric"] in LARGER_IS_BETTER) else "worse"
+    return "better" if (low > 0) == (row.metric in LARGER_IS_BETTER) else "worse"
 
 
 def _differences(facts: RunFacts, kind: str) -> Table:
@@ -121,8 +125,7 @@ def _differences(facts: RunFacts, kind: str) -> Table:
 def _difference(row: Row | None) -> Cell:
     if row is None:
         return Cell("–")
-    low, value, high = (shown(row["metric"], row[key]) for key in ("low", "value", "high"))
-    return Cell(value, f"{low} – {high}", verdict(row))
+    return Cell(shown(row.metric, row.value), _range(row), verdict(row))
 
 
 def shown(metric: str, value: float) -> str:
@@ -141,8 +144,8 @@ def _forests(facts: RunFacts) -> list[Figure]:
 
 
 def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure:
-    low = min(0.0, *(row["low"] for row in rows))
-    high = max(0.0, *(row["high"] for row in rows))
+    low = min(0.0, *(ends(row)[0] for row in rows))
+    high = max(0.0, *(ends(row)[1] for row in rows))
     air = (high - low) * 0.06 or 0.01
     scale = Scale(low - air, high + air, 112, WIDTH - 16)
     bottom = HEAD + 24 * len(rows) + 4
@@ -170,17 +173,18 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
 
 
 def _forest_row(row: Row, scale: Scale, y: float) -> Markup:
-    interval = line(scale(row["low"]), y, scale(row["high"]), y, "interval")
-    point = mark(marker(row["method"]), scale(row["value"]), y)
-    name = text(104, y + 4, row["method"], "tick", "end")
-    tip = f"{row['method']}\ndifference\t{shown(row['metric'], row['value'])}\ninterval\t{_range(row)}"
+    interval = line(scale(ends(row)[0]), y, scale(ends(row)[1]), y, "interval")
+    point = mark(marker(row.method), scale(row.value), y)
+    name = text(104, y + 4, row.method, "tick", "end")
+    tip = f"{row.method}\ndifference\t{shown(row.metric, row.value)}\ninterval\t{_range(row)}"
     hit = rect(0, y - 12, WIDTH, 24, "hit")
-    return element("g", hit, name, interval, point, class_=colour(row["method"]) + " spot", data_tip=tip)
+    return element("g", hit, name, interval, point, class_=colour(row.method) + " spot", data_tip=tip)
 
 
 def _range(row: Row) -> str:
-    return f"{shown(row['metric'], row['low'])} – {shown(row['metric'], row['high'])}"
+    low, high = (shown(row.metric, end) for end in ends(row))
+    return f"{low} – {high}"
 
 
 def _spoken(row: Row) -> str:
-    return f"{row['method']} {shown(row['metric'], row['value'])}, interval {_range(row)}"
+    return f"{row.method} {shown(row.metric, row.value)}, interval {_range(row)}"

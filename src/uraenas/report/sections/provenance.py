@@ -13,10 +13,8 @@ def section(facts: RunFacts) -> Section:
         "Settings and environment",
         "All that is needed to make this run again. The seed and the settings decide the result.",
     )
-    data = {key: value for key, value in facts.data.items() if key != "classes"}
-    if "classes" in facts.data:
-        data = {"classes": f"{len(facts.classes)}: {', '.join(facts.classes)}", **data}
-    for title, values in (("Settings", facts.config), ("Environment", facts.environment), ("Data", data)):
+    data = {**facts.data.as_json(), "classes": f"{len(facts.classes)}: {', '.join(facts.classes)}"}
+    for title, values in (("Settings", facts.settings), ("Environment", facts.environment), ("Data", data)):
         if values:
             found.blocks.append(Facts(title, {key: shown(value) for key, value in values.items()}))
     return found

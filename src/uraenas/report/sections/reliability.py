@@ -4,12 +4,12 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from uraenas import metrics
+from uraenas.base.svg import element, join, line, padded, rect, text
+from uraenas.evaluation import metrics
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, Axis, Frame, Series, draw, line_chart, method_key
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour, show
-from uraenas.svg import element, join, line, padded, rect, text
 
 COUNTS_HEIGHT = 34
 COVERAGES = 80  # points of a risk–coverage curve

@@ -1,5 +1,6 @@
 """Metrics against severity, and the heat map corruption × severity."""
 
+from uraenas.base.svg import join, padded, text
 from uraenas.report.blocks import Choice, Figure, Note, Section
 from uraenas.report.chart import (
     HEAD,
@@ -15,7 +16,6 @@ from uraenas.report.chart import (
 )
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, shortened, show
-from uraenas.svg import join, padded, text
 
 LABELS = 118  # pixels for the names of the shifts
 ROW = 20

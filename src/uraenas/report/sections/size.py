@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from uraenas.base.svg import padded, round_ticks
 from uraenas.report.blocks import Block, Choice, Figure, Key, Note, Section
 from uraenas.report.chart import Axis, Frame, Series, line_chart, series_legend
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, show
-from uraenas.svg import padded, round_ticks
 
 
 @dataclass(frozen=True)

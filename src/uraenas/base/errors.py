@@ -1,0 +1,37 @@
+"""The errors a user can cause and mend."""
+
+import difflib
+from collections.abc import Iterable
+
+MOST_NAMES = 25  # more than these are not listed
+
+
+class UraenasError(Exception):
+    """One clear line for the user: what was given, what is allowed, how to mend it."""
+
+
+def require_range(name: str, value: float, least: float, most: float) -> None:
+    """Refuse a setting outside its limits."""
+    if not least <= value <= most:
+        raise UraenasError(f"{name} = {value} is out of range; it must lie in {least:,} … {most:,}")
+
+
+def require_positive(name: str, value: float) -> None:
+    if value <= 0:
+        raise UraenasError(f"{name} = {value} is out of range; it must be more than 0")
+
+
+def require_not_negative(name: str, value: float) -> None:
+    if value < 0:
+        raise UraenasError(f"{name} = {value} is out of range; it must be 0 or more")
+
+
+def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
+    """The error for a name that is not in a table, with the nearest match."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    if len(names) > MOST_NAMES:
+        close = difflib.get_close_matches(given, names, n=5, cutoff=0.0)
+        return UraenasError(f"unknown {kind} {given!r}.{hint} Nearest of {len(names)}: {', '.join(close)}.")
+    return UraenasError(f"unknown {kind} {given!r}.{hint} Allowed: {', '.join(names)}.")

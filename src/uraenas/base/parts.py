@@ -1,0 +1,70 @@
+"""A part is a row of a table: a frozen dataclass, and which of its fields the row fixes.
+
+Spaces, architecture distributions, sources of architectures and kinds of weights are parts. The fields that a row
+leaves open are its settings, so a part has exactly the settings that it uses.
+"""
+
+import dataclasses
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from uraenas.base.errors import UraenasError, unknown
+
+T = TypeVar("T")
+
+
+def given(**more: Any) -> Any:
+    """A field that is no setting: the program fills it in."""
+    return dataclasses.field(metadata={"given": True}, **more)
+
+
+class Part(Generic[T]):
+    """One row: what is made, the fields that are fixed, and defaults that differ from the class's own."""
+
+    def __init__(
+        self, made: type[T], defaults: Mapping[str, Any] | None = None, about: str = "", **fixed: Any
+    ) -> None:
+        self.made, self.defaults, self.fixed = made, defaults or {}, fixed
+        self.about = about or (made.__doc__ or "").strip().split("\n")[0]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields that are settings, by name, with their types."""
+        return {name: kind for name, kind in settings_of(self.made).items() if name not in self.fixed}
+
+    def make(self, values: Mapping[str, Any] | None = None) -> T:
+        """The part with these values of its settings, and defaults for the rest."""
+        return self.made(**{**self.defaults, **(values or {}), **self.fixed})
+
+
+def settings_of(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass that are settings, by name, with their types."""
+    hints = typing.get_type_hints(kind)
+    fields = dataclasses.fields(kind)
+    return {field.name: hints[field.name] for field in fields if not field.metadata.get("given")}
+
+
+def values_of(part: Any, names: typing.Iterable[str]) -> dict[str, Any]:
+    """The values that these fields have."""
+    return {name: getattr(part, name) for name in names}
+
+
+def row_of(table: Mapping[str, Part[T]], kind: str, name: str) -> Part[T]:
+    """The row of this name."""
+    if name not in table:
+        raise unknown(kind, name, table)
+    return table[name]
+
+
+@contextmanager
+def naming(section: str, **elsewhere: str) -> Iterator[None]:
+    """Say of a part's own error in which section of the settings it lies, or `elsewhere`, by the setting's name."""
+    try:
+        yield
+    except UraenasError as error:
+        name, equals, rest = str(error).partition(" = ")
+        if equals and name.isidentifier():
+            raise UraenasError(f"{elsewhere.get(name, f'{section}.{name}')} = {rest}") from error
+        raise UraenasError(f"{section}: {error}") from error

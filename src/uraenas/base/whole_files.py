@@ -1,0 +1,55 @@
+"""Files that appear whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from uraenas.base.errors import UraenasError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name only when all of it is on the disk; nothing stays behind otherwise."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with writing(path):
+            with open(name, "xb") as file:
+                yield file
+                flush_to_disk(file)
+            rename_for_good(name, path)
+    except BaseException:
+        name.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A full disk or a read-only folder is told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UraenasError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def flush_to_disk(file: BinaryIO) -> None:
+    """What was written survives a power cut."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def rename_for_good(source: Path, target: Path) -> None:
+    """The new name survives a power cut, where the system can flush folders."""
+    os.replace(source, target)
+    try:
+        folder = os.open(target.parent, os.O_RDONLY)
+    except OSError:
+        return  # Windows does not open folders
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,18 @@
+"""Every decision about speed; `kernels/` holds our GPU kernels."""
+
+from uraenas.engine.engine import Engine, EngineSettings, Predictor
+from uraenas.engine.gradients import Gradients, Objective, SearchGradients, Wrapping, cross_entropy
+from uraenas.engine.memory import is_want_of_memory, naming_want_of_memory
+
+__all__ = [
+    "Engine",
+    "EngineSettings",
+    "Gradients",
+    "Objective",
+    "Predictor",
+    "SearchGradients",
+    "Wrapping",
+    "cross_entropy",
+    "is_want_of_memory",
+    "naming_want_of_memory",
+]

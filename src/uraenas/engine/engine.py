@@ -1,0 +1,172 @@
+"""Every decision about speed: device, precision, threads, own kernels, and whether a step is captured as a graph."""
+
+import gc
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError, require_not_negative, require_range, unknown
+from uraenas.data.loader import Loader
+from uraenas.engine.capture import GraphedStep
+from uraenas.engine.gradients import (
+    Gradients,
+    PlainGradients,
+    PlainSearchGradients,
+    SearchGradients,
+    Wrapping,
+)
+from uraenas.engine.kernels import Kernels, kernels_for
+from uraenas.engine.workers import Workers
+from uraenas.spaces import Shape, Space, Stack, Supernet
+
+PREDICTION_BATCH = 500
+COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
+DEVICES = ("auto", "cpu", "cuda")
+PRECISIONS = ("auto", "float32", "float64", "bfloat16")
+
+# normalised images [N, C, H, W] → logits [M, N, K]
+Predictor = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Where and how to compute. None of these changes what is computed, only how fast and with how many digits."""
+
+    device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
+    precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
+    kernels: bool = True  # use own kernels, on a GPU only and where the networks fit them
+    repeatable: bool = (
+        False  # the same bits in every run on one GPU also where own kernels do not fit; may be slower
+    )
+    stack: int = 10  # how many members are trained side by side
+    checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            raise unknown("device", self.device, DEVICES)
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        require_range("stack", self.stack, 1, 1000)
+        require_not_negative("checkpoint_seconds", self.checkpoint_seconds)
+
+
+class Engine:
+    """The device, the precision, and how a step is run on it."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        wanted = settings.device
+        if wanted == "cuda" and not torch.cuda.is_available():
+            raise UraenasError("engine.device = cuda, but PyTorch sees no CUDA device; use cpu or auto")
+        cuda = wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available())
+        self.device = torch.device("cuda" if cuda else "cpu")
+        precision = settings.precision
+        if precision == "auto":
+            precision = "bfloat16" if cuda else "float32"
+        self.lowered = precision == "bfloat16"
+        # Parameters, statistics and sampler stay in float32 or better, whatever the network computes in.
+        self.dtype = torch.float64 if precision == "float64" else torch.float32
+        self.stack = settings.stack
+        if settings.repeatable:  # own kernels add in a fixed order anyway
+            torch.backends.cudnn.deterministic = True
+        self.wants_kernels = settings.kernels and self.lowered and cuda
+        self.workers = None if cuda else Workers()
+
+    def autocast(self) -> AbstractContextManager:
+        """The context in which a network runs forward."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.lowered else nullcontext()
+
+    def suited(self, members: int, batch: int, shape: Shape) -> AbstractContextManager:
+        """The context for a step of so many networks: on a CPU, how many threads an operation gets."""
+        pixels = batch * shape.height * shape.width
+        return self.workers.suited(members, pixels) if self.workers else nullcontext()
+
+    def why_no_kernels(self, space: Space) -> str:
+        """Why networks of this space do not run on own kernels, where they were asked for; empty if they do."""
+        return kernels_for(space)[1] if self.wants_kernels else ""
+
+    def _kernels(self, space: Space, *loaders: Loader) -> Kernels | None:
+        bytes_alone = all(loader.images.dtype == torch.uint8 for loader in loaders)
+        return kernels_for(space)[0] if self.wants_kernels and bytes_alone else None
+
+    def predictor(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple[Predictor, int]:
+        """Logits of a stack in evaluation, and how many images it wants at a time."""
+        forward, keys = (wrapping.forward, wrapping.keys) if wrapping else (None, ())
+        if forward is None and (kernels := self._kernels(stack.space)):
+            predictor = kernels.Predictor(stack, torch.bfloat16)
+            return predictor, predictor.batch
+
+        def of_members(members: list[int], images: Tensor) -> Tensor:
+            flat = stack.weights.split(stack.weight_sizes)
+            own = [keys[m] for m in members] if forward else ()
+            with (
+                torch.no_grad(),
+                self.autocast(),
+            ):  # a worker's thread does not know that its caller wants none
+                logits = stack.run(members, [flat[m] for m in members], images, forward, own)
+                return logits.to(self.dtype)
+
+        def predict(images: Tensor) -> Tensor:
+            if self.workers is None:
+                return of_members(list(range(len(stack))), images)
+            with self.suited(len(stack), len(images), stack.space.shape):
+                parts = self.workers.each(lambda m: of_members([m], images), range(len(stack)))
+            return torch.cat(parts)
+
+        return predict, PREDICTION_BATCH
+
+    def gradients(self, stack: Stack, loader: Loader, wrapping: Wrapping | None = None) -> Gradients:
+        """How a stack's losses and gradients are computed: by own kernels where they fit, else by PyTorch."""
+        wrapping = wrapping or Wrapping()
+        if wrapping.is_plain and (kernels := self._kernels(stack.space, loader)):
+            return kernels.Gradients(stack, loader, torch.bfloat16)
+        return PlainGradients(stack, loader, self, wrapping)
+
+    def search_gradients(self, supernet: Supernet, loaders: tuple[Loader, Loader]) -> SearchGradients:
+        """Likewise for the supernet."""
+        one_size = loaders[0].batch == loaders[1].batch
+        if one_size and (kernels := self._kernels(supernet.space, *loaders)):
+            return kernels.SearchGradients(supernet, loaders[0].batch, torch.bfloat16)
+        return PlainSearchGradients(supernet, self)
+
+    def capture(self, step: Callable[[], None]) -> Callable[[], None]:
+        """The step as something fast to repeat: a captured graph on a GPU, the step itself on a CPU.
+
+        The step must keep all its state in tensors that it changes in place.
+        """
+        return GraphedStep(step) if self.device.type == "cuda" else step
+
+    def require_room(self, parameters: int) -> None:
+        """Refuse networks that cannot fit: the system would end the process without a word."""
+        needed = COPIES * parameters * self.dtype.itemsize
+        if self.device.type == "cuda":
+            available = torch.cuda.get_device_properties(self.device).total_memory
+        else:
+            available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > available:
+            raise UraenasError(
+                f"one network of {parameters:,} parameters needs {needed / 1e9:,.0f} GB and more, the {self.device} "
+                f"has {available / 1e9:,.0f} GB; use fewer network.channels or network.cells"
+            )
+
+    def smaller_stack(self, size: int, error: torch.OutOfMemoryError) -> int:
+        """How many members to try side by side after `size` did not fit into memory."""
+        if size == 1:
+            raise UraenasError(
+                f"there is not enough memory on the {self.device} for one network; use a smaller batch or "
+                "network.channels, or another engine.device"
+            ) from error
+        warnings.warn(
+            f"{size} networks do not fit into memory side by side; going on with {size // 2}", stacklevel=2
+        )
+        return size // 2
+
+    def release_memory(self) -> None:
+        """Give back what a finished or failed stack held: it refers to itself, so it does not go by itself."""
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()

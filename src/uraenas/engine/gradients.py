@@ -1,0 +1,143 @@
+"""Losses and gradients by PyTorch's own operations: what own kernels are held against, and what runs without them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.data.loader import EpochDraws, Loader
+from uraenas.engine.workers import Workers
+from uraenas.spaces import Forward, Stack, Supernet
+
+# logits [M, N, K], labels [M, N], weights of the images [M, N] or None → losses [M]
+Objective = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def cross_entropy(logits_MNK: Tensor, labels_MN: Tensor, weights_MN: Tensor | None) -> Tensor:
+    """The mean over images, weighted where they have weights [M]."""
+    losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), labels_MN, reduction="none")
+    return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+
+
+# (draws of an epoch, place in it, number of the step) → losses [M], flat gradient of their sum
+Gradients = Callable[[EpochDraws, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class SearchGradients(Protocol):
+    """(loader, draws of an epoch, place in it, θ) → loss, and its slope."""
+
+    def begin_epoch(self) -> None:
+        """Forget everything that a resumed search would not know."""
+
+    def of_mixing(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def of_weights(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """What a kind of weights changes about a step: the loss, and what is wrapped around each member's network."""
+
+    objective: Objective | None = None
+    forward: Forward | None = None
+    keys: Sequence[Tensor] = ()  # of the members, for `forward`
+
+    @property
+    def is_plain(self) -> bool:
+        return self.objective is None and self.forward is None
+
+
+class Arithmetic(Protocol):
+    """What gradients ask of the engine."""
+
+    dtype: torch.dtype
+    workers: Workers | None
+
+    def autocast(self) -> AbstractContextManager: ...
+
+
+class PlainGradients:
+    """Of a stack. On a CPU each member is worked out by itself, side by side."""
+
+    def __init__(self, stack: Stack, loader: Loader, engine: Arithmetic, wrapping: Wrapping) -> None:
+        self.stack, self.loader, self.engine, self.wrapping = stack, loader, engine, wrapping
+
+    def __call__(self, drawn: EpochDraws, position: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        images, labels_MN, weights_MN = self.loader.batch_at(drawn, position)
+        stack, workers = self.stack, self.engine.workers
+        if workers is None:
+            members = range(len(stack))
+            return self._of(members, stack.weights, images, labels_MN, weights_MN, step)
+        flat = stack.weights.detach().split(stack.weight_sizes)
+
+        def of_member(m: int) -> tuple[Tensor, Tensor]:
+            one = slice(m, m + 1)
+            importance = None if weights_MN is None else weights_MN[one]
+            own = flat[m].requires_grad_()
+            return self._of([m], own, images[one], labels_MN[one], importance, step)
+
+        losses, gradients = zip(*workers.each(of_member, range(len(stack))), strict=True)
+        return torch.cat(losses), torch.cat(gradients)
+
+    def _of(
+        self,
+        members: Sequence[int],
+        flat: Tensor,
+        images: Tensor,
+        labels_MN: Tensor,
+        weights_MN: Tensor | None,
+        step: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        wrapping = self.wrapping
+        keys = [draws.at(wrapping.keys[m], step) for m in members] if wrapping.forward else ()
+        with self.engine.autocast():
+            parts = flat.split([self.stack.weight_sizes[m] for m in members])
+            logits_MNK = self.stack.run(members, parts, images, wrapping.forward, keys)
+        objective = wrapping.objective or cross_entropy
+        losses_M = objective(logits_MNK.to(self.engine.dtype), labels_MN, weights_MN)
+        (gradient,) = torch.autograd.grad(losses_M.sum(), flat)
+        return losses_M.detach(), gradient
+
+
+class PlainSearchGradients:
+    """Of the supernet."""
+
+    def __init__(self, supernet: Supernet, engine: Arithmetic) -> None:
+        self.supernet, self.engine = supernet, engine
+
+    def begin_epoch(self) -> None:
+        """Nothing is kept from step to step."""
+
+    def of_mixing(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        mixing = mixing.detach().requires_grad_()
+        loss = self._loss(loader, drawn, position, mixing, frozen=True)
+        (slope,) = torch.autograd.grad(loss, mixing)
+        return loss.detach(), slope
+
+    def of_weights(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        loss = self._loss(loader, drawn, position, mixing.detach(), frozen=False)
+        (gradient,) = torch.autograd.grad(loss, self.supernet.weights)
+        return loss.detach(), gradient
+
+    def _loss(
+        self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor, frozen: bool
+    ) -> Tensor:
+        (images,), labels_MN, weights_MN = loader.batch_at(drawn, position)
+        if not images.is_cuda:
+            images = images.contiguous()  # most of a supernet is sums of slices, faster so on a CPU
+        with self.engine.autocast():
+            logits_NK = self.supernet(images, mixing, frozen)
+        return cross_entropy(logits_NK.to(self.supernet.weights.dtype)[None], labels_MN, weights_MN)[0]

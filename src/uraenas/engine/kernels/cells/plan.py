@@ -1,0 +1,369 @@
+"""Which maps, convolutions and sums a stack of networks is made of, as tables of whole numbers.
+
+Kernels know nothing of genotypes. They are launched once for all members, and program k of a launch reads row k of a
+table to find what it works on. So the same compiled kernels serve any genotypes, dead edges cost nothing, and the
+number of launches does not grow with the number of members.
+
+All maps of one stage have one size and lie in one arena [maps, N, H, W, C]; a map is named by its number there. Row e
+of `edges` is a convolution with its norm, and writes map e. Rows that are launched together stand together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from uraenas.engine.kernels.cells.tuning import grouping
+from uraenas.engine.kernels.cells.wiring import POOL, SKIP, Wiring
+from uraenas.spaces.cells import Skeleton
+from uraenas.spaces.cells.skeleton import STAGES
+from uraenas.spaces.layout import Layout
+
+IMAGE_CHANNELS = 4  # images are stored with channels up to this, so that a pixel is one aligned word
+PACKED_UNIT = 64  # offsets into packed weights and partial sums are counted in this many numbers
+
+NOTHING, NORMED = 0, 1  # what arrives at a node, beside SKIP and POOL
+
+Term = tuple[int, int, int]  # kind, map, and the place of its factor in the program's `mixing` (0: one)
+
+
+@dataclass
+class Edge:
+    """One convolution of one member. Offsets of weight … variance are into the flat vectors."""
+
+    input: int  # map that is convolved
+    output: (
+        int  # map that is written; the backward pass turns it into the gradient of the convolution's output
+    )
+    gradient: int  # map with the gradient of the convolution's output
+    arriving: int  # map with the gradient of the node that the edge leads to
+    packed: int
+    partial: int
+    taps: int
+    weight: int
+    scale: int = -1
+    shift: int = -1
+    mean: int = -1
+    variance: int = -1
+
+
+@dataclass
+class Sum:
+    """A node of one member. The factor of a normed term is part of its norm."""
+
+    output: int
+    terms: list[Term]
+
+
+@dataclass
+class Source:
+    """The gradient of one node: convolutions that leave it (edges first … first + count), skips and pools."""
+
+    input: int
+    output: int
+    first: int
+    count: int
+    shortcut: int  # edge of the residual block's shortcut, where the node feeds one
+    terms: list[Term]
+
+
+@dataclass
+class Passage:
+    """An edge of a supernet's cell: the maps whose products, pixel by pixel, are the slopes of its skip and pool."""
+
+    input: int
+    arriving: int  # map with the gradient of the node that the edge leads to
+
+
+@dataclass
+class Pack:
+    """How one convolution's weight lies in the flat vector, in packed form, and as partial sums of its gradient."""
+
+    weight: int
+    packed: int
+    partial: int
+    outputs: int
+    inputs: int
+    padded_inputs: int
+    taps: int
+    pooled: int  # a 1×1 convolution of a 2×2 average is stored as a 2×2 convolution with equal taps
+    splits: int
+    group: int
+    span: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows first … first + count of a table."""
+
+    first: int
+    count: int
+
+
+@dataclass
+class Cell:
+    """The launches of one cell: rows by node, and edges by the node they arrive at."""
+
+    leaving: list[Span] = field(default_factory=list)  # edges, by source node
+    sums: list[Span] = field(default_factory=list)  # by target node, from 1
+    sources: list[Span] = field(default_factory=list)  # by source node
+    arriving: list[Span] = field(default_factory=list)  # rows of `order`, by target node, from 1
+    edges: Span = Span(0, 0)
+    passages: Span = Span(0, 0)
+
+
+@dataclass
+class Stage:
+    """One stage: the stem or residual block that feeds it, and its cells."""
+
+    channels: int
+    height: int
+    width: int
+    members: int
+    edges: list[Edge] = field(default_factory=list)
+    sums: list[Sum] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)  # edges by the node they arrive at
+    cells: list[Cell] = field(default_factory=list)
+    entry: Cell = field(
+        default_factory=Cell
+    )  # stem: one convolution; residual block: first, second, shortcut
+    maps: int = 0
+    inputs: list[int] = field(default_factory=list)  # maps that feed the first cell, by member
+    outputs: list[int] = field(default_factory=list)  # maps that leave the last cell, by member
+    output_gradients: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    """Everything that the kernels are told about a stack."""
+
+    stages: list[Stage]
+    packs: list[Pack]
+    packed_size: int
+    partial_size: int
+    head_weights: list[
+        int
+    ]  # offset of the head's scale, shift, matrix and bias (they are adjacent), by member
+    head_statistics: list[int]  # offset of the head's running mean and variance, by member
+
+
+class _Builder:
+    """Numbers maps and lays out packed weights while the plan is drawn up."""
+
+    def __init__(self, wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) -> None:
+        self.wirings, self.skeleton, self.splits = wirings, skeleton, splits
+        self.nodes = wirings[0].nodes  # of a cell
+        self.packs: list[Pack] = []
+        self.packed = self.partial = 0
+        self.weights = _offsets([wiring.weights for wiring in wirings])
+        self.statistics = _offsets([wiring.statistics for wiring in wirings])
+
+    def edge(
+        self, stage: int, m: int, name: str, shape: tuple[int, int, int], part: int = 0, pooled: bool = False
+    ) -> Edge:
+        """A new edge; maps are filled in later. `part` counts convolutions stored as one."""
+        outputs, inputs, kernel = shape
+        taps = 4 if pooled else kernel**2
+        padded = max(inputs, IMAGE_CHANNELS)
+        size = taps * padded * outputs
+        stride = 2 if name.endswith(("first", "shortcut")) else 1
+        form = grouping("weight_gradient", outputs, stride, name == "stem")
+        partial_size = form.steps(2 if pooled else 3) * form.span * padded * form.group * outputs
+        weight = self.weights[m][f"{name}.weight"] + part * outputs * inputs * kernel**2
+        splits = self.splits[stage]
+        form_of_weight = (outputs, inputs, padded, taps, int(pooled), splits, form.group, form.span)
+        self.packs.append(Pack(weight, self.packed, self.partial, *form_of_weight))
+        edge = Edge(-1, -1, -1, -1, self.packed // PACKED_UNIT, self.partial // PACKED_UNIT, taps, weight)
+        self.packed += size
+        self.partial += partial_size * splits
+        if f"{name}.norm.scale" in self.weights[m]:
+            edge.scale, edge.shift, edge.mean, edge.variance = (
+                where[m][f"{name}.norm.{what}"] + part * outputs
+                for where, what in (
+                    (self.weights, "scale"),
+                    (self.weights, "shift"),
+                    (self.statistics, "mean"),
+                    (self.statistics, "variance"),
+                )
+            )
+        return edge
+
+
+def make_plan(wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) -> Plan:
+    """The plan of a stack; weight gradients of stage s are summed in `splits[s]` parts."""
+    builder = _Builder(wirings, skeleton, splits)
+    stages: list[Stage] = []
+    for number in range(STAGES):
+        channels, halvings = skeleton.channels * 2**number, 2**number
+        stage = Stage(channels, skeleton.height // halvings, skeleton.width // halvings, len(wirings))
+        _number_edges(builder, number, stage)
+        _connect(builder, number, stage, stages[-1] if stages else None)
+        stages.append(stage)
+    head = [offsets["head.norm.scale"] for offsets in builder.weights]
+    head_statistics = [offsets["head.norm.mean"] for offsets in builder.statistics]
+    return Plan(stages, builder.packs, builder.packed, builder.partial, head, head_statistics)
+
+
+def _number_edges(builder: _Builder, number: int, stage: Stage) -> None:
+    """First all edges get their numbers, because map e is what edge e writes."""
+    skeleton, members = builder.skeleton, range(stage.members)
+    channels, half = stage.channels, stage.channels // 2
+    if number == 0:
+        shape = (channels, skeleton.image_channels, 3)
+        entry = [("stem", shape, False)]
+    else:
+        name = f"reduce{number}"
+        entry = [
+            (f"{name}.first", (channels, half, 3), False),
+            (f"{name}.second", (channels, channels, 3), False),
+            (f"{name}.shortcut", (channels, half, 1), True),
+        ]
+    for name, shape, pooled in entry:
+        stage.entry.leaving.append(Span(len(stage.edges), stage.members))
+        stage.edges += [builder.edge(number, m, name, shape, pooled=pooled) for m in members]
+    for c in range(skeleton.cells):
+        cell = Cell()
+        start = len(stage.edges)
+        for node in range(builder.nodes - 1):
+            first = len(stage.edges)
+            for m in members:
+                for kernel, targets in builder.wirings[m].convolutions[node]:
+                    name = f"cell{number * skeleton.cells + c}.from{node}.conv{kernel}"
+                    for part in range(len(targets)):
+                        stage.edges.append(builder.edge(number, m, name, (channels, channels, kernel), part))
+            cell.leaving.append(Span(first, len(stage.edges) - first))
+        cell.edges = Span(start, len(stage.edges) - start)
+        stage.cells.append(cell)
+    for e, edge in enumerate(stage.edges):
+        edge.output = edge.gradient = e
+    stage.maps = len(stage.edges)
+
+
+def _connect(builder: _Builder, number: int, stage: Stage, before: Stage | None) -> None:
+    """Then nodes and gradients get theirs, and edges learn which maps they read."""
+
+    def new_maps(count: int) -> list[int]:
+        stage.maps += count
+        return list(range(stage.maps - count, stage.maps))
+
+    members = stage.members
+    # Of the first and the last node in turn (two maps), then of each node between them; a residual block has one.
+    gradients = [new_maps(max(3, builder.nodes)) for _ in range(members)]
+    nodes = new_maps(members)
+    entry_gradients = [gradient[0] for gradient in gradients]
+    if before is None:
+        _connect_stem(stage, nodes, entry_gradients)
+    else:
+        _connect_reduction(
+            stage, before, new_maps(members), nodes, [g[2] for g in gradients], entry_gradients
+        )
+    stage.inputs = nodes
+    for c, cell in enumerate(stage.cells):
+        inputs, nodes = nodes, new_maps(members)
+        maps: list[list[int | None]] = []
+        node_gradients: list[list[int]] = []
+        for m, wiring in enumerate(builder.wirings):
+            inner = [new_maps(1)[0] if node in wiring.fed else None for node in range(1, builder.nodes - 1)]
+            maps.append([inputs[m], *inner, nodes[m]])
+            g = gradients[m]
+            node_gradients.append([g[c % 2], *g[2 : builder.nodes], g[(c + 1) % 2]])
+        _connect_cell(builder.wirings, stage, cell, maps, node_gradients)
+    stage.outputs = nodes
+    stage.output_gradients = [gradient[len(stage.cells) % 2] for gradient in gradients]
+
+
+def _connect_stem(stage: Stage, nodes: list[int], gradients: list[int]) -> None:
+    for m, node in enumerate(nodes):
+        stage.edges[m].input, stage.edges[m].arriving = m, gradients[m]
+        stage.sums.append(Sum(node, [(NORMED, m, 0)]))
+    stage.entry.sums = [Span(0, stage.members)]
+    stage.entry.arriving = [_order(stage, range(stage.members))]
+
+
+def _connect_reduction(
+    stage: Stage,
+    before: Stage,
+    middle: list[int],
+    nodes: list[int],
+    middle_gradients: list[int],
+    gradients: list[int],
+) -> None:
+    """Residual block: x → first → middle → second → node, beside x → shortcut → node."""
+    members = stage.members
+    for m in range(members):
+        first, second, shortcut = (stage.edges[part * members + m] for part in range(3))
+        first.input = shortcut.input = before.outputs[m]
+        first.arriving, second.input, second.arriving = middle_gradients[m], middle[m], gradients[m]
+        shortcut.gradient = gradients[m]  # nothing lies between the shortcut and the node
+        stage.sums.append(Sum(middle[m], [(NORMED, m, 0)]))
+        stage.sources.append(Source(middle[m], middle_gradients[m], members + m, 1, -1, []))
+    for m in range(members):
+        stage.sums.append(Sum(nodes[m], [(NORMED, members + m, 0), (SKIP, 2 * members + m, 0)]))
+        stage.sources.append(Source(before.outputs[m], before.output_gradients[m], m, 1, 2 * members + m, []))
+    stage.entry.sums = [Span(0, members), Span(members, members)]
+    stage.entry.sources = [Span(0, members), Span(members, members)]
+    stage.entry.arriving = [_order(stage, range(part * members, (part + 1) * members)) for part in range(2)]
+
+
+def _connect_cell(
+    wirings: Sequence[Wiring],
+    stage: Stage,
+    cell: Cell,
+    maps: list[list[int | None]],
+    gradients: list[list[int]],
+) -> None:
+    arriving: dict[tuple[int, int], list[Term]] = {}  # (node, member) → terms of the sum
+    first_passage = len(stage.passages)
+    nodes = wirings[0].nodes
+    for node in range(nodes - 1):
+        e, first_source = cell.leaving[node].first, len(stage.sources)
+        for m, wiring in enumerate(wirings):
+            source = maps[m][node]
+            if source is None:
+                continue
+            first, terms = e, []
+            for _, targets in wiring.convolutions[node]:
+                for target in targets:
+                    edge = stage.edges[e]
+                    edge.input, edge.arriving = source, gradients[m][target]
+                    arriving.setdefault((target, m), []).append((NORMED, e, 0))
+                    e += 1
+            for line in wiring.lines[node]:
+                gradient = gradients[m][line.target]
+                if line.skip is not None:
+                    arriving.setdefault((line.target, m), []).append((SKIP, source, line.skip))
+                    terms.append((SKIP, gradient, line.skip))
+                if line.pool is not None:
+                    arriving.setdefault((line.target, m), []).append((POOL, source, line.pool))
+                    terms.append((POOL, gradient, line.pool))
+                if wiring.mixed:
+                    stage.passages.append(Passage(source, gradient))
+            stage.sources.append(Source(source, gradients[m][node], first, e - first, -1, terms))
+        cell.sources.append(Span(first_source, len(stage.sources) - first_source))
+    cell.passages = Span(first_passage, len(stage.passages) - first_passage)
+    for target in range(1, nodes):
+        rows = [(m, terms) for (node, m), terms in sorted(arriving.items()) if node == target]
+        cell.sums.append(Span(len(stage.sums), len(rows)))
+        for m, terms in rows:
+            output = maps[m][target]
+            assert output is not None
+            stage.sums.append(Sum(output, terms))
+        normed = [number for _, terms in rows for kind, number, _ in terms if kind == NORMED]
+        cell.arriving.append(_order(stage, normed))
+
+
+def _order(stage: Stage, edges: Sequence[int]) -> Span:
+    stage.order += edges
+    return Span(len(stage.order) - len(edges), len(edges))
+
+
+def _offsets(layouts: list[Layout]) -> list[dict[str, int]]:
+    """Where each tensor starts in the stack's flat vector, by member."""
+    position, offsets = 0, []
+    for layout in layouts:
+        named = {}
+        for entry in layout.entries:
+            named[entry.name] = position
+            position += entry.size
+        offsets.append(named)
+    return offsets

@@ -1,0 +1,52 @@
+"""Which E of the candidates to keep."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError, require_range, unknown
+
+SELECTIONS = ("in-turn", "greedy")
+
+
+@dataclass(frozen=True)
+class EnsembleSettings:
+    """How many members an ensemble has, and how they are chosen; another choice needs no training."""
+
+    members: int = 10
+    selection: str = "in-turn"  # among candidates: in turn over chains, or greedy on held-out NLL
+
+    def __post_init__(self) -> None:
+        require_range("members", self.members, 1, 1000)
+        if self.selection not in SELECTIONS:
+            raise unknown("selection", self.selection, SELECTIONS)
+
+
+def in_turn(sources: Sequence[Hashable], count: int) -> list[int]:
+    """Positions of `count` candidates, taken in turn from all sources, within a source in the order given."""
+    queues: dict[Hashable, list[int]] = {}
+    for position, source in enumerate(sources):
+        queues.setdefault(source, []).append(position)
+    depth = max((len(queue) for queue in queues.values()), default=0)
+    order = [queue[turn] for turn in range(depth) for queue in queues.values() if turn < len(queue)]
+    if len(order) < count:
+        raise UraenasError(f"{count} members were asked for, but only {len(order)} candidates exist")
+    return order[:count]
+
+
+def greedy(log_probabilities_MNK: Tensor, labels_N: Tensor, count: int) -> list[int]:
+    """Positions of `count` candidates that lower held-out NLL most, added one at a time, each at most once."""
+    candidates = log_probabilities_MNK.shape[0]
+    if candidates < count:
+        raise UraenasError(f"{count} members were asked for, but only {candidates} candidates exist")
+    right_MN = log_probabilities_MNK.double()[:, torch.arange(len(labels_N)), labels_N]
+    chosen: list[int] = []
+    total_N = torch.full_like(right_MN[0], -torch.inf)
+    for _ in range(count):
+        nll_M = -torch.logaddexp(total_N, right_MN).mean(dim=1)
+        best = min((m for m in range(candidates) if m not in chosen), key=nll_M.tolist().__getitem__)
+        chosen.append(best)
+        total_N = torch.logaddexp(total_N, right_MN[best])
+    return chosen

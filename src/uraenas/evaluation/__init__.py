@@ -1,0 +1,40 @@
+"""Metrics as pure functions, calibration, and what an evaluation finds: typed rows."""
+
+from uraenas.evaluation.evaluator import Cell, Evaluator, Judged
+from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
+from uraenas.evaluation.outcome import Diverged, Metrics
+from uraenas.evaluation.row import CALIBRATIONS, Row, mean_names, sizes_of
+from uraenas.evaluation.sets import (
+    SEED,
+    EvaluateSettings,
+    EvaluationSet,
+    cell_count,
+    evaluation_sets,
+    require_suite_fits,
+)
+from uraenas.evaluation.summarise import Measured, same_suite, summarise
+
+__all__ = [
+    "CALIBRATIONS",
+    "METRICS",
+    "SEED",
+    "SOURCES",
+    "Cell",
+    "Diverged",
+    "EvaluateSettings",
+    "EvaluationSet",
+    "Evaluator",
+    "Judged",
+    "Measured",
+    "Metrics",
+    "Row",
+    "UncertaintyBySource",
+    "cell_count",
+    "evaluation_sets",
+    "mean_names",
+    "require_suite_fits",
+    "same_suite",
+    "sizes_of",
+    "summarise",
+    "uncertainty_by_source",
+]

@@ -1,0 +1,170 @@
+"""Ensemble × evaluation set → rows.
+
+The unit of work is a cell: one evaluation set, all methods. A cell's rows and bootstrap replicates are small, so a
+suite of any size streams through; `summarise` makes suite means, intervals and paired differences from cells alone.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.evaluation import calibration, metrics
+from uraenas.evaluation.row import Row
+from uraenas.evaluation.sets import SEED, EvaluateSettings, EvaluationSet
+
+BOOTSTRAPPED = ("accuracy", "nll", "brier", "ece")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What evaluation needs to know of one method's ensemble."""
+
+    log_probabilities_MNK: Tensor
+    architectures: Sequence[Hashable]  # of the members: equal for those that compute the same function
+    chains: Sequence[str]
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The results on one evaluation set."""
+
+    shift: str
+    severity: int
+    rows: list[Row] = field(default_factory=list)
+    replicates: dict[str, Tensor] = field(default_factory=dict)  # "method/calibration/metric" → [resamples]
+    temperatures: dict[str, float] = field(default_factory=dict)  # by method
+    images: str = ""  # the evaluation set's checksum
+
+
+class Evaluator:
+    """Measures cells with the same bootstrap resamples and the same member subsets for all of them."""
+
+    def __init__(self, settings: EvaluateSettings, seed: int, device: torch.device | str = "cpu") -> None:
+        self.settings, self.seed, self.device = settings, seed, device
+        self._resamples: Tensor | None = None
+        self._drawn_subsets: dict[tuple[int, int], Tensor] = {}  # by number of members and size
+
+    def cell(self, where: EvaluationSet, judged: Mapping[str, Judged]) -> Cell:
+        """Rows and replicates of all methods on one evaluation set."""
+        labels = torch.from_numpy(where.part.labels).to(self.device)
+        rows: list[Row] = []
+        replicates: dict[str, Tensor] = {}
+        for name, ensemble in judged.items():
+            place = (name, where.dataset, where.shift, where.severity)
+            log_p = ensemble.log_probabilities_MNK.to(self.device)
+            mean = metrics.mixture(log_p)
+            for kind, prediction in (
+                ("raw", mean),
+                ("temperature", calibration.scale(mean, ensemble.temperature)),
+            ):
+                values = {
+                    metric: function(prediction, labels) for metric, function in metrics.METRICS.items()
+                }
+                rows += self._rows(place, values, len(log_p), kind)
+                for metric, replicate in self._bootstrap(prediction, labels).items():
+                    replicates[f"{name}/{kind}/{metric}"] = replicate.cpu()
+            rows += self._rows(place, self._of_members(ensemble, log_p), len(log_p), "raw")
+            for size in range(1, len(log_p)):
+                rows += self._rows(place, self._of_subsets(log_p, labels, size), size, "raw")
+        temperatures = {name: ensemble.temperature for name, ensemble in judged.items()}
+        return Cell(where.shift, where.severity, rows, replicates, temperatures)
+
+    def outside(
+        self, dataset: str, other: str, inside: Mapping[str, Judged], outside: Mapping[str, Judged]
+    ) -> list[Row]:
+        """How well each method's uncertainty tells another dataset's images from the test images."""
+        rows: list[Row] = []
+        for name in inside:
+            place = (name, dataset, f"outside-{other}", 0)
+            scores = [_uncertainty_scores(judged[name]) for judged in (inside, outside)]
+            for score in scores[0]:
+                values = metrics.separation(scores[0][score], scores[1][score])
+                named = {f"{measure}_{score}": value for measure, value in values.items()}
+                rows += self._rows(place, named, len(inside[name].log_probabilities_MNK), "raw")
+        return rows
+
+    def _rows(
+        self, place: tuple[str, str, str, int], values: Mapping[str, float], members: int, kind: str
+    ) -> list[Row]:
+        return [Row(*place, metric, value, members, kind, self.seed) for metric, value in values.items()]
+
+    def _of_members(self, ensemble: Judged, log_p_MNK: Tensor) -> dict[str, float]:
+        """Disagreement, and mean uncertainty by source.
+
+        `chain_uncertainty` is the control: the architecture part with chains in the place of architectures, which
+        initialisation and noise alone bring about. In a deep ensemble it is the floor to hold the real one against.
+        """
+        split = metrics.uncertainty_by_source(log_p_MNK, ensemble.architectures)
+        control = metrics.uncertainty_by_source(log_p_MNK, ensemble.chains)
+        return {
+            "disagreement": metrics.disagreement(log_p_MNK),
+            "total_uncertainty": float(split.total.mean()),
+            "data_uncertainty": float(split.data.mean()),
+            "weight_uncertainty": float(split.weights.mean()),
+            "architecture_uncertainty": float(split.architecture.mean()),
+            "chain_uncertainty": float(control.architecture.mean()),
+        }
+
+    def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, float]:
+        """Metrics of smaller ensembles, averaged over random subsets."""
+        subsets_SM = self._subsets(len(log_p_MNK), size)
+        values = metrics.of_each(metrics.mixtures(log_p_MNK, subsets_SM), labels)
+        pairs_MM = metrics.disagreement_matrix(log_p_MNK)
+        differing_S = torch.einsum("sm,mn,sn->s", subsets_SM, pairs_MM, subsets_SM) / max(
+            1, size * (size - 1)
+        )
+        return {
+            metric: float(value.mean()) for metric, value in (values | {"disagreement": differing_S}).items()
+        }
+
+    def _subsets(self, members: int, size: int) -> Tensor:
+        """[S, M], 1 where a member is in a subset; drawn once, since drawing takes longer than measuring."""
+        if (members, size) not in self._drawn_subsets:
+            drawn = self._draw_subsets(members, size).to(self.device)
+            self._drawn_subsets[members, size] = drawn
+        return self._drawn_subsets[members, size]
+
+    def _draw_subsets(self, members: int, size: int) -> Tensor:
+        if size == 1:
+            return torch.eye(members, dtype=torch.float64)
+        key = draws.key(self.seed, "subsets", members, size)
+        chosen = [draws.permutation(draws.at(key, n), members)[:size] for n in range(self.settings.subsets)]
+        return torch.zeros(len(chosen), members, dtype=torch.float64).scatter_(1, torch.stack(chosen), 1.0)
+
+    def _bootstrap(self, prediction: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Each metric on every resample of the images."""
+        if self.settings.bootstrap == 0:
+            return {}
+        counts_RN = self._counts(len(labels))
+        bins, confidence, right = metrics.confidence_bins(prediction, labels)
+        gaps = torch.nn.functional.one_hot(bins, metrics.BINS) * (confidence - right)[:, None]
+        per_image = torch.stack(
+            [right, metrics.nll_per_image(prediction, labels), metrics.brier_per_image(prediction, labels)],
+            dim=1,
+        )
+        sums = counts_RN @ torch.cat([per_image, gaps], dim=1).float() / len(labels)
+        ece = sums[:, 3:].abs().sum(dim=1)
+        return dict(zip(BOOTSTRAPPED, (*sums[:, :3].unbind(dim=1), ece), strict=True))
+
+    def _counts(self, images: int) -> Tensor:
+        """How often each image occurs in each resample; equal for all methods, shifts and runs, so that they pair."""
+        if self._resamples is None or self._resamples.shape[1] != images:
+            key = draws.key(SEED, "bootstrap")
+            counts = [
+                torch.bincount(draws.integers(draws.at(key, number), images, images), minlength=images)
+                for number in range(self.settings.bootstrap)
+            ]
+            self._resamples = torch.stack(counts).float().to(self.device)
+        return self._resamples
+
+
+def _uncertainty_scores(judged: Judged) -> dict[str, Tensor]:
+    """Scores that should be larger for images from elsewhere."""
+    split = metrics.uncertainty_by_source(judged.log_probabilities_MNK, judged.architectures)
+    confidence = metrics.mixture(judged.log_probabilities_MNK).max(dim=1).values.exp()
+    scores = {"confidence": 1 - confidence, "total_uncertainty": split.total}
+    return {**scores, "model_uncertainty": split.model} if len(judged.log_probabilities_MNK) > 1 else scores

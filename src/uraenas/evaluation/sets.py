@@ -1,0 +1,132 @@
+"""What is measured, and on which images: the clean test set, and every shift at every severity."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from uraenas import shifts
+from uraenas.base.errors import UraenasError, require_range, unknown
+from uraenas.data.dataset import LabelledImages
+from uraenas.shifts.suite import open_suite
+
+SEED = 0  # of shifts and of resamples: all runs are tested on the same images, and their replicates pair
+
+
+@dataclass(frozen=True)
+class EvaluateSettings:
+    """What is measured."""
+
+    suite: str = "basic"  # a suite of shifts by name, a folder in the layout of CIFAR-10-C, or none
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    baseline: str = "deep-ensemble"  # the report shows paired differences to this method
+    bootstrap: int = 1000  # resamples of the test images; 0: no intervals
+    subsets: int = 20  # random member subsets for each ensemble size below the full one
+    outside: str = ""  # another dataset, by name or path, whose images should be told from the test images
+    keep_predictions: bool = True  # on shifted sets, too; those on the clean set are always kept
+
+    def __post_init__(self) -> None:
+        once = len(set(self.severities)) == len(self.severities)
+        if not self.severities or not once or not set(self.severities) <= {1, 2, 3, 4, 5}:
+            raise UraenasError(
+                f"severities = {self.severities} is out of range; choose from 1 … 5, each once"
+            )
+        require_range("bootstrap", self.bootstrap, 0, 100_000)
+        require_range("subsets", self.subsets, 1, 10_000)
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Labelled images to be judged on, clean (`shift` "none", severity 0) or shifted."""
+
+    dataset: str
+    shift: str
+    severity: int
+    part: LabelledImages
+
+    @property
+    def name(self) -> str:
+        return self.dataset if self.shift == "none" else f"{self.dataset}-{self.shift}-{self.severity}"
+
+    @cached_property
+    def checksum(self) -> str:
+        """By which its images are known again."""
+        return hashlib.blake2b(np.ascontiguousarray(self.part.images).data, digest_size=16).hexdigest()
+
+
+def evaluation_sets(
+    dataset: str, test: LabelledImages, settings: EvaluateSettings
+) -> Iterator[EvaluationSet]:
+    """The clean test set, then every shift at every severity, made or mapped from disk when it is asked for."""
+    require_suite_fits(test, settings)
+    yield EvaluationSet(dataset, "none", 0, test)
+    if _is_folder(settings):
+        for shift, severity, images in open_suite(settings.suite):
+            if severity in settings.severities:
+                part = LabelledImages(_in_units_of(test, images), test.labels)
+                yield EvaluationSet(dataset, shift, severity, part)
+        return
+    for shift in _shift_names(test, settings):
+        for severity in settings.severities:
+            yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity))
+
+
+def require_suite_fits(test: LabelledImages, settings: EvaluateSettings) -> None:
+    """Refuse a suite that does not fit the images, or whose requirements are missing."""
+    if _is_folder(settings):
+        if not Path(settings.suite).is_dir():
+            raise unknown("suite or folder", settings.suite, ("none", *shifts.SUITES))
+        suite = open_suite(settings.suite)
+        if not np.array_equal(suite.labels, test.labels):
+            raise UraenasError(f"{settings.suite} holds other images than the test set: its labels differ")
+        for shift, _, images in suite:
+            if images.shape[1:] != test.images.shape[1:]:
+                found, wanted = ("×".join(map(str, one.shape[1:])) for one in (images, test.images))
+                raise UraenasError(
+                    f"{settings.suite}: {shift} has images of {found}, the test set of {wanted}"
+                )
+        return
+    for shift in _shift_names(test, settings):
+        try:
+            _shifted(test.take(np.arange(1)), shift, settings.severities[0])
+        except UraenasError as error:
+            raise UraenasError(
+                f"{error}; or evaluate on clean images alone: evaluate.suite = none"
+            ) from error
+
+
+def cell_count(test: LabelledImages, settings: EvaluateSettings) -> int:
+    """How many evaluation sets there are."""
+    if _is_folder(settings):
+        return 1 + sum(part.severity in settings.severities for part in open_suite(settings.suite).parts)
+    return 1 + len(_shift_names(test, settings)) * len(settings.severities)
+
+
+def _is_folder(settings: EvaluateSettings) -> bool:
+    return settings.suite != "none" and settings.suite not in shifts.SUITES
+
+
+def _shift_names(test: LabelledImages, settings: EvaluateSettings) -> tuple[str, ...]:
+    """Of a suite by name, those that the images can have: grey ones cannot be saturated."""
+    return (
+        ()
+        if settings.suite == "none"
+        else shifts.suited(shifts.SUITES[settings.suite], test.images.shape[-1])
+    )
+
+
+def _shifted(test: LabelledImages, shift: str, severity: int) -> LabelledImages:
+    images = test.images
+    if images.dtype == np.uint8:
+        return LabelledImages(shifts.corrupt(images, shift, severity, SEED), test.labels)
+    quantised = np.rint(images * 255).clip(0, 255).astype(np.uint8)  # corruptions are defined on bytes
+    shifted = shifts.corrupt(quantised, shift, severity, SEED)
+    return LabelledImages(_in_units_of(test, shifted), test.labels)
+
+
+def _in_units_of(test: LabelledImages, images: np.ndarray) -> np.ndarray:
+    """Bytes as the test images are: bytes, or floats in 0 … 1."""
+    return images if test.images.dtype == np.uint8 else images.astype(np.float32) / 255

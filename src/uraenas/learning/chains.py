@@ -1,0 +1,176 @@
+"""A weight chain: which ones a method asks for, and the state it goes on from."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uraenas.architectures import Searched
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError, require_range
+from uraenas.base.files import digest_of
+from uraenas.ensemble import EnsembleSettings
+from uraenas.learning.methods import Assembled
+from uraenas.spaces import Architecture, Space
+from uraenas.weights import Cycle, WeightMethod, prior_decay
+
+RESTARTS = 3  # of a chain that diverges, each with a smaller step
+MOST_EPOCHS = 100_000
+SMALLER = 0.25  # the step size of a restart, relative to the one before
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What all chains have in common. Defaults: the benchmark's recipe."""
+
+    epochs: int = 200
+    batch: int = 256  # at most: small sets get smaller ones, so that an epoch has eight steps
+    prior_deviation: float = 0.2  # of the weights' Gaussian prior: weight decay 5e-4 at 50,000 images
+
+    def __post_init__(self) -> None:
+        require_range("epochs", self.epochs, 1, MOST_EPOCHS)
+        require_range("batch", self.batch, 2, 1_000_000)
+        require_range("prior_deviation", self.prior_deviation, 1e-6, 1e6)
+
+    def decay(self, images: int) -> float:
+        return prior_decay(self.prior_deviation, images)
+
+
+def cycle_of(weights: WeightMethod, epochs: int, steps_per_epoch: int, restarts: int = 0) -> Cycle:
+    """Step sizes and stages of a chain after so many restarts."""
+    cycle = weights.cycle(epochs, steps_per_epoch)
+    return replace(cycle, step_size=SMALLER**restarts * cycle.step_size)
+
+
+def epochs_for(methods: Sequence[WeightMethod], least: int) -> int:
+    """The fewest epochs, `least` or more, in which all cycles of these kinds can be whole."""
+    for epochs in range(least, MOST_EPOCHS):
+        try:
+            for weights in methods:
+                weights.check(epochs)
+        except UraenasError:
+            continue  # a cycle would not end, or there are too few for the samples
+        return epochs
+    return least
+
+
+@dataclass(frozen=True)
+class ChainSpec:
+    """One weight trajectory: which architecture, which kind of weights, which number.
+
+    Methods that ask for the same chain share it: `drnas` is the first chain of `deep-ensemble`. Chains of one root have
+    initial weights and batch order in common, hence all epochs in which their kinds move alike.
+    """
+
+    source: str
+    weights: WeightMethod
+    number: int
+    architecture: Architecture
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.weights.trajectory}-{self.number:02d}"
+
+    @property
+    def root(self) -> str:
+        return f"{self.source}-{self.number:02d}"
+
+    def key(self, seed: int, purpose: str) -> int:
+        # The kind of weights is left out: a sampled chain and its snapshot control differ in the noise alone.
+        return draws.key(seed, "chain", self.source, self.number, purpose)
+
+    def moves(self, epochs: int, until: int) -> str | None:
+        """What its first epochs depend on besides its root; None if a sample is kept in them."""
+        cycle = self.weights.cycle(epochs, 1)
+        if any(cycle.collects_after(epoch) for epoch in range(until)):
+            return None
+        return digest_of(*(self.weights.moves(cycle, epoch) for epoch in range(until)))
+
+    def explored(self, epochs: int) -> int:
+        """How many first epochs move alike and keep no sample: others of the root may go on from there."""
+        cycle = self.weights.cycle(epochs, 1)
+        first = self.weights.moves(cycle, 0)
+        until = 0
+        while (
+            until < epochs and not cycle.collects_after(until) and self.weights.moves(cycle, until) == first
+        ):
+            until += 1
+        return until
+
+
+def plan_chains(
+    method: Assembled,
+    settings: EnsembleSettings,
+    space: Space,
+    searched: Searched | None,
+    seed: int,
+) -> tuple[list[ChainSpec], int]:
+    """The chains of a method, and how many draws were thrown away because they are no networks."""
+    count = chains_for(method, settings)
+    architectures, redrawn = method.source.draw(space, searched, count, seed)
+    numbered = enumerate(architectures)
+    return [ChainSpec(method.row.source, method.weights, n, one) for n, one in numbered], redrawn
+
+
+def chains_for(method: Assembled, settings: EnsembleSettings) -> int:
+    """How many chains give this method its members."""
+    row = method.row
+    if row.single:
+        return 1
+    per_chain = 1 if row.per_chain == "one" else method.weights.members_per_chain
+    needed = math.ceil(settings.members / per_chain)
+    return method.source.chains(needed, settings.members, settings.selection == "greedy")
+
+
+def in_turns(specs: Sequence[ChainSpec], epochs: int) -> tuple[list[ChainSpec], list[ChainSpec]]:
+    """First chains that begin at their beginning; then those that go on from what one of them has explored."""
+    leaders: dict[str, list[ChainSpec]] = {}
+    early: list[ChainSpec] = []
+    later: list[ChainSpec] = []
+    for spec in specs:
+        of_root = leaders.setdefault(spec.root, [])
+        if any(shared_epochs(leader, spec, epochs) > 0 for leader in of_root):
+            later.append(spec)
+        else:
+            of_root.append(spec)
+            early.append(spec)
+    return early, later
+
+
+def shared_epochs(leader: ChainSpec, follower: ChainSpec, epochs: int) -> int:
+    """How many first epochs two chains of one root have in common."""
+    until = min(leader.explored(epochs), follower.explored(epochs))
+    return until if until and leader.moves(epochs, until) == follower.moves(epochs, until) else 0
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """Everything one weight trajectory needs to go on after `epoch` epochs."""
+
+    spec: ChainSpec
+    epoch: int
+    tensors: dict[
+        str, Tensor
+    ]  # weights, statistics, and what its kind keeps; none in a file of one that is over
+    history: list[dict[str, Any]] = field(default_factory=list)
+    failure: str = ""  # why the chain was frozen after this epoch, if it was
+    restarts: int = 0
+
+    def is_over(self, epochs: int) -> bool:
+        """Whether nothing is left to do: all epochs are run, or the last restart has failed too."""
+        return self.epoch >= epochs or (self.failure != "" and self.restarts == RESTARTS)
+
+    def restarted(self) -> "ChainState":
+        """The chain as it goes on: a frozen one from the same place, with a smaller step."""
+        return replace(self, failure="", restarts=self.restarts + 1) if self.failure else self
+
+
+def initial_chain(spec: ChainSpec, space: Space, seed: int) -> ChainState:
+    """A chain at its start."""
+    weights = space.weight_layout(spec.architecture).initial(spec.key(seed, "weights"))
+    state = {name: torch.zeros_like(weights) for name in spec.weights.state}
+    statistics = space.statistics_layout(spec.architecture).initial()
+    return ChainState(spec, 0, {"weights": weights, **state, "statistics": statistics})

@@ -1,0 +1,58 @@
+"""The table of methods: a method is a source of architectures, a kind of weights, and what a chain gives."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from uraenas.base.errors import unknown
+from uraenas.learning.sources import SOURCES, Source
+from uraenas.weights import WEIGHTS, WeightMethod
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row: three choices."""
+
+    source: str  # of SOURCES
+    weights: str  # of WEIGHTS
+    per_chain: Literal["one", "all"] = "one"  # members from one chain: the newest, or all it can give
+    single: bool = False  # one member, whatever the ensemble's size
+
+
+METHODS: dict[str, Method] = {
+    "drnas": Method("expected", "point", single=True),
+    "uraenas-w": Method("expected", "sghmc", per_chain="all"),
+    "uraenas-a": Method("sampled", "point"),
+    "uraenas": Method("sampled", "sghmc", per_chain="all"),
+    "uraenas-swa": Method("sampled", "swa", per_chain="all"),
+    "deep-ensemble": Method("expected", "point"),
+    "deep-ensemble-swa": Method("expected", "swa"),
+    "random-ensemble": Method("uniform", "point"),
+    "snapshot": Method("expected", "snapshot", per_chain="all"),
+}
+# What a run has unless it says otherwise: the paper's, and those they must be held against.
+DEFAULT = ("drnas", "uraenas-w", "uraenas-a", "uraenas", "deep-ensemble", "random-ensemble", "snapshot")
+
+
+def method(name: str) -> Method:
+    """The row of this name. One without a name of its own is called by its choices: `expected-sgld`."""
+    if name in METHODS:
+        return METHODS[name]
+    source, _, weights = name.partition("-")
+    if source in SOURCES and weights in WEIGHTS:
+        return Method(source, weights, per_chain="all")
+    raise unknown("method", name, METHODS)
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A method with its parts, made from a run's settings."""
+
+    name: str
+    row: Method
+    source: Source
+    weights: WeightMethod
+
+    @property
+    def chains(self) -> str:
+        """What the names of its chains begin with; methods that ask for the same chains share them."""
+        return f"{self.row.source}-{self.weights.trajectory}-"

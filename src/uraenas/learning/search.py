@@ -1,0 +1,239 @@
+"""Learn a distribution over architectures.
+
+Each step draws θ, takes a batch of the search's validation half and moves the distribution down its loss; then draws
+θ again, takes a training batch and moves the supernet's weights (Algorithm 1 of the paper, first order).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uraenas.architectures import ArchitectureDistribution, Searched
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError, require_not_negative, require_range
+from uraenas.base.parts import Part
+from uraenas.data.loader import Loader
+from uraenas.engine import Engine
+from uraenas.learning.pace import Pace
+from uraenas.spaces import Space, Supernet, option_counts
+from uraenas.weights import Langevin, Point, Step, WeightMethod, prior_decay
+
+# How the supernet's weights move: DrNAS's own step sizes. Nothing is sampled from them, so samples are no setting.
+_DRNAS = {"step_size": 0.025, "floor": 0.001}
+_UNSAMPLED: dict[str, Any] = {"samples": 1, "peak": 0.0, "mean_of": 0, "nesterov": False}
+SUPERNET_WEIGHTS: dict[str, Part[Any]] = {
+    "sghmc": Part(Langevin, _DRNAS, **_UNSAMPLED),
+    "sgld": Part(Langevin, _DRNAS, momentum=0.0, **_UNSAMPLED),
+    "point": Part(Point, _DRNAS, nesterov=False),
+}
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How the search runs. Defaults: DrNAS's, with the weights drawn by cyclical Langevin dynamics."""
+
+    epochs: int = 100
+    batch: int = 64  # at most: small sets get smaller ones, so that an epoch has eight steps
+    distribution: str = "dirichlet"  # what is learned
+    weights: str = "sghmc"  # how the supernet's weights move; point: DrNAS's own search
+    prior_deviation: float = 0.365  # of those weights: weight decay 3e-4 at 25,000 images
+    clip: float = 5.0  # largest norm of the weights' gradient; 0: no limit
+    validation: float = 0.5  # of the training images, the part that the distribution's steps see
+
+    def __post_init__(self) -> None:
+        if not 0 < self.validation < 1:
+            raise UraenasError(f"validation = {self.validation} is not allowed; allowed: above 0, below 1")
+        require_range("epochs", self.epochs, 1, 100_000)
+        require_range("batch", self.batch, 2, 1_000_000)
+        require_range("prior_deviation", self.prior_deviation, 1e-6, 1e6)
+        require_not_negative("clip", self.clip)
+
+
+@dataclass(frozen=True)
+class SearchParts:
+    """A search with its parts, made from a run's settings."""
+
+    settings: SearchSettings
+    distribution: ArchitectureDistribution
+    weights: WeightMethod
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Everything the search needs to go on after `epoch` epochs."""
+
+    epoch: int
+    weights: dict[str, Tensor]  # of the supernet, and what its update keeps
+    distribution: dict[str, Tensor]
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def initial_state(space: Space, parts: SearchParts, seed: int) -> SearchState:
+    """Fresh supernet weights, and a distribution that favours nothing yet."""
+    weights = space.supernet_layout().initial(draws.key(seed, "search", "weights"))
+    state = {name: torch.zeros_like(weights) for name in parts.weights.state}
+    distribution = parts.distribution.initial(option_counts(space), draws.key(seed, "search", "raw"))
+    return SearchState(0, {"weights": weights, **state}, distribution)
+
+
+class Search:
+    """The search in motion: its tensors live on the device, and each call of `advance` is one epoch."""
+
+    def __init__(
+        self,
+        parts: SearchParts,
+        space: Space,
+        train: Loader,
+        validation: Loader,
+        engine: Engine,
+        seed: int,
+        state: SearchState | None = None,
+    ) -> None:
+        state = state or initial_state(space, parts, seed)
+        self.settings, self.distribution, self.method = parts.settings, parts.distribution, parts.weights
+        self.space, self.engine, self.train, self.validation = space, engine, train, validation
+        self.epoch, self.history = state.epoch, list(state.history)
+        self.decay = prior_decay(self.settings.prior_deviation, train.count)
+        device, dtype = engine.device, engine.dtype
+        cycle = self.method.cycle(self.settings.epochs, train.steps)
+        self.pace = Pace(self.method, cycle, train.count, device, dtype)
+
+        self.supernet = Supernet(space).to(device, dtype)
+        with torch.no_grad():
+            self.supernet.weights.copy_(state.weights["weights"])
+        self.state = {name: state.weights[name].to(device, dtype, copy=True) for name in self.method.state}
+        self.learned = {
+            name: tensor.to(device, copy=True).requires_grad_(name in self.distribution.learned)
+            for name, tensor in state.distribution.items()
+        }
+        self.keys = {
+            purpose: torch.tensor(draws.key(seed, "search", purpose)).to(device)
+            for purpose in ("architecture θ", "weights θ", "noise")
+        }
+        self.order_keys = {part: draws.key(seed, "search", part) for part in ("train", "validation")}
+        self.step = torch.tensor(self.epoch * train.steps).to(device)
+        self.losses = torch.zeros(2, device=device, dtype=torch.float64)  # validation, train; of an epoch
+        self.drawn_train = train.draw([self.order_keys["train"]], self.epoch)
+        self.drawn_validation = validation.draw([self.order_keys["validation"]], self.epoch)
+        self.gradients = engine.search_gradients(self.supernet, (train, validation))
+        self._quiet = engine.capture(lambda: self._step(noisy=False))
+        self._noisy = engine.capture(lambda: self._step(noisy=True))
+
+    @property
+    def done(self) -> bool:
+        return self.epoch >= self.settings.epochs
+
+    def snapshot(self) -> SearchState:
+        """The state to go on from."""
+        weights = {"weights": self.supernet.weights, **self.state}
+        return SearchState(self.epoch, _copied(weights), _copied(self.learned), list(self.history))
+
+    def found(self) -> Searched:
+        """What has been learned so far."""
+        state = _copied(self.learned)
+        return Searched(self.space, self.distribution, state, tuple(self.history))
+
+    def advance(self) -> dict[str, Any]:
+        """Run one epoch; returns its row of the history."""
+        self.drawn_train.refill(self.train.draw([self.order_keys["train"]], self.epoch))
+        self.drawn_validation.refill(self.validation.draw([self.order_keys["validation"]], self.epoch))
+        self.losses.zero_()
+        self.gradients.begin_epoch()
+        first = self.epoch * self.train.steps
+        for step in range(first, first + self.train.steps):
+            self.one_step(step)
+        last = first + self.train.steps - 1
+        row = self._row(last)
+        if not (math.isfinite(row["validation_loss"]) and math.isfinite(row["train_loss"])):
+            raise UraenasError(
+                f"the search diverged: its loss is not finite in epoch {self.epoch} (step {last}, step size "
+                f"{row['step_size']:.4g}); use smaller steps or less noise in the settings of search.weights and "
+                "search.distribution"
+            )
+        self.epoch += 1
+        self.history.append(row)
+        return row
+
+    def one_step(self, step: int = 0) -> None:
+        """Run one step; `step` says which, so that the host knows whether it adds noise."""
+        with self.engine.suited(1, self.train.batch, self.space.shape):
+            (self._noisy if self.pace.deviation_at(step) > 0 else self._quiet)()
+
+    def _row(self, step: int) -> dict[str, Any]:
+        found = self.found()
+        validation, train = (self.losses / self.train.steps).tolist()
+        return {
+            "epoch": self.epoch,
+            "validation_loss": validation,
+            "train_loss": train,
+            "step_size": self.pace.cycle.step_size_at(step),
+            "noise_deviation": self.pace.deviation_at(step),
+            **self.distribution.facts(found.state),
+            "genotype": str(found.expected),
+            self.distribution.numbers: found.favour.tolist(),
+        }
+
+    def _step(self, noisy: bool) -> None:
+        self._architecture_step()
+        self._weight_step(noisy)
+        self.step += 1
+
+    def _mixing(self, purpose: str) -> Tensor:
+        progress = self.step / self.pace.cycle.steps
+        return self.distribution.mixing(self.learned, draws.at(self.keys[purpose], self.step), progress)
+
+    def _architecture_step(self) -> None:
+        mixing = self._mixing("architecture θ")
+        position = self.step % self.validation.steps
+        loss, slope = self.gradients.of_mixing(self.validation, self.drawn_validation, position, mixing)
+        objective = (mixing * slope).sum()  # has the loss's slope
+        penalty = self.distribution.penalty(self.learned)
+        if penalty is not None:
+            objective = objective + penalty
+        names = self.distribution.learned
+        gradients = torch.autograd.grad(objective, [self.learned[name] for name in names])
+        state = {name: tensor.detach() for name, tensor in self.learned.items()}
+        moved = self.distribution.update(state, dict(zip(names, gradients, strict=True)), self.step)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                tensor.copy_(moved[name])
+        self.losses[0] += loss
+
+    def _weight_step(self, noisy: bool) -> None:
+        with torch.no_grad():
+            mixing = self._mixing("weights θ")
+        position = self.step % self.train.steps
+        loss, gradient = self.gradients.of_weights(self.train, self.drawn_train, position, mixing)
+        clip = self.settings.clip
+        if clip > 0:
+            gradient = gradient * (clip / gradient.norm().clamp_min(clip))
+        state = {"weights": self.supernet.weights.detach(), **self.state}
+        noise = None
+        if noisy:
+            key = draws.at(self.keys["noise"], self.step)
+            noise = draws.normal(key, len(gradient), self.engine.dtype) * self.pace.deviation(self.step)
+        step = Step(self.step, self.pace.step_size(self.step), not noisy, noise)
+        moved = self.method.update(state, gradient + self.decay * state["weights"], step)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                tensor.copy_(moved[name])
+        self.losses[1] += loss
+
+
+def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+def search(
+    searching: Search, checkpoint: Callable[[SearchState], None], progress: Callable[[int, int], None]
+) -> Searched:
+    """Run a search to its end; `checkpoint` sees the state after every epoch."""
+    while not searching.done:
+        searching.advance()
+        checkpoint(searching.snapshot())
+        progress(searching.epoch, searching.settings.epochs)
+    return searching.found()

@@ -1,0 +1,118 @@
+"""Where the architectures of a method's members come from. A source is a row of SOURCES."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from uraenas.architectures import Dirichlet, Searched
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError, require_range
+from uraenas.base.parts import Part
+from uraenas.spaces import Architecture, Space, require_valid
+
+
+class Source(Protocol):
+    """A frozen dataclass whose fields are the settings `train.<name>.…`."""
+
+    @property
+    def needs_search(self) -> bool: ...
+
+    def check(self, space: Space) -> None:
+        """Refuse settings that do not fit the space."""
+
+    def chains(self, needed: int, members: int, greedy: bool) -> int:
+        """How many architectures to train, where `needed` chains give enough members."""
+
+    def draw(
+        self, space: Space, searched: Searched | None, count: int, seed: int
+    ) -> tuple[list[Architecture], int]:
+        """So many, and how many draws were thrown away because they are no networks."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The one architecture that stands for the learned distribution, or one that is given."""
+
+    genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
+
+    @property
+    def needs_search(self) -> bool:
+        return not self.genotype
+
+    def check(self, space: Space) -> None:
+        if self.genotype:
+            require_valid(space, space.parse(self.genotype))
+
+    def chains(self, needed: int, members: int, greedy: bool) -> int:
+        return needed
+
+    def draw(
+        self, space: Space, searched: Searched | None, count: int, seed: int
+    ) -> tuple[list[Architecture], int]:
+        if self.genotype:
+            return [space.parse(self.genotype)] * count, 0
+        expected = _found(searched).expected
+        if not space.is_valid(expected):
+            raise UraenasError(
+                f"the search's expected architecture {expected} cuts the input off from the output; "
+                "search longer or with another seed"
+            )
+        return [expected] * count, 0
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Architectures drawn from the learned distribution."""
+
+    architectures: int = 10  # M_θ; as many as members at most, unless they are selected greedily
+    temperature: float = 1.0  # T_θ: below 1 draws lie closer to the expected architecture
+    draw_none: bool = True  # whether the option that leaves a decision out may be drawn
+
+    needs_search = True
+
+    def __post_init__(self) -> None:
+        require_range("architectures", self.architectures, 1, 1000)
+        require_range("temperature", self.temperature, 1e-3, 1e3)
+
+    def check(self, space: Space) -> None:
+        """Nothing depends on the space."""
+
+    def chains(self, needed: int, members: int, greedy: bool) -> int:
+        drawn = self.architectures
+        return max(drawn if greedy else min(drawn, members), needed)
+
+    def draw(
+        self, space: Space, searched: Searched | None, count: int, seed: int
+    ) -> tuple[list[Architecture], int]:
+        key = draws.key(seed, "sampled")
+        return _found(searched).draw(count, key, self.temperature, self.draw_none)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Architectures drawn at random, every option of every decision equally likely."""
+
+    needs_search = False
+
+    def check(self, space: Space) -> None:
+        """Nothing depends on the space."""
+
+    def chains(self, needed: int, members: int, greedy: bool) -> int:
+        return needed
+
+    def draw(
+        self, space: Space, searched: Searched | None, count: int, seed: int
+    ) -> tuple[list[Architecture], int]:
+        return Searched.nothing(space, Dirichlet()).draw(count, draws.key(seed, "uniform"))
+
+
+SOURCES: dict[str, Part[Any]] = {
+    "expected": Part(Expected),
+    "sampled": Part(Sampled),
+    "uniform": Part(Uniform),
+}
+
+
+def _found(searched: Searched | None) -> Searched:
+    if searched is None:
+        raise UraenasError("this method needs a search first")
+    return searched

@@ -1,0 +1,229 @@
+"""Weight chains run side by side, and the samples they leave. One loop serves all methods."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.data.loader import Loader
+from uraenas.engine import Engine, Wrapping, naming_want_of_memory
+from uraenas.ensemble import Kind, Member, Origin
+from uraenas.learning.chains import RESTARTS, ChainState, TrainSettings, cycle_of, initial_chain
+from uraenas.learning.pace import Pace
+from uraenas.spaces import Space, Stack
+from uraenas.weights import Step
+
+MOST_LOSS = 100.0  # in nats; a network that guesses at random among a million classes has 14
+
+
+class StackOfChains:
+    """Chains of one kind, age and number of restarts that move together, each as if it were alone."""
+
+    def __init__(
+        self,
+        chains: Sequence[ChainState],
+        settings: TrainSettings,
+        space: Space,
+        loader: Loader,
+        engine: Engine,
+        seed: int,
+    ) -> None:
+        self.specs = [chain.spec for chain in chains]
+        self.histories = [list(chain.history) for chain in chains]
+        self.failures = [""] * len(chains)
+        self.good = list(chains)  # what each chain would be restarted from
+        self.epoch = chains[0].epoch
+        self.loader, self.engine, self.seed = loader, engine, seed
+        self.method = self.specs[0].weights
+        self.decay = settings.decay(loader.count)
+        device, dtype = engine.device, engine.dtype
+        count = len(chains)
+        cycle = cycle_of(self.method, settings.epochs, loader.steps, chains[0].restarts)
+        self.pace = Pace(self.method, cycle, loader.count, device, dtype)
+
+        self.stack = Stack([spec.architecture for spec in self.specs], space).to(device, dtype).train()
+        for m, chain in enumerate(chains):
+            self.stack.put(m, chain.tensors["weights"], chain.tensors["statistics"])
+        self.state = {
+            name: torch.cat([chain.tensors[name].to(device, dtype) for chain in chains], dim=-1)
+            for name in self.method.state
+        }
+        owner = torch.repeat_interleave(torch.arange(count), torch.tensor(self.stack.weight_sizes))
+        self.owner = owner.to(device)  # weight → member
+
+        self.order_keys = [spec.key(seed, "order") for spec in self.specs]
+        self.noise_keys = [torch.tensor(spec.key(seed, "noise")).to(device) for spec in self.specs]
+        self.step = torch.tensor(self.epoch * loader.steps).to(device)
+        self.losses = torch.zeros(count, device=device, dtype=torch.float64)  # summed over an epoch
+        self.failed_at = torch.full((count,), -1, device=device)  # step at which the chain diverged
+        self.drawn = loader.draw(self.order_keys, self.epoch)
+        forward_keys = [torch.tensor(spec.key(seed, "forward")).to(device) for spec in self.specs]
+        wrapping = Wrapping(self.method.objective, self.method.forward, forward_keys)
+        self.gradients = engine.gradients(self.stack, loader, wrapping)
+        self._explore = engine.capture(lambda: self._step(exploring=True))
+        self._sample = engine.capture(lambda: self._step(exploring=False))
+
+    @property
+    def done(self) -> bool:
+        return self.epoch >= self.pace.cycle.epochs or all(self.failures)
+
+    def advance(self) -> list[Member]:
+        """Run one epoch; returns the weight samples that it ended with, if it is one that collects."""
+        self.drawn.refill(self.loader.draw(self.order_keys, self.epoch))
+        self.losses.zero_()
+        first = self.epoch * self.loader.steps
+        for step in range(first, first + self.loader.steps):
+            self.one_step(step)
+        self._note_epoch(first + self.loader.steps - 1)
+        collected = self._collect() if self.pace.cycle.collects_after(self.epoch) else []
+        self.epoch += 1
+        return collected
+
+    def one_step(self, step: int = 0) -> None:
+        """Run one step; `step` says which, so that the host knows its stage."""
+        with self.engine.suited(len(self.stack), self.loader.batch, self.stack.space.shape):
+            (self._sample if self.pace.cycle.samples_at(step) else self._explore)()
+
+    def states(self) -> list[ChainState]:
+        """All chains after this epoch; a frozen one as it was when it was last good."""
+        parts = {name: t.split(self.stack.weight_sizes, dim=-1) for name, t in self.state.items()}
+        for m, spec in enumerate(self.specs):
+            if self.failures[m]:
+                self.good[m] = replace(self.good[m], failure=self.failures[m])
+                continue
+            weights, statistics = self.stack.take(m)
+            own = {name: part[m].clone() for name, part in parts.items()}
+            tensors = {"weights": weights, **own, "statistics": statistics}
+            history, restarts = list(self.histories[m]), self.good[m].restarts
+            self.good[m] = ChainState(spec, self.epoch, tensors, history, restarts=restarts)
+        return list(self.good)
+
+    def _step(self, exploring: bool) -> None:
+        weights = self.stack.weights
+        losses_M, gradient = self.gradients(self.drawn, self.step % self.loader.steps, self.step)
+
+        # A member whose loss explodes or whose gradient is not finite stops here.
+        sums_M = torch.stack([part.sum() for part in gradient.split(self.stack.weight_sizes)])
+        bad = ~((losses_M < MOST_LOSS) & torch.isfinite(sums_M)) & (self.failed_at < 0)
+        self.failed_at.copy_(torch.where(bad, self.step, self.failed_at))
+        alive = (self.failed_at < 0)[self.owner]
+
+        state = {"weights": weights.detach(), **self.state}
+        noise = None if exploring or not self.pace.noisy else self._noise()
+        step = Step(self.step, self.pace.step_size(self.step), exploring, noise)
+        moved = self.method.update(state, gradient + self.decay * state["weights"], step)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                tensor.copy_(torch.where(alive, moved[name], tensor))
+        self.losses += losses_M
+        self.step += 1
+
+    def _noise(self) -> Tensor:
+        parts = [
+            draws.normal(draws.at(key, self.step), size, self.engine.dtype)
+            for key, size in zip(self.noise_keys, self.stack.weight_sizes, strict=True)
+        ]
+        return torch.cat(parts) * self.pace.deviation(self.step)
+
+    def _note_epoch(self, last_step: int) -> None:
+        step_size = self.pace.cycle.step_size_at(last_step)
+        losses, failed_at = (self.losses / self.loader.steps).tolist(), self.failed_at.tolist()
+        for m, failure in enumerate(self.failures):
+            if failure:
+                continue
+            if failed_at[m] >= 0:
+                at = self.pace.cycle.step_size_at(failed_at[m])
+                self.failures[m] = (
+                    f"loss above {MOST_LOSS:g} or gradient not finite at step {failed_at[m]} "
+                    f"(epoch {self.epoch}, step size {at:.4g})"
+                )
+                first = self.epoch * self.loader.steps
+                begun_anew = 0 < self.good[m].restarts < RESTARTS  # its last good state did not help before
+                if failed_at[m] == first or begun_anew:  # or is bad itself
+                    beginning = initial_chain(self.specs[m], self.stack.space, self.seed)
+                    self.good[m] = replace(beginning, restarts=self.good[m].restarts)
+                continue
+            self.histories[m].append(
+                {
+                    "epoch": self.epoch,
+                    "loss": losses[m],
+                    "step_size": step_size,
+                    "noise_deviation": self.pace.deviation_at(last_step),
+                }
+            )
+
+    def _collect(self) -> list[Member]:
+        cycle, kind = self.pace.cycle, Kind.of(self.method.trajectory, self.method)
+        members = []
+        for m, spec in enumerate(self.specs):
+            if self.failures[m]:
+                continue
+            weights, statistics = self.stack.take(m)
+            origin = Origin(
+                chain=spec.name,
+                epoch=self.epoch,
+                cycle=cycle.number(self.epoch),
+                step=(self.epoch + 1) * self.loader.steps,
+            )
+            members.append(Member(spec.architecture, weights.cpu(), statistics.cpu(), origin, kind))
+        return members
+
+
+def stacks_of(chains: Sequence[ChainState], size: int) -> Iterator[list[ChainState]]:
+    """Chains that may move together, at most `size` of them; those that are over are left out by the caller."""
+    groups: dict[tuple[str, int, int], list[ChainState]] = {}
+    for chain in chains:
+        groups.setdefault((chain.spec.weights.trajectory, chain.epoch, chain.restarts), []).append(chain)
+    for group in groups.values():
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
+
+
+def train(
+    chains: Sequence[ChainState],
+    settings: TrainSettings,
+    space: Space,
+    loader: Loader,
+    engine: Engine,
+    seed: int,
+    collect: Callable[[Member], None],
+    checkpoint: Callable[[list[ChainState]], None],
+) -> None:
+    """Run chains to their end, stack by stack; one that diverges starts again when the others are through.
+
+    `collect` sees every weight sample, then `checkpoint` the chains that gave it, after every epoch. Stacks that do
+    not fit into memory are made smaller, and go on from the last epoch.
+    """
+    latest = {chain.spec.name: chain for chain in chains}
+    size = engine.stack
+    while waiting := [chain.restarted() for chain in latest.values() if not chain.is_over(settings.epochs)]:
+        for group in stacks_of(waiting, size):
+            try:
+                with naming_want_of_memory():
+                    for states in _epochs(group, settings, space, loader, engine, seed, collect):
+                        checkpoint(states)
+                        latest.update({state.spec.name: state for state in states})
+            except torch.OutOfMemoryError as error:
+                size = engine.smaller_stack(len(group), error)
+                break  # the rest is grouped anew
+            finally:
+                engine.release_memory()
+
+
+def _epochs(
+    group: list[ChainState],
+    settings: TrainSettings,
+    space: Space,
+    loader: Loader,
+    engine: Engine,
+    seed: int,
+    collect: Callable[[Member], None],
+) -> Iterator[list[ChainState]]:
+    """The states of a stack after each epoch, when its samples have been collected."""
+    stack = StackOfChains(group, settings, space, loader, engine, seed)
+    while not stack.done:
+        for member in stack.advance():
+            collect(member)
+        yield stack.states()

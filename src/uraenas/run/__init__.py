@@ -1,0 +1,1 @@
+"""The run directory, its settings, and the stages on it."""

@@ -1,0 +1,139 @@
+"""Each method is judged once on each evaluation set, and what was found is kept in the run directory.
+
+What is kept says what it was made from, so it is used as long as that is the same: predictions of the same members for
+the same images, and rows measured in the same way from these.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.files import digest_of
+from uraenas.data import Dataset, LabelledImages, fit_images, load_dataset
+from uraenas.engine import Engine
+from uraenas.ensemble import Ensemble, SharedPredictor
+from uraenas.evaluation import METRICS, SEED, Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
+from uraenas.run.config import Config
+from uraenas.run.directory import Run
+from uraenas.run.task import Task
+
+
+class Judge:
+    """Predicts with the methods of a run and measures what they say."""
+
+    def __init__(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
+        self.run, self.config, self.dataset, self.engine = run, config, task.dataset, engine
+        self.evaluator = Evaluator(config.evaluate, config.seed, engine.device)
+        self._kept: SharedPredictor | None = None
+
+    def cells(self) -> Iterator[Cell]:
+        """The evaluation sets one by one; methods that have been judged on one before are not judged again."""
+        name, test, config = self.dataset.name, self.dataset.test, self.config
+        for where in evaluation_sets(name, test, config.evaluate):
+            yield self._cell(where)
+
+    def outside_rows(self) -> list[Row]:
+        """Rows on images of another dataset, where one is set, that should be told from the test images."""
+        if not self.config.evaluate.outside:
+            return []
+        name, methods = self.dataset.name, tuple(self.config.methods)
+        other, part = outside_images(self.config, self.dataset)
+        inside = self._judge(EvaluationSet(name, "none", 0, self.dataset.test), methods)
+        outside = self._judge(EvaluationSet(name, f"outside-{other}", 0, part), methods)
+        return self.evaluator.outside(name, other, inside, outside)
+
+    @cached_property
+    def _ensembles(self) -> dict[str, Ensemble]:
+        return {name: self.run.ensemble(name) for name in self.config.methods}
+
+    def _cell(self, where: EvaluationSet) -> Cell:
+        files = {name: self.run.cell_file(name, where.name) for name in self._ensembles}
+        cell = Cell(where.shift, where.severity, images=where.checksum)
+        known = {name: self._read_cell(file, name, where) for name, file in files.items()}
+        judged = self._judge(where, tuple(name for name, own in known.items() if own is None))
+        for name, file in files.items():
+            own = known[name]
+            if own is None:
+                own = self.evaluator.cell(where, {name: judged[name]})
+                facts = {
+                    "rows": [row.as_json() for row in own.rows],
+                    "temperatures": own.temperatures,
+                    "made_from": self._rows_from(name, where),
+                }
+                self.run.write_tensors(file, own.replicates, facts)
+            cell.rows.extend(own.rows)
+            cell.replicates.update(own.replicates)
+            cell.temperatures.update(own.temperatures)
+        return cell
+
+    def _read_cell(self, file: str, name: str, where: EvaluationSet) -> Cell | None:
+        """What a method was found to be before."""
+        found = self._read(file, self._rows_from(name, where), ("rows", "temperatures"))
+        if found is None:
+            return None
+        replicates, header = found
+        rows = [Row.from_json(row) for row in header["rows"]]
+        return Cell(where.shift, where.severity, rows, replicates, header["temperatures"])
+
+    def _judge(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, Judged]:
+        files = {name: self.run.predictions_file(name, where.name) for name in methods}
+        log_p: dict[str, Tensor] = {}
+        for name, file in files.items():
+            if found := self._read(file, self._predictions_from(name, where), ("log_probabilities",)):
+                log_p[name] = found[0]["log_probabilities"]
+        if missing := tuple(name for name in methods if name not in log_p):
+            log_p |= self._predictor(missing)(where.part.images)
+        if self.config.evaluate.keep_predictions or where.shift == "none":
+            for name in missing:
+                facts = {"made_from": self._predictions_from(name, where)}
+                self.run.write_tensors(files[name], {"log_probabilities": log_p[name]}, facts)
+        return {
+            name: Judged(
+                log_p[name],
+                ensemble.functions,
+                [member.origin.chain for member in ensemble.members],
+                ensemble.temperature,
+            )
+            for name, ensemble in self._ensembles.items()
+            if name in methods
+        }
+
+    def _read(
+        self, file: str, made_from: str, needed: tuple[str, ...]
+    ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Tensors and header of a file, if it is there, whole, and was made from the same."""
+        if not self.run.has(file):
+            return None
+        try:
+            tensors, header = self.run.read_tensors(file, needed)
+        except UraenasError:
+            return None  # it can be made again
+        return (tensors, header) if header.get("made_from") == made_from else None
+
+    def _predictions_from(self, name: str, where: EvaluationSet) -> str:
+        return digest_of(self._ensembles[name].identity, where.checksum)
+
+    def _rows_from(self, name: str, where: EvaluationSet) -> str:
+        settings = self.config.evaluate
+        return digest_of(
+            self._predictions_from(name, where), SEED, settings.bootstrap, settings.subsets, *METRICS
+        )
+
+    def _predictor(self, methods: tuple[str, ...]) -> SharedPredictor:
+        """The last one is kept: mostly all sets lack the same methods."""
+        if self._kept is None or tuple(self._kept.ensembles) != methods:
+            self._kept = SharedPredictor({name: self._ensembles[name] for name in methods}, self.engine)
+        return self._kept
+
+
+def outside_images(config: Config, dataset: Dataset) -> tuple[str, LabelledImages]:
+    """Name and images of the dataset that should be told apart; their labels are not looked at."""
+    other = load_dataset(config.evaluate.outside, config.data.root, config.data.image_size)
+    images = fit_images(other.test.images, *dataset.test.images.shape[1:])
+    if images.dtype != dataset.test.images.dtype:
+        raise UraenasError(f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one")
+    return other.name, LabelledImages(images, np.zeros(len(images), np.int64))

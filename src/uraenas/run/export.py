@@ -1,0 +1,116 @@
+"""What one run hands to another: a small copy of itself, its search, or its chains."""
+
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.whole_files import rename_for_good, writing
+from uraenas.run.config import Config, differences, in_words, override
+from uraenas.run.directory import KEPT_FILES, SEARCH_FILES, Run, link
+from uraenas.run.facts import DataFacts
+
+
+def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool = True) -> Run:
+    """Copy these methods' members, or all, and what is known of them.
+
+    Checkpoints and predictions on shifted images stay behind. Weights are stored in half precision, normalisation
+    statistics as they are. The copy appears whole or not at all.
+    """
+    config = run.config()
+    for name in methods:
+        if name not in run.trained:
+            raise unknown("trained method", name, run.trained)
+    in_order = [name for name in config.methods if name in run.trained]
+    chosen = list(dict.fromkeys(methods or (*in_order, *run.trained)))
+    if not chosen:
+        raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.path}")
+    path = Path(target).absolute()
+    _require_new(path, run)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with writing(path):
+            unfinished.mkdir(parents=True)
+            _fill(Run(unfinished), run, override(config, {"methods": chosen}), half)
+            rename_for_good(unfinished, path)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Run(target)
+
+
+def _require_new(path: Path, run: Run) -> None:
+    if path.is_symlink() or path == Path.cwd() or (path.exists() and not path.is_dir()):
+        raise UraenasError(f"{path} cannot become a run directory; choose another directory (--out)")
+    if path.exists() and any(path.iterdir()):
+        raise UraenasError(f"{path} exists and is not empty; choose another directory (--out)")
+    if run.path.resolve() in path.resolve().parents:
+        raise UraenasError(f"{path} lies in the run itself; choose another directory (--out)")
+
+
+def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
+    for name in config.methods:
+        run.ensemble(name).save(copy.members_folder(name), half)
+    clean = run.metrics().rows[0].dataset if run.has("metrics.json") else ""  # the report is drawn from these
+    of_methods = [
+        file
+        for name in config.methods
+        for file in (run.held_out_file(name), run.predictions_file(name, clean))
+    ]
+    run.hand_on((*KEPT_FILES, *of_methods), copy)
+    copy.write_config(config)
+
+
+def check_search(source: Run, config: Config, data: DataFacts) -> None:
+    """Refuse a run whose search is not the one that these settings and images ask for.
+
+    The seed is among the settings: it says which images the search must not have seen.
+    """
+    theirs = source.config()
+    if not source.has_search:
+        raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.path}")
+    _require_alike(source, theirs, config, ("seed", "data.", "network.", "search."), "search")
+    if source.data() != data:
+        raise UraenasError(f"the search of {source.path} was made with other images than {config.data.name}")
+
+
+def check_chains(source: Run, config: Config, data: DataFacts) -> None:
+    """Refuse a run whose chains are not those that these settings and images ask for."""
+    kinds = {config.method(name).weights for name in config.methods}
+    free = {f"train.{kind.section}.{name}" for kind in kinds for name in kind.of_members}
+    changed = differences(source.config(), config)
+    deciding = tuple(key for key in changed if not key.startswith("ensemble.") and key not in free)
+    if deciding:
+        _require_alike(source, source.config(), config, deciding, "chains")
+    if source.data() != data:
+        raise UraenasError(
+            f"the chains of {source.path} were trained on other images than {config.data.name}"
+        )
+
+
+def _require_alike(source: Run, theirs: Config, config: Config, deciding: tuple[str, ...], what: str) -> None:
+    changed = {k: v for k, v in differences(theirs, config).items() if k.startswith(deciding)}
+    if changed:
+        raise UraenasError(f"the {what} of {source.path} does not fit: {in_words(changed)}")
+
+
+def take_search(run: Run, source: Run) -> None:
+    """Give a run that has no search yet another's, with what it cost."""
+    if run.has_search:
+        return
+    costs = source.costs.read()
+    if "search" not in run.costs.read() and "search" in costs:
+        run.costs.add({"search": costs["search"]})
+    source.hand_on(SEARCH_FILES, run)
+    run.log("search taken over", run=source.path.resolve().name)
+
+
+def take_chains(run: Run, source: Run) -> None:
+    """Give a run search and chains of another, with what they cost; files are shared where the disk allows it."""
+    if source.has_search:
+        take_search(run, source)
+    for file in sorted((source.path / "chains").rglob("*.safetensors")):
+        link(file, run.path / file.relative_to(source.path))
+    spent: Mapping[str, Mapping[str, float]] = source.costs.read()
+    run.costs.add({item: amounts for item, amounts in spent.items() if item.startswith("chains/")})
+    run.log("chains taken over", run=source.path.resolve().name)

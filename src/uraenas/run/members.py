@@ -1,0 +1,120 @@
+"""A method's members, from what its chains have collected: candidates, choice, temperature, all on held-out images."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
+from uraenas.data.loader import Loader
+from uraenas.engine import Engine
+from uraenas.ensemble import Ensemble, Kind, Member, MembersPredictor, selection
+from uraenas.evaluation import calibration, metrics
+from uraenas.learning.chains import ChainSpec
+from uraenas.learning.methods import Assembled
+from uraenas.learning.statistics import measure_statistics
+from uraenas.run.checkpoints import Checkpoints
+from uraenas.run.config import Config
+from uraenas.run.directory import Run
+from uraenas.run.task import Task
+from uraenas.weights import Candidate
+
+
+class Chooser:
+    """Takes members from chains and fits their temperature."""
+
+    def __init__(
+        self, run: Run, config: Config, task: Task, engine: Engine, checkpoints: Checkpoints
+    ) -> None:
+        self.run, self.config, self.task, self.engine = run, config, task, engine
+        self.checkpoints = checkpoints
+
+    def choose(self, method: Assembled, specs: Sequence[ChainSpec]) -> None:
+        """Give a method its members from these chains."""
+        settings, task = self.config.ensemble, self.task
+        candidates, log_p = self._candidates(method, specs)
+        if not candidates:
+            raise UraenasError(
+                f"every chain of {method.name} diverged; see log.jsonl, and use a smaller step size"
+            )
+        wanted = 1 if method.row.single else settings.members
+        wanted = min(wanted, len(candidates))  # a frozen chain may have left fewer
+        labels = torch.from_numpy(task.held_out.labels)
+        if settings.selection == "greedy":
+            chosen = selection.greedy(log_p, labels, wanted)
+        else:
+            chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
+        mean = metrics.mixture(log_p[chosen])
+        weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)
+        temperature = calibration.fit_temperature(mean, labels, weights)
+        _, confidence, right = metrics.confidence_bins(calibration.scale(mean, temperature), labels)
+        held_out = {"confidence": confidence, "right": right}
+        self.run.write_tensors(self.run.held_out_file(method.name), held_out, {})
+        ensemble = Ensemble(
+            tuple(candidates[position] for position in chosen),
+            task.space,
+            task.normalisation,
+            task.dataset.classes,
+            temperature,
+            of_bytes=task.train.images.dtype == np.uint8,
+        )
+        self.run.adopt(method.name, ensemble)
+
+    def _candidates(self, method: Assembled, specs: Sequence[ChainSpec]) -> tuple[list[Member], Tensor]:
+        """What the chains have to offer, each the newest first, and its held-out predictions [M, N, K]."""
+        found: list[Member] = []
+        for spec in specs:
+            made = self._made_of(method, self._samples(spec))
+            found += made[:1] if method.row.per_chain == "one" else made
+        return self._sound(found)
+
+    def _made_of(self, method: Assembled, samples: list[Member]) -> list[Member]:
+        """The members that a chain's samples make."""
+        offered = _offered(method, samples)
+        if all(candidate.weights is None for candidate in offered):
+            return [samples[candidate.samples[0]] for candidate in offered]
+        samples, _ = self._sound(samples)  # one that went astray would spoil a mean
+        return [self._made(method, samples, candidate) for candidate in _offered(method, samples)]
+
+    def _made(self, method: Assembled, samples: list[Member], candidate: Candidate) -> Member:
+        newest = samples[candidate.samples[0]]
+        if candidate.weights is None:
+            return newest
+        origin = replace(newest.origin, samples=len(candidate.samples))
+        key = draws.key(self.config.seed, "statistics", origin.chain, origin.cycle)
+        made_of = (newest.architecture, candidate.weights)
+        statistics = measure_statistics(*made_of, self.task.space, self._loader, self.engine, key)
+        return Member(*made_of, statistics, origin, Kind.of(method.row.weights, method.weights))
+
+    @cached_property
+    def _loader(self) -> Loader:
+        return self.task.loader(self.task.train, self.config.train.batch, self.engine)
+
+    def _samples(self, spec: ChainSpec) -> list[Member]:
+        reached = self.checkpoints.read_chain(spec.name)[1]["epoch"]
+        # A chain that began anew and was given up has samples of its earlier course, too.
+        return [sample for sample in self.run.samples(spec.name) if sample.origin.epoch < reached]
+
+    def _sound(self, members: list[Member]) -> tuple[list[Member], Tensor]:
+        """Those that predict numbers, with their held-out predictions.
+
+        A chain's last step may have led it astray after its last loss had been looked at.
+        """
+        if not members:
+            return [], torch.empty(0)
+        predict = MembersPredictor(members, self.task.space, self.task.normalisation, self.engine)
+        log_p = predict(self.task.held_out.images)
+        sound = torch.isfinite(log_p).all(dim=2).all(dim=1).tolist()
+        for member, kept in zip(members, sound, strict=True):
+            if not kept:
+                self.run.log("sample dropped", chain=member.origin.chain, epoch=member.origin.epoch)
+        return [member for member, kept in zip(members, sound, strict=True) if kept], log_p[sound]
+
+
+def _offered(method: Assembled, samples: Sequence[Member]) -> list[Candidate]:
+    cycles = [sample.origin.cycle for sample in samples]
+    return method.weights.candidates([sample.weights for sample in samples], cycles)

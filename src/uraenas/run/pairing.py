@@ -1,0 +1,59 @@
+"""Paired differences as a run's files hold them: to one of its own methods, or to a method of another run."""
+
+from dataclasses import replace
+
+from uraenas.base.errors import UraenasError, unknown
+from uraenas.evaluation import Measured, Row, sizes_of
+from uraenas.run.directory import REPLICATES, Run
+
+
+def differences(run: Run, to: str) -> list[Row]:
+    """A run's methods minus one of them, METHOD, or minus another run's, RUN:METHOD; none is its own baseline."""
+    path, colon, method = to.rpartition(":")
+    if colon and not (path and method):
+        raise UraenasError(f"cannot compare with {to!r}; expected METHOD or RUN:METHOD")
+    return _between(run, Run(path), method, to) if path else _within(run, method)
+
+
+def _within(run: Run, to: str) -> list[Row]:
+    metrics = run.metrics()
+    methods = sizes_of(metrics.rows)
+    if to not in methods:
+        raise unknown("method of this run", to, methods)
+    found = [row for row in metrics.differences if row.baseline == to]
+    if not found and len(methods) > 1:
+        raise UraenasError(
+            f"{run.path} holds no differences to {to}: the bootstrap was switched off (evaluate.bootstrap = 0)"
+        )
+    return found
+
+
+def _between(run: Run, other: Run, method: str, name: str) -> list[Row]:
+    own, others = _measured(run), _measured(other)
+    if method not in others.sizes:
+        raise unknown(f"method of {other.path}", method, others.sizes)
+    both = f"{run.path} and {other.path}"
+    if _images(run) != _images(other):
+        raise UraenasError(f"{both} were not made with the same images: their methods cannot be paired")
+    if own.resamples != others.resamples:
+        raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
+    itself = method if run.path.resolve() == other.path.resolve() else ""
+    found = [row for row in own.differences_to(others, method) if row.method != itself]
+    return [replace(row, baseline=name) for row in found]
+
+
+def _measured(run: Run) -> Measured:
+    metrics = run.metrics()
+    if not any(row.interval for row in metrics.rows):
+        raise UraenasError(f"{run.path} cannot be paired: its bootstrap was switched off")
+    if not run.has(REPLICATES):
+        raise UraenasError(f"{run.path} holds no {REPLICATES}; run: uraenas evaluate {run.path}")
+    return Measured(metrics.rows, run.replicates(), metrics.suite)
+
+
+def _images(run: Run) -> str:
+    """The checksum of the images the run was made with."""
+    facts = run.data()
+    if facts is None:
+        raise UraenasError(f"{run.path} does not say with which images it was made")
+    return facts.blake2b

@@ -1,0 +1,281 @@
+"""The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from uraenas.architectures import Searched
+from uraenas.base.errors import UraenasError
+from uraenas.base.progress import Progress, silent
+from uraenas.base.versions import environment
+from uraenas.data import DATASETS, Dataset
+from uraenas.data.loader import suited_batch
+from uraenas.engine import Engine
+from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
+from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
+from uraenas.learning.search import Search, SearchState, search
+from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
+from uraenas.run.config import Config, differences, in_words, measured_differently, measuring
+from uraenas.run.cost import Clock
+from uraenas.run.directory import SEARCH_STATE, Run
+from uraenas.run.evaluation import Judge, outside_images
+from uraenas.run.export import check_chains, check_search, take_chains, take_search
+from uraenas.run.members import Chooser
+from uraenas.run.task import prepare
+from uraenas.run.tensorboard import EventFiles
+from uraenas.run.training import ChainRunner
+
+FEW_STEPS, ENOUGH_STEPS = 200, 1000  # of a chain, for networks as small as these
+
+
+class Pipeline:
+    """A run directory with its config, data and engine at hand."""
+
+    def __init__(
+        self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
+    ) -> None:
+        self.run, self.config, self.progress = run, config, progress
+        self.task = prepare(config, dataset)
+        decisions = self.task.space.decisions
+        self.events = EventFiles(run.path / "tensorboard", decisions) if config.tensorboard else None
+        self.checkpoints = Checkpoints(run, config.train.epochs, self.task.space, config.seed)
+        self.remeasured: dict[
+            str, tuple[Any, Any]
+        ] = {}  # settings of metrics.json and now, where they differ
+        self._check_data()
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Made when it is first needed: a run can be looked at where it could not be computed."""
+        engine = Engine(self.config.engine)
+        engine.require_room(self.task.space.most_parameters)
+        return engine
+
+    @classmethod
+    def start(
+        cls,
+        path: Path | str,
+        config: Config,
+        progress: Progress = silent,
+        dataset: Dataset | None = None,
+        search_of: Run | None = None,
+        chains_of: Run | None = None,
+    ) -> "Pipeline":
+        """Begin a run in this directory, or go on with the one that is there if its settings are the same.
+
+        With `search_of` the run does not search, but takes what another has found; with `chains_of` it takes another's
+        search and chains.
+        """
+        run = Run(path)
+        config = _with_earlier_settings(run, config)
+        pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
+        device = pipeline.engine.device
+        pipeline.check_evaluation()
+        if search_of is not None:
+            check_search(search_of, config, pipeline.task.facts)
+        if chains_of is not None:
+            check_chains(chains_of, config, pipeline.task.facts)
+        with run.held():
+            _with_earlier_settings(run, config)  # another process may have begun a run meanwhile
+            pipeline._check_data()
+            pipeline.remeasured = measured_differently(pipeline._known().settings, config)
+            run.write_config(config)
+            run.write_data(pipeline.task.facts)
+            run.write_environment(environment(device))
+            if search_of is not None:
+                take_search(run, search_of)
+            if chains_of is not None:
+                take_chains(run, chains_of)
+        return pipeline
+
+    @classmethod
+    def resume(cls, path: Path | str, progress: Progress = silent) -> "Pipeline":
+        """Open an existing run."""
+        run = Run(path)
+        config = run.config()
+        images = config.data.name
+        if images not in DATASETS and not Path(images).expanduser().exists():
+            raise UraenasError(
+                f"{run.path} was made with the images in {images}, which is not there: call from the directory it was "
+                "made in, or, if they were moved, go on with: uraenas run … --set data.name=PLACE"
+            )
+        return cls(run, config, progress)
+
+    def _check_data(self) -> None:
+        """The images must be those the run began with."""
+        known = self.run.data()
+        if known is not None and known != self.task.facts:
+            raise UraenasError(
+                f"{self.run.path} was made with other images than {self.task.dataset.name} holds now; "
+                "choose another directory (--out)"
+            )
+
+    def check_evaluation(self) -> None:
+        """What evaluation will need is there and fits, before anything is trained for it."""
+        require_suite_fits(self.task.dataset.test, self.config.evaluate)
+        if self.config.evaluate.outside:
+            outside_images(self.config, self.task.dataset)
+
+    def notes(self) -> list[str]:
+        """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
+        train, images = self.config.train, len(self.task.train)
+        per_epoch = max(1, images // suited_batch(train.batch, images))
+        notes = list(self.task.dataset.notes)
+        if self.remeasured:
+            notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
+        if why := self.engine.why_no_kernels(self.task.space):
+            notes.append(f"own kernels do not fit, PyTorch's operations run instead: {why}")
+        if per_epoch * train.epochs < FEW_STEPS:
+            kinds = [self.config.method(name).weights for name in self.config.methods]
+            enough = epochs_for(kinds, -(-ENOUGH_STEPS // per_epoch))
+            notes.append(
+                f"{train.epochs} epochs of {images:,} images are {per_epoch * train.epochs} steps, too few to "
+                f"learn well; train.epochs={enough} would be {per_epoch * enough:,}"
+            )
+        return notes
+
+    # Stage 1
+
+    def search(self) -> Searched | None:
+        """The learned distribution; searched for only where some method of the run needs it."""
+        config, task, parts = self.config, self.task, self.config.search
+        if parts is None:
+            return None
+        found = self.run.searched()
+        if found is not None:
+            self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
+            self._watch("search", found.history)
+            return found
+        halves = task.search_halves(parts.settings.validation)
+        train, validation = (task.loader(half, parts.settings.batch, self.engine) for half in halves)
+        state = self.checkpoints.search()
+        searching = Search(parts, task.space, train, validation, self.engine, config.seed, state)
+        images = 2 * train.steps * train.batch
+        clock = Clock()
+
+        def checkpoint(state: SearchState) -> None:
+            unsaved["search"] = state
+            self._watch("search", state.history)
+            self.run.costs.add({"search": {"seconds": clock.lap(), "images": images}})
+            if self.checkpoints.due(config.engine.checkpoint_seconds):
+                self.checkpoints.store_search(state)
+                del unsaved["search"]
+
+        epochs = parts.settings.epochs
+        self.progress("search", searching.epoch, epochs)
+        with saved_when_cut_short(self.checkpoints.store_search) as unsaved:
+            found = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
+        self.run.write_searched(found, parts.settings.distribution, epochs=epochs, seed=config.seed)
+        self.run.log("searched", genotype=str(found.expected))
+        return found
+
+    def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
+        """Bring the history's event file up to date, where that was asked for."""
+        if self.events is not None:
+            self.events.update(name, history, time.time())
+
+    # Stage 2
+
+    def train(self, searched: Searched | None) -> None:
+        """Run every chain that some method asks for, each once, then give the methods their members."""
+        if plans := self._plans(searched):
+            specs = {spec.name: spec for planned in plans.values() for spec in planned}
+            self._runner.run_all(list(specs.values()))
+            self._choose(plans)
+
+    def choose(self, searched: Searched | None) -> None:
+        """Give the methods their members from chains that are there already; none is trained."""
+        plans = self._plans(searched)
+        for spec in (spec for planned in plans.values() for spec in planned):
+            if not self.checkpoints.chain(spec).is_over(self.config.train.epochs):
+                raise UraenasError(
+                    f"{self.run.path} has no finished chain {spec.name}, and members were asked for without training"
+                )
+        self._choose(plans)
+
+    @property
+    def _runner(self) -> ChainRunner:
+        facts = (self.run, self.config, self.task, self.engine, self.checkpoints)
+        return ChainRunner(*facts, self._watch, self.progress)
+
+    def _choose(self, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
+        chooser = Chooser(self.run, self.config, self.task, self.engine, self.checkpoints)
+        clock = Clock()
+        for name, planned in plans.items():
+            chooser.choose(self.config.method(name), planned)
+            self.run.costs.add({f"members/{name}": {"seconds": clock.lap()}})
+
+    def _plans(self, searched: Searched | None) -> dict[str, list[ChainSpec]]:
+        """The chains of each method that has no members yet."""
+        config, plans = self.config, {}
+        for name in config.methods:
+            if self.run.is_trained(name):
+                continue
+            method = config.method(name)
+            plans[name], redrawn = plan_chains(
+                method, config.ensemble, self.task.space, searched, config.seed
+            )
+            self.run.log("planned", method=name, chains=len(plans[name]), disconnected_draws=redrawn)
+        return plans
+
+    # Stage 3
+
+    def evaluate(self) -> Metrics:
+        """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
+        self.check_evaluation()
+        judge = Judge(self.run, self.config, self.task, self.engine)
+        total = cell_count(self.task.dataset.test, self.config.evaluate)
+        cells: list[Cell] = []
+        clock = Clock()
+        self.progress("evaluate", 0, total)
+        for cell in judge.cells():
+            cells.append(cell)
+            self.progress("evaluate", len(cells), total)
+        self.run.costs.add({"evaluate": {"seconds": clock.lap()}})
+        result, replicates = summarise(cells)
+        result = replace(
+            result,
+            rows=result.rows + judge.outside_rows(),
+            diverged=self.checkpoints.diverged() + self._diverged_elsewhere(),
+            settings=measuring(self.config),
+        )
+        self.run.write_outcome(result, replicates)
+        return result
+
+    def _diverged_elsewhere(self) -> list[Diverged]:
+        """What is known of chains that are not here, in a copy of a run."""
+        here = self.run.chains()
+        return [one for one in self._known().diverged if one.chain not in here]
+
+    def _known(self) -> Metrics:
+        """What was measured before, if that is there and whole; otherwise it is about to be written."""
+        try:
+            return self.run.metrics()
+        except UraenasError:
+            return Metrics([])
+
+
+def _with_earlier_settings(run: Run, config: Config) -> Config:
+    """The config, with settings of methods that the run had before; a directory that does not fit is refused."""
+    if not run.exists:
+        if not run.is_free:
+            raise UraenasError(
+                f"{run.path} exists and is not a run directory; choose another directory (--out)"
+            )
+        return config
+    before = run.config()
+    changed = differences(before, config)
+    if run.data() is None and before.data.name != config.data.name:  # nothing else knows the images again
+        changed["data.name"] = (before.data.name, config.data.name)
+    if changed:
+        words = in_words(changed)
+        raise UraenasError(
+            f"{run.path} was made with other settings: {words}; choose another directory (--out)"
+        )
+    kept = {
+        key: value for key, value in {**before.others, **before.values}.items() if key not in config.values
+    }
+    return Config(config.values, kept)

@@ -1,0 +1,117 @@
+"""Stage 2 on a run directory: chains go on from where they were cut off, to their end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from uraenas.base.progress import Progress
+from uraenas.engine import Engine
+from uraenas.learning.chains import ChainSpec, ChainState, in_turns, shared_epochs
+from uraenas.learning.train import train
+from uraenas.run.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
+from uraenas.run.config import Config
+from uraenas.run.cost import Clock
+from uraenas.run.directory import Run
+from uraenas.run.task import Task
+
+Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
+
+
+class ChainRunner:
+    """Trains chains, keeps their states and samples, and books what they cost."""
+
+    def __init__(
+        self,
+        run: Run,
+        config: Config,
+        task: Task,
+        engine: Engine,
+        checkpoints: Checkpoints,
+        watch: Watch,
+        progress: Progress,
+    ) -> None:
+        self.run, self.config, self.task, self.engine = run, config, task, engine
+        self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
+        self.loader = task.loader(task.train, config.train.batch, engine)
+        self.clock = Clock()
+        self.planned = 0
+        self.chains: dict[str, ChainState] = {}
+
+    def run_all(self, specs: Sequence[ChainSpec]) -> None:
+        """Run these chains to their end; those that share a root with another go on from what it has explored."""
+        self.planned = len(specs)
+        with (
+            SampleWriter(self.run, self.task.space) as self.samples,
+            saved_when_cut_short(self._store) as self.unsaved,
+        ):
+            turns = in_turns(specs, self.config.train.epochs)
+            self.kept = self._kept_epochs(*turns)
+            for turn in turns:
+                self.chains |= {spec.name: self.checkpoints.chain(spec) for spec in turn}
+                if turn:
+                    self._train([self.chains[spec.name] for spec in turn])
+
+    def _kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:
+        """After which epochs a chain's state is kept for others of its root: those here, and those that may come."""
+        epochs = self.config.train.epochs
+        kept = {}
+        for leader in early:
+            followers = [spec for spec in later if spec.root == leader.root]
+            until = {shared_epochs(leader, spec, epochs) for spec in followers}
+            own = leader.explored(epochs)
+            kept[leader.name] = (until | ({own} if own < epochs - 1 else set())) - {0}
+        return kept
+
+    def _train(self, going: list[ChainState]) -> None:
+        for chain in going:
+            self.watch(f"chains/{chain.spec.name}", chain.history)
+        self._tell_progress()
+        self.clock.lap()
+        train(
+            going,
+            self.config.train,
+            self.task.space,
+            self.loader,
+            self.engine,
+            self.config.seed,
+            self.samples.add,
+            self._keep,
+        )
+        self.samples.finish()
+
+    def _keep(self, states: list[ChainState]) -> None:
+        """Note that these chains have come so far; what a kill would lose is written from time to time."""
+        epochs = self.config.train.epochs
+        moved = [state for state in states if not self.chains[state.spec.name].is_over(epochs)]
+        self.unsaved.update({state.spec.name: state for state in moved})
+        for state in moved:
+            self.watch(f"chains/{state.spec.name}", state.history)
+        share = {"seconds": self.clock.lap() / len(states), "images": self.loader.steps * self.loader.batch}
+        self.run.costs.add({f"chains/{state.spec.name}": share for state in states})
+        due = self.checkpoints.due(self.config.engine.checkpoint_seconds)
+        for state in moved:
+            if state.epoch in self.kept.get(state.spec.name, ()):
+                self.checkpoints.store_explored(state)
+            before = self.chains[state.spec.name]
+            news = (state.failure, state.restarts) != (before.failure, before.restarts)
+            if state.failure and news:
+                self._tell_divergence(state)
+            self.chains[state.spec.name] = state
+            if due or news or state.epoch >= epochs:
+                self._store(state)
+                del self.unsaved[state.spec.name]
+        self._tell_progress()
+
+    def _store(self, state: ChainState) -> None:
+        self.samples.finish()  # a state that knows of a sample is never there without it
+        self.checkpoints.store_chain(state)
+
+    def _tell_progress(self) -> None:
+        epochs = self.config.train.epochs
+        done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
+        self.progress("train", done, self.planned * epochs)
+
+    def _tell_divergence(self, state: ChainState) -> None:
+        given_up = state.is_over(self.config.train.epochs)
+        self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
+        if not given_up:
+            self.run.costs.add({f"chains/{state.spec.name}": {"restarts": 1}})

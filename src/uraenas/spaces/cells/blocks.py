@@ -1,0 +1,89 @@
+"""Stem, residual blocks and head: what members and supernet share, as functions of named tensors."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.spaces.cells.skeleton import Block, Skeleton
+from uraenas.spaces.layout import MOMENTUM, Entry, Tensors, convolution, norm, statistics
+
+EPSILON = 1e-5  # of batch norm
+
+
+def stem_entries(skeleton: Skeleton) -> list[Entry]:
+    return [
+        convolution("stem", skeleton.channels, skeleton.image_channels, 3),
+        *norm("stem.norm", skeleton.channels),
+    ]
+
+
+def reduction_entries(block: Block) -> list[Entry]:
+    first, second = f"{block.name}.first", f"{block.name}.second"
+    return [
+        convolution(first, block.channels, block.channels_in, 3),
+        *norm(f"{first}.norm", block.channels),
+        convolution(second, block.channels, block.channels, 3),
+        *norm(f"{second}.norm", block.channels),
+        convolution(f"{block.name}.shortcut", block.channels, block.channels_in, 1),
+    ]
+
+
+def head_entries(skeleton: Skeleton) -> list[Entry]:
+    bound = 1 / math.sqrt(skeleton.features)
+    return [
+        *norm("head.norm", skeleton.features),
+        Entry("classifier.weight", (skeleton.classes, skeleton.features), deviation=bound / math.sqrt(3)),
+        Entry("classifier.bias", (skeleton.classes,)),
+    ]
+
+
+def skeleton_statistics(skeleton: Skeleton) -> list[Entry]:
+    """Running statistics of all norms outside cells."""
+    entries = statistics("stem.norm", skeleton.channels)
+    for block in skeleton.blocks():
+        if block.reduces:
+            entries += statistics(f"{block.name}.first.norm", block.channels)
+            entries += statistics(f"{block.name}.second.norm", block.channels)
+    return entries + statistics("head.norm", skeleton.features)
+
+
+def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+    """Batch norm by name; without running statistics the batch's own are always used.
+
+    PyTorch's own, not cuDNN's: that one wants its vectors on 16-byte boundaries, and these are slices of one vector.
+    """
+    scale, shift = weights[f"{name}.scale"], weights[f"{name}.shift"]
+    if running is None:
+        return torch.batch_norm(x, scale, shift, None, None, True, 0.0, EPSILON, cudnn_enabled=False)
+    mean, variance = running[f"{name}.mean"], running[f"{name}.variance"]
+    return torch.batch_norm(x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False)
+
+
+def stem(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+    return batch_norm(F.conv2d(x, weights["stem.weight"], padding=1), "stem.norm", weights, running, training)
+
+
+def reduction(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+    """The residual block of stride 2: two ReLU-conv-BN beside an average pool with a 1×1 convolution."""
+    y = F.conv2d(F.relu(x), weights[f"{name}.first.weight"], stride=2, padding=1)
+    y = batch_norm(y, f"{name}.first.norm", weights, running, training)
+    y = F.conv2d(F.relu(y), weights[f"{name}.second.weight"], padding=1)
+    y = batch_norm(y, f"{name}.second.norm", weights, running, training)
+    # An odd map keeps its last row and column, as the strided convolution does.
+    return y + F.conv2d(F.avg_pool2d(x, 2, 2, ceil_mode=True), weights[f"{name}.shortcut.weight"])
+
+
+def head(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+    features = F.relu(batch_norm(x, "head.norm", weights, running, training)).mean(dim=(2, 3))
+    return F.linear(features, weights["classifier.weight"], weights["classifier.bias"])
+
+
+def pool(x: Tensor) -> Tensor:
+    """The operation `avg_pool_3x3`: padding is not counted.
+
+    With the channels innermost a CPU is faster, but a GPU's gradient is wrong (docs/gotchas.md).
+    """
+    x = x.contiguous() if x.is_cuda else x
+    return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)

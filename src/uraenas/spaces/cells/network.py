@@ -1,0 +1,103 @@
+"""The network of one genotype, as a function of named tensors.
+
+Convolutions of one kernel size that leave one node read the same ReLU(x), so they are stored and run as one
+convolution with more outputs, `<cell>.from<node>.conv<kernel>`, its outputs ordered by target node.
+"""
+
+from functools import cache
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.spaces.cells import blocks
+from uraenas.spaces.cells.genotype import Genotype
+from uraenas.spaces.cells.operations import CONVOLUTIONS, POOL, SKIP
+from uraenas.spaces.cells.skeleton import Skeleton
+from uraenas.spaces.layout import Entry, Layout, Tensors, convolution, norm, statistics
+
+
+@cache
+def convolutions_from(genotype: Genotype, node: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The live convolutions that leave a node: (kernel size, target nodes in order), one for each kernel size."""
+    groups = []
+    for operation, kernel in CONVOLUTIONS.items():
+        targets = tuple(
+            genotype.edges[e][1]
+            for e in genotype.live_edges
+            if genotype.edges[e][0] == node and genotype.operations[e] == operation
+        )
+        if targets:
+            groups.append((kernel, targets))
+    return tuple(groups)
+
+
+@cache
+def weight_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
+    """Where the weights of one member lie."""
+    entries: list[Entry] = blocks.stem_entries(skeleton)
+    for block in skeleton.blocks():
+        if block.reduces:
+            entries += blocks.reduction_entries(block)
+            continue
+        for node in range(genotype.nodes - 1):
+            for kernel, targets in convolutions_from(genotype, node):
+                name, outputs = f"{block.name}.from{node}.conv{kernel}", len(targets) * block.channels
+                entries.append(convolution(name, outputs, block.channels, kernel))
+                entries += norm(f"{name}.norm", outputs)
+    return Layout((*entries, *blocks.head_entries(skeleton)))
+
+
+@cache
+def statistics_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
+    """Where the batch-norm statistics of one member lie."""
+    entries = blocks.skeleton_statistics(skeleton)
+    for block in skeleton.blocks():
+        if not block.reduces:
+            for node in range(genotype.nodes - 1):
+                for kernel, targets in convolutions_from(genotype, node):
+                    name = f"{block.name}.from{node}.conv{kernel}.norm"
+                    entries += statistics(name, len(targets) * block.channels)
+    return Layout(tuple(entries))
+
+
+def forward(
+    genotype: Genotype, skeleton: Skeleton, x: Tensor, weights: Tensors, running: Tensors, training: bool
+) -> Tensor:
+    """Logits [N, K] of images [N, C, H, W]."""
+    x = blocks.stem(x, weights, running, training)
+    for block in skeleton.blocks():
+        if block.reduces:
+            x = blocks.reduction(x, block.name, weights, running, training)
+        else:
+            x = _cell(x, block.name, genotype, weights, running, training)
+    return blocks.head(x, weights, running, training)
+
+
+def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict, training: bool) -> Tensor:
+    nodes: list[Tensor | None] = [x] + [None] * (genotype.nodes - 1)
+
+    def add(target: int, term: Tensor) -> None:
+        present = nodes[target]
+        nodes[target] = term if present is None else present + term
+
+    for node in range(genotype.nodes - 1):
+        source = nodes[node]
+        if source is None:  # fed by nothing: all edges that leave it are dead
+            continue
+        groups = convolutions_from(genotype, node)
+        rectified = F.relu(source) if groups else source
+        for kernel, targets in groups:
+            prefix = f"{name}.from{node}.conv{kernel}"
+            y = F.conv2d(rectified, weights[f"{prefix}.weight"], padding=kernel // 2)
+            y = blocks.batch_norm(y, f"{prefix}.norm", weights, running, training)
+            for target, term in zip(targets, y.chunk(len(targets), dim=1), strict=True):
+                add(target, term)
+        for edge in genotype.live_edges:
+            start, target = genotype.edges[edge]
+            if start == node and genotype.operations[edge] == SKIP:
+                add(target, source)
+            elif start == node and genotype.operations[edge] == POOL:
+                add(target, blocks.pool(source))
+    output = nodes[-1]
+    assert output is not None  # a stack takes connected genotypes only
+    return output

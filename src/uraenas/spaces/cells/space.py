@@ -1,0 +1,131 @@
+"""The entry `CellSpace`: cells of nodes and operations in a skeleton of three stages. NAS-Bench-201 is one."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from markupsafe import Markup
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError, require_range
+from uraenas.base.parts import given
+from uraenas.spaces.cells import drawing, network, supernet
+from uraenas.spaces.cells.genotype import Genotype
+from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, is_known, label
+from uraenas.spaces.cells.skeleton import Skeleton, cost
+from uraenas.spaces.layout import Layout, Tensors
+from uraenas.spaces.space import Cost, Decision, Shape
+
+
+@dataclass(frozen=True)
+class CellSpace:
+    """A cell with an operation on each edge, repeated in a skeleton of three stages."""
+
+    channels: int = 16  # of the first stage; each stage has twice as many as the one before
+    cells: int = 5  # per stage
+    name: str = given(default="nasbench201")
+    nodes: int = given(default=4)
+    operations: tuple[str, ...] = given(default=NASBENCH201)
+    shape: Shape = given(default_factory=Shape)
+
+    def __post_init__(self) -> None:
+        require_range("channels", self.channels, 1, 1024)
+        require_range("cells", self.cells, 1, 100)
+        require_range("nodes", self.nodes, 2, 8)
+        object.__setattr__(self, "operations", tuple(self.operations))  # JSON has lists
+        if not self.operations or not all(map(is_known, self.operations)) or set(self.operations) == {NONE}:
+            raise UraenasError(f"operations = {self.operations} is not allowed; a cell needs some that exist")
+
+    @cached_property
+    def cell(self) -> Cell:
+        return Cell(self.nodes, self.operations)
+
+    @cached_property
+    def skeleton(self) -> Skeleton:
+        shape = self.shape
+        return Skeleton(self.channels, self.cells, shape.height, shape.width, shape.channels, shape.classes)
+
+    # What there is to choose
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        absent = self.operations.index(NONE) if NONE in self.operations else None
+        return tuple(Decision(f"{s} → {t}", self.operations, absent) for s, t in self.cell.edges)
+
+    def architecture(self, indices: Sequence[int]) -> Genotype:
+        return Genotype(tuple(self.operations[index] for index in indices))
+
+    def indices(self, architecture: Genotype) -> tuple[int, ...]:
+        return tuple(self.operations.index(operation) for operation in architecture.operations)
+
+    def parse(self, text: str) -> Genotype:
+        genotype = Genotype.from_string(text)
+        if genotype.nodes != self.nodes or not set(genotype.operations) <= set(self.operations):
+            allowed = ", ".join(self.operations)
+            raise UraenasError(f"{text} is no cell of {self.name}: {self.nodes} nodes, with {allowed}")
+        return genotype
+
+    def every(self) -> Iterator[Genotype]:
+        """All genotypes, the first operation everywhere first."""
+        for operations in itertools.product(self.operations, repeat=len(self.cell.edges)):
+            yield Genotype(operations)
+
+    def is_valid(self, architecture: Genotype) -> bool:
+        return architecture.connected
+
+    def canonical(self, architecture: Genotype) -> str:
+        return architecture.canonical.text
+
+    # What it computes
+
+    def weight_layout(self, architecture: Genotype) -> Layout:
+        return network.weight_layout(architecture, self.skeleton)
+
+    def statistics_layout(self, architecture: Genotype) -> Layout:
+        return network.statistics_layout(architecture, self.skeleton)
+
+    def forward(
+        self,
+        architectures: Sequence[Genotype],
+        weights: Sequence[Tensors],
+        statistics: Sequence[Tensors],
+        images: Tensor,
+        training: bool,
+    ) -> Tensor:
+        own = [images] * len(architectures) if images.dim() == 4 else list(images)
+        members = zip(architectures, own, weights, statistics, strict=True)
+        logits = [network.forward(g, self.skeleton, x, w, s, training) for g, x, w, s in members]
+        return torch.stack(logits)
+
+    def supernet_layout(self) -> Layout:
+        return supernet.supernet_layout(self.cell, self.skeleton)
+
+    def supernet_forward(self, weights: Tensors, images: Tensor, mixing: Tensor) -> Tensor:
+        return supernet.forward(self.cell, self.skeleton, weights, images, mixing)
+
+    # What it costs and looks like
+
+    def cost(self, architecture: Genotype) -> Cost:
+        return cost(architecture, self.skeleton)
+
+    @property
+    def most_parameters(self) -> int:
+        largest = max(self.operations, key=lambda operation: CONVOLUTIONS.get(operation, 0))
+        return self.cost(Genotype((largest,) * len(self.cell.edges))).parameters
+
+    def look(self, option: str) -> tuple[str, str]:
+        return label(option), drawing.operation_class(option)
+
+    def describe(self, architecture: Genotype) -> str:
+        return drawing.described(architecture.operations, architecture.live_edges)
+
+    def draw(
+        self, architecture: Genotype, x: float, y: float, width: float, labels: bool = False, tip: str = ""
+    ) -> Markup:
+        live = architecture.live_edges
+        return drawing.cell_graph(architecture.operations, live, x, y, width, labels, tip)
+
+    def legend(self) -> list[tuple[str, str, Markup]]:
+        return drawing.operation_legend(self.operations)

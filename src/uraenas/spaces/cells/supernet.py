@@ -1,0 +1,76 @@
+"""The network with all operations on every edge, mixed by weights on the simplex.
+
+Edges that leave one node share ReLU(x) and its pooled copy, and their convolutions are one convolution with more
+outputs. Batch norm in cells has no scale of its own; the mixing weight takes its place, so normalising and mixing are
+one operation: θ · BN(y) is batch norm with scale θ.
+"""
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.spaces.cells import blocks
+from uraenas.spaces.cells.operations import POOL, SKIP, Cell
+from uraenas.spaces.cells.skeleton import Skeleton
+from uraenas.spaces.layout import Entry, Layout, Tensors, convolution
+
+
+@cache
+def supernet_layout(cell: Cell, skeleton: Skeleton) -> Layout:
+    """Where the supernet's weights lie."""
+    entries: list[Entry] = blocks.stem_entries(skeleton)
+    for block in skeleton.blocks():
+        if block.reduces:
+            entries += blocks.reduction_entries(block)
+            continue
+        for node in range(cell.nodes - 1):
+            for kernel in cell.convolutions.values():
+                outputs = (cell.nodes - 1 - node) * block.channels
+                name = f"{block.name}.from{node}.conv{kernel}"
+                entries.append(convolution(name, outputs, block.channels, kernel))
+    return Layout((*entries, *blocks.head_entries(skeleton)))
+
+
+def forward(cell: Cell, skeleton: Skeleton, weights: Tensors, images: Tensor, mixing: Tensor) -> Tensor:
+    """Logits [N, K]; mixing is θ[E, O], one row per edge.
+
+    Batch norm always uses the batch's statistics: the supernet is never used for prediction.
+    """
+    x = blocks.stem(images, weights, None, True)
+    for block in skeleton.blocks():
+        if block.reduces:
+            x = blocks.reduction(x, block.name, weights, None, True)
+        else:
+            x = _mixed_cell(cell, x, block.name, weights, mixing)
+    return blocks.head(x, weights, None, True)
+
+
+def _mixed_cell(cell: Cell, x: Tensor, name: str, weights: Tensors, mixing: Tensor) -> Tensor:
+    channels, operations = x.shape[1], cell.operations
+    nodes: list[Tensor] = [x]
+    arriving: list[list[Tensor]] = [[] for _ in range(cell.nodes)]
+    for node in range(cell.nodes - 1):
+        leaving = [e for e, (source, _) in enumerate(cell.edges) if source == node]
+        source = nodes[node]
+        rectified, mixed = F.relu(source), []
+        pooled = blocks.pool(source) if POOL in operations else None
+        for operation, kernel in cell.convolutions.items():
+            y = F.conv2d(rectified, weights[f"{name}.from{node}.conv{kernel}.weight"], padding=kernel // 2)
+            column = mixing[:, operations.index(operation)]
+            # Edge by edge, because a list as an index would be copied from the host.
+            scale = torch.cat([column[edge].expand(channels) for edge in leaving])
+            mixed.append(F.batch_norm(y, None, None, scale, None, True, 0.0, blocks.EPSILON))
+        convolved = sum(mixed[1:], start=mixed[0]).chunk(len(leaving), dim=1) if mixed else ()
+        for place, edge in enumerate(leaving):
+            to = arriving[cell.edges[edge][1]]
+            to += [convolved[place]] if mixed else []
+            linear = mixing[edge, operations.index(SKIP)] * source if SKIP in operations else None
+            if pooled is not None:
+                share = mixing[edge, operations.index(POOL)]
+                linear = share * pooled if linear is None else torch.addcmul(linear, share, pooled)
+            to += [] if linear is None else [linear]
+        terms = arriving[node + 1]
+        nodes.append(sum(terms[1:], start=terms[0]))
+    return nodes[-1]

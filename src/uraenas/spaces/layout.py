@@ -1,0 +1,95 @@
+"""Where each tensor of a network lies in one flat vector.
+
+All weights of a network are one vector, and all batch-norm statistics another: an update rule is a line or two, noise
+is drawn for everything at once, and members move in and out of a stack by slicing.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from uraenas.base import draws
+
+Tensors = dict[str, Tensor]
+
+MOMENTUM = 0.1  # of running statistics, in every space: a batch moves them by this part of the way
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor: its name, its shape, and the standard deviation or constant that it starts with."""
+
+    name: str
+    shape: tuple[int, ...]
+    deviation: float = 0.0
+    constant: float = 0.0
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The entries of one flat vector, in order."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [entry.size for entry in self.entries]
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes)
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The vector's pieces by name. One split: its gradient is one concatenation."""
+        pieces = flat.split(self.sizes)
+        return {
+            entry.name: piece.view(entry.shape) for entry, piece in zip(self.entries, pieces, strict=True)
+        }
+
+    def initial(self, key: int | None = None) -> Tensor:
+        """A fresh vector, drawn from this key (none is needed where nothing is random)."""
+        parts = []
+        for position, entry in enumerate(self.entries):
+            if entry.deviation:
+                assert key is not None
+                parts.append(draws.normal(draws.at(key, position), entry.size) * entry.deviation)
+            else:
+                parts.append(torch.full((entry.size,), entry.constant))
+        return torch.cat(parts) if parts else torch.zeros(0)
+
+
+def aligned(pieces: dict[str, Tensor]) -> dict[str, Tensor]:
+    """These tensors, copied where they do not begin on a 16-byte boundary of a GPU's memory.
+
+    cuDNN takes that for granted, and ends with "misaligned address" on slices that lie elsewhere.
+    """
+    return {
+        name: piece.clone() if piece.is_cuda and piece.data_ptr() % 16 else piece
+        for name, piece in pieces.items()
+    }
+
+
+def convolution(name: str, out_channels: int, in_channels: int, kernel: int) -> Entry:
+    """A convolution's weight, with the spread that PyTorch starts convolutions with.
+
+    A norm follows, so the scale of a weight does not change what is computed, but how far a step of a given size turns
+    it: six times slower with He's initialisation, too slow for the supernet's convolutions to show what they are worth.
+    """
+    deviation = 1 / math.sqrt(3 * kernel**2 * in_channels)
+    return Entry(f"{name}.weight", (out_channels, in_channels, kernel, kernel), deviation=deviation)
+
+
+def norm(name: str, channels: int) -> list[Entry]:
+    """Batch norm's scale and shift."""
+    return [Entry(f"{name}.scale", (channels,), constant=1.0), Entry(f"{name}.shift", (channels,))]
+
+
+def statistics(name: str, channels: int) -> list[Entry]:
+    """Batch norm's running mean and variance."""
+    return [Entry(f"{name}.mean", (channels,)), Entry(f"{name}.variance", (channels,), constant=1.0)]

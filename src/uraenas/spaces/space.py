@@ -1,0 +1,159 @@
+"""The seam `Space`: which networks exist, how they compute, what they cost and how they are drawn.
+
+A space is a frozen dataclass. Its fields are the settings `network.…`, but for `name` and `shape`. An architecture is
+any hashable value whose `str` is its text. Everything else in the program speaks of decisions, options and layouts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from markupsafe import Markup
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError
+from uraenas.spaces.layout import Layout, Tensors
+
+Architecture = Any  # a hashable value; its `str` is its text
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the data asks of a network: the size of its images, and how many classes there are."""
+
+    height: int = 32
+    width: int = 32
+    channels: int = 3
+    classes: int = 10
+
+    def __post_init__(self) -> None:
+        for name, least in (("height", 4), ("width", 4), ("channels", 1)):
+            if getattr(self, name) < least:
+                raise UraenasError(f"images have {name} {getattr(self, name)}; it must be at least {least}")
+        if self.classes < 2:
+            raise UraenasError(f"classes = {self.classes} is out of range; a classifier needs at least 2")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One thing to choose, and what there is to choose from; `absent` is the option that leaves it out, if any."""
+
+    name: str
+    options: tuple[str, ...]
+    absent: int | None = None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one network costs for one image."""
+
+    parameters: int
+    multiply_adds: int
+
+
+class Space(Protocol):
+    """The protocol. Shapes: M members, N images, K classes, D decisions, O options (the most that a decision has)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    # What there is to choose
+
+    @property
+    def decisions(self) -> Sequence[Decision]: ...
+
+    def architecture(self, indices: Sequence[int]) -> Architecture:
+        """The architecture that takes option `indices[d]` at decision d."""
+
+    def indices(self, architecture: Architecture) -> tuple[int, ...]:
+        """The way back."""
+
+    def parse(self, text: str) -> Architecture:
+        """The architecture whose `str` this is; an UraenasError if it is none of this space."""
+
+    def is_valid(self, architecture: Architecture) -> bool:
+        """Whether it is a network at all: one that is not is drawn again."""
+
+    def canonical(self, architecture: Architecture) -> str:
+        """What it computes: two architectures with one canonical form are the same function of their weights."""
+
+    # What it computes
+
+    def weight_layout(self, architecture: Architecture) -> Layout: ...
+
+    def statistics_layout(self, architecture: Architecture) -> Layout:
+        """Where running statistics of its norms lie; they move in training."""
+
+    def forward(
+        self,
+        architectures: Sequence[Architecture],
+        weights: Sequence[Tensors],
+        statistics: Sequence[Tensors],
+        images: Tensor,
+        training: bool,
+    ) -> Tensor:
+        """Logits [M, N, K] of images [N, C, H, W], or [M, N, C, H, W] where each member has its own."""
+
+    def supernet_layout(self) -> Layout: ...
+
+    def supernet_forward(self, weights: Tensors, images: Tensor, mixing: Tensor) -> Tensor:
+        """Logits [N, K] of the network with all options at once, each weighted by mixing [D, O]."""
+
+    # What it costs and looks like
+
+    def cost(self, architecture: Architecture) -> Cost: ...
+
+    @property
+    def most_parameters(self) -> int:
+        """Of its largest network."""
+
+    def look(self, option: str) -> tuple[str, str]:
+        """An option, for people: its name, and the class that gives it its colour (`o0` … `o4`)."""
+
+    def describe(self, architecture: Architecture) -> str:
+        """A line for each decision that matters."""
+
+    def draw(
+        self,
+        architecture: Architecture,
+        x: float,
+        y: float,
+        width: float,
+        labels: bool = False,
+        tip: str = "",
+    ) -> Markup:
+        """A drawing with its left end at (x, y): 40 pixels up and down without labels, 90 with."""
+
+    def legend(self) -> list[tuple[str, str, Markup]]:
+        """Name, class and a sample of everything that drawings are made of."""
+
+
+def option_counts(space: Space) -> tuple[int, ...]:
+    """How many options each decision has."""
+    return tuple(len(decision.options) for decision in space.decisions)
+
+
+def architecture_count(space: Space) -> int:
+    return math.prod(option_counts(space))
+
+
+def require_valid(space: Space, architecture: Architecture) -> None:
+    if not space.is_valid(architecture):
+        raise UraenasError(f"architecture {architecture} cuts the input off from the output")
+
+
+def facts_of(space: Space) -> dict[str, Any]:
+    """The space as it is stored: its settings, and the shape it was made for."""
+    return asdict(space)  # type: ignore[call-overload]  # a space is a dataclass
+
+
+def shape_of(facts: Mapping[str, Any]) -> Shape:
+    """The shape that `facts_of` stored."""
+    try:
+        return Shape(**{name: int(value) for name, value in facts["shape"].items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UraenasError(f"no shape of images is stored: {error}") from error

@@ -1,0 +1,34 @@
+"""Ways to learn or draw weights. One is a row of WEIGHTS; `method.py` says what it must offer."""
+
+from typing import Any
+
+from uraenas.base.parts import Part
+from uraenas.weights.cycle import Cycle
+from uraenas.weights.langevin import Langevin
+from uraenas.weights.method import Candidate, Step, WeightMethod, as_they_are, prior_decay
+from uraenas.weights.point import Point
+
+_SAMPLES: dict[str, Any] = {"means": False, "mean_of": 0}
+WEIGHTS: dict[str, Part[Any]] = {
+    "point": Part(Point),
+    "sghmc": Part(Langevin, about="Samples of cyclical Langevin dynamics with momentum.", **_SAMPLES),
+    "sgld": Part(Langevin, about="Samples of cyclical Langevin dynamics.", momentum=0.0, **_SAMPLES),
+    "snapshot": Part(
+        Langevin, about="The same cycles without noise: the control.", temperature=0.0, **_SAMPLES
+    ),
+    "swa": Part(
+        Langevin, about="SWA means: of the samples of each cycle, the mean of the weights.", means=True
+    ),
+}
+
+__all__ = [
+    "WEIGHTS",
+    "Candidate",
+    "Cycle",
+    "Langevin",
+    "Point",
+    "Step",
+    "WeightMethod",
+    "as_they_are",
+    "prior_decay",
+]

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip --disable-pip-version-check
 RUN ?= runs/digits
+SCRIPTS = benchmarks studies tools
+CODE = src tests examples $(SCRIPTS)
 
 .PHONY: demo test test-all check bench clean
 
@@ -15,10 +17,10 @@ test-all: .venv/installed-for-tests
 	.venv/bin/python -m pytest -m "not gpu" -n 2
 
 check: .venv/installed-for-tests
-	.venv/bin/ruff check src tests examples benchmarks
-	.venv/bin/ruff format --check src tests examples benchmarks
+	.venv/bin/ruff check $(CODE)
+	.venv/bin/ruff format --check $(CODE)
 	.venv/bin/mypy
-	.venv/bin/mypy benchmarks
+	.venv/bin/mypy $(SCRIPTS)
 	.venv/bin/lint-imports
 
 bench: .venv/installed

@@ -43,9 +43,7 @@ def main() -> None:
 def row(name: str, count: int, plain_count: int) -> dict:
     """One corruption: seconds of the plain way and of ours."""
     images = pictures(count)
-    corrupt(
-        images[:1], name, 1, seed=0
-    )  # reading textures and loading libraries is not the corruption's time
+    corrupt(images[:1], name, 1, seed=0)  # reads textures and loads libraries, which is not its time
     start = time.perf_counter()
     for severity in SEVERITIES:
         corrupt(images, name, severity, seed=0)

@@ -1,6 +1,6 @@
 """Milliseconds of one search step on a GPU: the engine (captured) beside the plain way, in one run.
 
-python benchmarks/search_step.py [--batch 64] [--steps 50]
+python benchmarks/search_step.py [--batch 64] [--steps 50] [--precision auto]
 """
 
 import argparse
@@ -12,11 +12,12 @@ import torch
 
 from uraenas.bench.cases import Bench, Size
 from uraenas.engine import Engine, EngineSettings
-from uraenas.spaces import Skeleton
+from uraenas.engine.engine import PRECISIONS
+from uraenas.spaces import CellSpace
 
 
 def milliseconds(step: Callable[[], None], count: int) -> tuple[float, float]:
-    """Median and spread of one call."""
+    """Median and spread of one call, by the host's clock: launching is a large part of the plain way."""
     times = []
     for _ in range(count):
         start = time.perf_counter()
@@ -26,17 +27,19 @@ def milliseconds(step: Callable[[], None], count: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--steps", type=int, default=50, help="how many are timed, of each way")
+    parser.add_argument("--precision", default="auto", choices=PRECISIONS, help="of the engine")
     options = parser.parse_args()
-    size = Size(Skeleton(), batch=256, search_batch=options.batch, members=1, images=20_000)
-    print(torch.cuda.get_device_name(), torch.__version__)
     engine = Engine(EngineSettings(device="cuda", precision=options.precision))
+    size = Size(CellSpace(), batch=256, search_batch=options.batch, members=1, images=20_000)
+    print(torch.cuda.get_device_name(), torch.__version__)
     start = time.perf_counter()
     case = Bench(size, engine).search()
-    for _ in range(6):
+    for _ in range(6):  # the fourth is captured
         case.engine()
     ready = time.perf_counter() - start
     case.plain()

@@ -1,9 +1,9 @@
 """How far the supernet's slopes are from float64, by way of computing them, on this machine.
 
-python benchmarks/supernet_slopes.py [--device cuda]
+    python benchmarks/supernet_slopes.py [--device cuda]
 
 Relative errors ‖found − exact‖ / ‖exact‖ of the slopes of θ and of the weights, fresh weights and one random batch of
-64. The last row undoes what `networks.skeleton.pool` does, to see whether that is still needed.
+64. The last row undoes what `spaces.cells.blocks.pool` does, to see whether that is still needed.
 """
 
 import argparse
@@ -14,31 +14,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from uraenas.architectures import dirichlet
 from uraenas.base import draws
-from uraenas.architecture import uniform
-from uraenas.kernels import available
-from uraenas.networks import Supernet, skeleton
-from uraenas.spaces import Skeleton
+from uraenas.engine.kernels import kernels_for
+from uraenas.spaces import CellSpace, Shape, Supernet
+from uraenas.spaces.cells import blocks
 
+BATCH = 64
 Slopes = tuple[Tensor, Tensor]
 
 
 class Problem:
     """A supernet, one θ and one batch."""
 
-    def __init__(self, shape: Skeleton, device: torch.device) -> None:
-        self.shape, self.device = shape, device
-        self.supernet = Supernet(shape).to(device)
+    def __init__(self, space: CellSpace, device: torch.device) -> None:
+        self.space, self.device = space, device
+        self.supernet = Supernet(space).to(device)
         self.supernet.initialise(3)
-        self.mixing = uniform().rsample(draws.at(torch.tensor(3), torch.tensor(0))).to(device)
-        numbers = draws.normal(draws.at(5, 0), 64 * shape.height * shape.width * shape.image_channels)
-        images = numbers.view(64, shape.height, shape.width, shape.image_channels)
+        uniform = torch.ones(len(space.decisions), len(space.operations))
+        self.mixing = dirichlet.sample(uniform, draws.at(3, 0)).to(device)
+        shape = space.shape
+        numbers = draws.normal(draws.at(5, 0), BATCH * shape.height * shape.width * shape.channels)
+        images = numbers.view(BATCH, shape.height, shape.width, shape.channels)
         self.images = images.to(device).movedim(-1, 1)  # channels innermost, as a loader on a GPU gives them
-        self.labels = (torch.arange(64) % shape.classes).to(device)
+        self.labels = (torch.arange(BATCH) % shape.classes).to(device)
 
     def plain(self, dtype: torch.dtype, lowered: bool = False) -> Slopes:
         """By PyTorch's own operations."""
-        supernet = Supernet(self.shape).to(self.device, dtype)
+        supernet = Supernet(self.space).to(self.device, dtype)
         with torch.no_grad():
             supernet.weights.copy_(self.supernet.weights)
         mixing = self.mixing.clone().requires_grad_()
@@ -50,9 +53,9 @@ class Problem:
 
     def own(self, dtype: torch.dtype) -> Slopes:
         """By own kernels."""
-        from uraenas.kernels.supernet import SupernetProgram
+        from uraenas.engine.kernels.cells.supernet import SupernetProgram  # needs Triton
 
-        program = SupernetProgram(self.shape, len(self.images), self.device, dtype)
+        program = SupernetProgram(self.space.cell, self.space.skeleton, BATCH, self.device, dtype)
         program.put_images(self.images)
 
         def slope() -> Tensor:
@@ -66,26 +69,28 @@ class Problem:
 @contextmanager
 def pool_as_it_lies() -> Iterator[None]:
     """The pool without the copy to channels outermost."""
-    kept = skeleton.pool
-    skeleton.pool = lambda x: F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
+    kept = blocks.pool
+    blocks.pool = lambda x: F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
     try:
         yield
     finally:
-        skeleton.pool = kept
+        blocks.pool = kept
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(parser.parse_args().device)
-    small = Skeleton(channels=16, cells=1, height=16, width=16)
-    problem = Problem(Skeleton() if device.type == "cuda" else small, device)
+    small = CellSpace(cells=1, shape=Shape(16, 16))
+    problem = Problem(CellSpace() if device.type == "cuda" else small, device)
     exact = problem.plain(torch.float64)
     ways: dict[str, Callable[[], Slopes]] = {
         "PyTorch, float32": lambda: problem.plain(torch.float32),
         "PyTorch, bfloat16": lambda: problem.plain(torch.float32, lowered=True),
     }
-    if available(device):
+    if device.type == "cuda" and kernels_for(problem.space)[0]:
         ways["own kernels, float32"] = lambda: problem.own(torch.float32)
         ways["own kernels, bfloat16"] = lambda: problem.own(torch.bfloat16)
     for name, way in ways.items():

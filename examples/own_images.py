@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from uraenas.config import override, preset
-from uraenas.stages import Pipeline
+from uraenas.run.config import preset
+from uraenas.run.pipeline import Pipeline
 
 
 def digits_as_folder(root: Path) -> Path:
@@ -29,14 +29,14 @@ def digits_as_folder(root: Path) -> Path:
 
 with tempfile.TemporaryDirectory() as scratch:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else digits_as_folder(Path(scratch) / "images")
-    config = override(
-        preset("digits"),
+    config = preset(
+        "digits",
         {
             "data.name": str(folder),
             "data.image_size": 32 if len(sys.argv) > 1 else 8,
             "methods": "uraenas",
-            "train.members": 4,
-            "train.architectures": 2,
+            "ensemble.members": 4,
+            "train.sampled.architectures": 2,
             "train.epochs": 24,
             "search.epochs": 8,
             "evaluate.suite": "none",
@@ -49,9 +49,7 @@ with tempfile.TemporaryDirectory() as scratch:
 
     ensemble, test = pipeline.run.ensemble("uraenas"), pipeline.task.dataset.test
     accuracy = next(
-        row["value"]
-        for row in metrics["rows"]
-        if row["metric"] == "accuracy" and row["members"] == len(ensemble)
+        row.value for row in metrics.rows if row.metric == "accuracy" and row.members == len(ensemble)
     )
     print(f"{ensemble}: test accuracy {accuracy:.3f} on {len(test)} images")
     uncertainty = ensemble.uncertainty(test.images)

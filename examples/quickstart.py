@@ -16,7 +16,7 @@ train_images, test_images, train_labels, test_labels = train_test_split(
 
 classifier = UraeNAS(
     members=4,
-    settings={"train.architectures": 2},
+    settings={"train.sampled.architectures": 2},
     value_range=(0, 16),  # what the arrays do not say of themselves
 )
 classifier.fit(train_images, train_labels)

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +66,6 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own_run(finished_run: Path, tmp_path: Path) -> Iterator[Path]:
+def own_run(finished_run: Path, tmp_path: Path) -> Path:
     """A copy of the finished run."""
-    yield Path(shutil.copytree(finished_run, tmp_path / "run"))
+    return Path(shutil.copytree(finished_run, tmp_path / "run"))

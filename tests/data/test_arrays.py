@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from uraenas.data import as_images
 from uraenas.base.errors import UraenasError
+from uraenas.data import as_images
 
 
 def ramp(*shape: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import gzip
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from uraenas.base.errors import UraenasError
 from uraenas.data import (
-    DATASETS,
     OFFICIAL,
     Dataset,
     DataSettings,
@@ -24,7 +24,6 @@ from uraenas.data import (
 )
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.download import RemoteFile
-from uraenas.base.errors import UraenasError
 
 
 def test_an_unknown_name_gets_the_nearest_match() -> None:
@@ -135,7 +134,6 @@ def test_settings_have_their_say_on_augmentation() -> None:
         ("held_out", 0.95),
         ("held_out", "a"),
         ("held_out", float("nan")),
-        ("search_validation", 1.0),
         ("flip", "yes"),
         ("flip", ["on"]),
         ("padding", -2),
@@ -146,18 +144,13 @@ def test_settings_have_their_say_on_augmentation() -> None:
     ],
 )
 def test_a_setting_out_of_range_says_key_given_and_allowed(key: str, value: Any) -> None:
-    with pytest.raises(UraenasError, match=rf"data\.{key} = .* is not allowed; allowed: "):
+    with pytest.raises(UraenasError, match=rf"^{key} = .* is not allowed; allowed: "):
         DataSettings(**{key: value})
 
 
 def test_stated_ranges_are_understood() -> None:
     assert DataSettings(value_range="0,255").value_limits() == (0.0, 255.0)
     assert DataSettings().value_limits() is None
-    assert {field.name for field in fields(DataSettings)} >= {"name", "root", "held_out", "search_validation"}
-
-
-def test_every_dataset_is_in_the_table() -> None:
-    assert DATASETS == ("digits", "cifar10", "cifar100", "mnist", "fashion-mnist")
 
 
 GOOD = LabelledImages(np.zeros((2, 4, 4, 1), np.uint8), np.array([0, 1]))

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uraenas.base.errors import UraenasError
 from uraenas.data import CIFAR10, CIFAR100, load_cifar
 from uraenas.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES, Cifar, read_binary, read_python
 from uraenas.data.files import blaming
-from uraenas.base.errors import UraenasError
 
 IMAGES_PER_FILE = 4
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uraenas.base.errors import UraenasError
 from uraenas.data.closed_pickle import read_pickle
 from uraenas.data.files import blaming
-from uraenas.base.errors import UraenasError
 
 CONTENT = {
     "data": np.arange(24, dtype=np.uint8).reshape(4, 6),

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from uraenas.data import load_folder, read_image
 from uraenas.base.errors import UraenasError
+from uraenas.data import load_folder, read_image
 
 
 def picture(

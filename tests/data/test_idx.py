@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uraenas.base.errors import UraenasError
 from uraenas.data import fit_images, load_dataset, load_idx
 from uraenas.data.idx import parse_idx
-from uraenas.base.errors import UraenasError
 
 
 def idx(array: np.ndarray) -> bytes:

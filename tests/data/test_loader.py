@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation, suited_batch
-from uraenas.base.errors import UraenasError
 
 CPU = torch.device("cpu")
 

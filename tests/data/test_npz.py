@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uraenas.data import Dataset, digits, load_npz, save_npz
 from uraenas.base.errors import UraenasError
+from uraenas.data import Dataset, digits, load_npz, save_npz
 
 IMAGES = np.arange(20 * 6 * 6, dtype=np.uint8).reshape(20, 6, 6)
 LABELS = np.arange(20) % 2

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uraenas.data import stratified_split
 from uraenas.base.errors import UraenasError
+from uraenas.data import stratified_split
 
 
 @settings(max_examples=60, deadline=None)

@@ -109,9 +109,3 @@ def shown_tip(driver: Any) -> str | None:
         return tip.checkVisibility() ? [...tip.children].map(words).join('\\n') : null;
         """
     )
-
-
-def seconds_to_draw(driver: Any) -> float:
-    """From the call for the page that is open until its second frame after loading is on the screen."""
-    wait = "const [done] = arguments; requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))"
-    return driver.execute_async_script(wait) / 1000

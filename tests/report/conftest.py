@@ -5,46 +5,70 @@ from typing import Any
 
 import pytest
 from browsing import open_page, start_chromium
-from made_up_run import Source, write_run
+from made_up_run import MakeRun, Source, write_run
 
 from uraenas import report
-from uraenas.config import override, preset
-from uraenas.methods import METHODS
-from uraenas.run import Run
+from uraenas.base.parts import Part
+from uraenas.learning.methods import METHODS
+from uraenas.run.directory import Run
 from uraenas.shifts import SUITES
-from uraenas.stages import Pipeline
+from uraenas.spaces import SPACES, CellSpace
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    """A finished run with its labelled test set; not to be changed."""
-    return write_run(tmp_path_factory.mktemp("runs") / "demo")
-
-
-@pytest.fixture
-def copied(demo: Source, tmp_path: Path) -> Source:
-    """The same to be changed."""
-    shutil.copytree(demo[0].path, tmp_path / "demo")
-    return Run(tmp_path / "demo"), demo[1]
-
-
-@pytest.fixture
-def make_run(tmp_path: Path) -> Any:
-    """make_run(name, members=3, …): a run with other settings."""
+def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
+    """make_run(name, members=3, …): a run with other settings, made once and not to be changed."""
+    made: dict[str, Source] = {}
 
     def make(name: str = "demo", **settings: Any) -> Source:
-        return write_run(tmp_path / name, **settings)
+        key = f"{name} {sorted(settings.items())}"
+        if key not in made:
+            made[key] = write_run(tmp_path_factory.mktemp("runs") / name, **settings)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture
+def make_own_run(make_run: MakeRun, tmp_path: Path) -> MakeRun:
+    """The same to be changed."""
+
+    def make(name: str = "demo", **settings: Any) -> Source:
+        run, test = make_run(name, **settings)
+        return Run(shutil.copytree(run.path, tmp_path / name)), test
 
     return make
 
 
 @pytest.fixture(scope="session")
+def demo(make_run: MakeRun) -> Source:
+    """A finished run with its labelled test set; not to be changed."""
+    return make_run()
+
+
+@pytest.fixture(scope="module")
+def five_nodes() -> Iterator[str]:
+    """The name of a space that is not NAS-Bench-201: cells of five nodes, without pooling."""
+    operations = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3")
+    with pytest.MonkeyPatch.context() as patch:
+        row = Part(CellSpace, name="five-nodes", nodes=5, operations=operations)
+        patch.setitem(SPACES, "five-nodes", row)
+        yield "five-nodes"
+
+
+@pytest.fixture(scope="session")
 def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run as large as the paper's on CIFAR-10: 10,000 images, 19 × 5 shifts, 7 methods of 10 members."""
+    """The page of a run as large as the paper's on CIFAR-10: 19 × 5 shifts, all methods, 10 members.
+
+    How many images there are hardly changes its size.
+    """
     path = tmp_path_factory.mktemp("large")
-    every = (1, 2, 3, 4, 5)
-    size: dict[str, Any] = {"members": 10, "images": 10_000, "shifted_images": 60, "side": 32}
-    source = write_run(path / "run", tuple(METHODS), shifts=SUITES["cifar10-c"], severities=every, **size)
+    suite: dict[str, Any] = {
+        "shifts": SUITES["cifar10-c"],
+        "severities": (1, 2, 3, 4, 5),
+        "same_shifts": True,
+    }
+    source = write_run(path / "run", tuple(METHODS), members=10, images=500, side=32, **suite)
     (path / "report.html").write_text(report.build([source]), encoding="utf-8")
     return path / "report.html"
 
@@ -57,13 +81,15 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def page(started: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the demo on fewer epochs: digits, all seven methods, really searched and trained."""
-    config = override(preset("tiny"), {"methods": ",".join(METHODS), "train.members": 3})
-    pipeline = Pipeline.start(tmp_path_factory.mktemp("page") / "a-run-with-a-long-name", config)
-    pipeline.train(pipeline.search())
-    pipeline.evaluate()
-    return pipeline.report()
+def page(make_run: MakeRun) -> Path:
+    """The report of a finished run."""
+    return report.write(*make_run("a-run-with-a-long-name"))
+
+
+@pytest.fixture(scope="session")
+def page_of_all_methods(make_run: MakeRun) -> Path:
+    """A report with every name and every colour."""
+    return report.write(*make_run("all-methods", methods=tuple(METHODS)))
 
 
 @pytest.fixture

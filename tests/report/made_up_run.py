@@ -1,21 +1,26 @@
 """Runs made up in a temporary directory: the files of a real one, without training anything."""
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from uraenas.architecture import ArchitectureDistribution
+from uraenas.architectures import Dirichlet, Searched
 from uraenas.data.dataset import LabelledImages
-from uraenas.evaluate import EvaluateSettings, EvaluationSet, Evaluator, Judged
-from uraenas.base.files import write_tensors
-from uraenas.methods import METHODS
-from uraenas.run import Run
-from uraenas.spaces import Genotype
-from uraenas.summarise import summarise
+from uraenas.ensemble import Kind, Member, Origin
+from uraenas.evaluation import Cell, EvaluationSet, Evaluator, Judged, summarise
+from uraenas.run.config import Config, build, measuring
+from uraenas.run.directory import Run
+from uraenas.run.facts import DataFacts
+from uraenas.spaces import Architecture, Shape, Space
 
 SHIFTS = ("gaussian_noise", "contrast")
 Source = tuple[Run, LabelledImages]
+MakeRun = Callable[..., Source]
 
 
 def write_run(
@@ -30,29 +35,46 @@ def write_run(
     keep_predictions: bool = True,
     seed: int = 0,
     side: int = 8,
-    shifted_images: int | None = None,  # fewer than on the clean set save time; the page cannot tell
+    same_shifts: bool = False,  # the rows of all shifts are equal, which saves time where their number matters
+    space: str = "nasbench201",
 ) -> Source:
     generator = torch.Generator().manual_seed(seed)
     run, test = Run(path), _test_set(images, classes, side, seed)
-    names = [f"class <{k}> & co" if k == 0 else f"class {k}" for k in range(classes)]
-    settings = EvaluateSettings(bootstrap=bootstrap, subsets=2, severities=severities)
-    kinds = {name: _members(run, name, members, generator) for name in methods}
-    evaluator, cells = Evaluator(settings, seed), []
+    config = build(
+        {
+            "seed": seed,
+            "methods": methods,
+            "network.space": space,
+            "network.channels": 1,
+            "network.cells": 1,
+            "evaluate.bootstrap": bootstrap,
+            "evaluate.subsets": 2,
+            "evaluate.severities": severities,
+        }
+    )
+    of_images = replace(config.network, shape=Shape(side, side, 3, classes))
+    run.write_config(config)
+    run.write_environment({"uraenas": "0.1.0", "device": "test"})
+    names = ("class <0> & co", *(f"class {k}" for k in range(1, classes)))
+    run.write_data(DataFacts(names, (side, side, 3), False, 0, 900, 100, images, "00"))
+    kinds = {name: _members(run, config, name, members, of_images, generator) for name in methods}
+    evaluator, cells = Evaluator(config.evaluate, seed), []
     for place in [("none", 0), *((shift, s) for shift in shifts for s in severities)]:
-        part = test if place[0] == "none" else test.take(np.arange(shifted_images or images))
-        where = EvaluationSet("demo", *place, part)
+        if same_shifts and len(cells) > 1:
+            cells.append(_elsewhere(cells[1], *place))
+            continue
         judged = {
-            name: Judged(_predictions(part, classes, len(kind[0]), place[1], generator), *kind, 1.3)
+            name: Judged(_predictions(test, classes, len(kind[0]), place[1], generator), *kind, 1.3)
             for name, kind in kinds.items()
         }
-        cells.append(evaluator.cell(where, judged))
+        cells.append(evaluator.cell(EvaluationSet("demo", *place, test), judged))
         if keep_predictions and place[0] == "none":
             for name, one in judged.items():
-                file = f"methods/{name}/predictions/demo.safetensors"
+                file = run.predictions_file(name, "demo")
                 run.write_tensors(file, {"log_probabilities": one.log_probabilities_MNK}, {})
-    run.write_outcome(*summarise(cells))
-    _describe(run, methods, names, images, bootstrap, seed, side)
-    _search(run, generator)
+    metrics, replicates = summarise(cells)
+    run.write_outcome(replace(metrics, settings=measuring(config)), replicates)
+    _search(run, of_images, generator)
     return run, test
 
 
@@ -62,19 +84,30 @@ def _test_set(images: int, classes: int, side: int, seed: int) -> LabelledImages
     return LabelledImages(pixels, draw.integers(0, classes, images))
 
 
-def _members(run: Run, method: str, members: int, generator: torch.Generator) -> tuple[list, list]:
-    row = METHODS[method]
-    genotypes, chains = [], []
-    expected = Genotype.from_indices((3, 1, 3, 1, 4, 2))
-    for m in range(1 if row.single else members):
-        drawn = Genotype.from_indices(torch.randint(5, (6,), generator=generator).tolist())
-        genotypes.append(expected if row.architecture == "expected" else drawn)
-        chains.append(f"{row.architecture}-{row.weights}-{m:02d}")
-        header = {"genotype": str(genotypes[-1]), "chain": chains[-1], "epoch": "1"}
-        write_tensors(run.members_folder(method) / f"{m:03d}.safetensors", {"w": torch.zeros(1)}, header)
+def _members(
+    run: Run, config: Config, name: str, members: int, space: Space, generator: torch.Generator
+) -> tuple[list[str], list[str]]:
+    """The functions and the chains of a method's members, whose files and costs are written."""
+    method = config.method(name)
+    functions, chains = [], []
+    for m in range(1 if method.row.single else members):
+        expected = space.architecture([(3, 1, 3, 2)[d % 4] for d in range(len(space.decisions))])
+        architecture = expected if method.row.source == "expected" else _drawn(space, generator)
+        sizes = (space.weight_layout(architecture).size, space.statistics_layout(architecture).size)
+        origin = Origin(f"{method.chains}{m:02d}", 1, 0, 10)
+        kind = Kind.of(method.row.weights, method.weights)
+        member = Member(architecture, *map(torch.zeros, sizes), origin, kind)
+        member.save(run.members_folder(name) / f"{m:03d}.safetensors", space)
+        functions.append(space.canonical(architecture))
+        chains.append(origin.chain)
     run.costs.add({f"chains/{chain}": {"seconds": 2.5, "images": 1000} for chain in chains})
-    run.costs.add({f"members/{method}": {"seconds": 1.2}})
-    return genotypes, chains
+    run.costs.add({f"members/{name}": {"seconds": 1.2}})
+    return functions, chains
+
+
+def _drawn(space: Space, generator: torch.Generator) -> Architecture:
+    options = [len(decision.options) for decision in space.decisions]
+    return space.architecture([int(torch.randint(most, (1,), generator=generator)) for most in options])
 
 
 def _predictions(
@@ -86,26 +119,18 @@ def _predictions(
     return torch.log_softmax(logits, dim=-1)
 
 
-def _describe(
-    run: Run, methods: tuple[str, ...], names: list[str], images: int, bootstrap: int, seed: int, side: int
-) -> None:
-    config = {"seed": seed, "methods": list(methods), "evaluate.baseline": "deep-ensemble"}
-    run.write_json("config.json", {**config, "evaluate.bootstrap": bootstrap, "train.step_size": 0.1})
-    run.write_json("environment.json", {"uraenas": "0.1.0", "device": "test"})
-    facts = {"classes": names, "image": [side, side, 3], "training_images": 900, "held_out_images": 100}
-    run.write_json("data.json", {**facts, "test_images": images, "blake2b": "00"})
+def _elsewhere(cell: Cell, shift: str, severity: int) -> Cell:
+    rows = [replace(row, shift=shift, severity=severity) for row in cell.rows]
+    return replace(cell, shift=shift, severity=severity, rows=rows)
 
 
-def _search(run: Run, generator: torch.Generator) -> None:
-    concentration = torch.rand(6, 5, generator=generator, dtype=torch.float64) * 3 + 0.2
-    genotype = str(ArchitectureDistribution(concentration).expected_genotype())
-    history = [
-        {"epoch": k, "entropy": -19.1 - k, "validation_loss": 2.0 - 0.1 * k, "train_loss": 1.5}
+def _search(run: Run, space: Space, generator: torch.Generator) -> None:
+    options = [len(decision.options) for decision in space.decisions]
+    raw = torch.rand(len(options), max(options), generator=generator, dtype=torch.float64) * 3.8 - 1.6
+    uniform = -sum(math.lgamma(most) for most in options)
+    history: list[dict[str, Any]] = [
+        {"epoch": k, "entropy": uniform - k, "validation_loss": 2.0 - 0.1 * k, "train_loss": 1.5}
         for k in range(4)
     ]
-    run.write_tensors(
-        "search/architecture.safetensors",
-        {"concentration": concentration},
-        {"genotype": genotype, "epochs": 4, "history": history},
-    )
+    run.write_searched(Searched(space, Dirichlet(), {"raw": raw}, history), "dirichlet", epochs=4, seed=0)
     run.costs.add({"search": {"seconds": 7.0, "images": 4000}})

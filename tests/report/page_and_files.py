@@ -88,7 +88,7 @@ class Case:
     def chains(self, method: str) -> list[dict[str, float]]:
         """What cost.json says of the chains that this method's members could come from."""
         kinds = {
-            "uraenas": "sampled-sampled",
+            "uraenas": "sampled-sghmc",
             "drnas": "expected-point-00",
             "deep-ensemble": "expected-point",
         }

@@ -3,27 +3,37 @@ import io
 import shutil
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from made_up_run import Source
+from made_up_run import MakeRun, Source
 from reading_html import taken_apart
 
-from test_predict import uraenas
 from uraenas import report
 from uraenas.base.errors import UraenasError
-from uraenas.pairing import differences
+from uraenas.evaluation import Row
 from uraenas.report import COLUMNS, formats, table
 from uraenas.report.formats import Contents
+from uraenas.run.config import override
+from uraenas.run.directory import Run
+from uraenas.run.pairing import differences
 from uraenas.shifts import SHIFTS, SUITES
+
+Command = Callable[..., Any]
 
 
 @pytest.fixture
-def rows(demo: Source) -> list[dict]:
-    return demo[0].read_json("metrics.json")["rows"]
+def rows(demo: Source) -> list[Row]:
+    return demo[0].metrics().rows
 
 
-def test_markdown_is_the_table(rows: list[dict]) -> None:
+def read_csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_markdown_is_the_table(rows: list[Row]) -> None:
     lines = formats.write("md", [("demo", rows)], Contents()).splitlines()
     assert lines[0] == "| Method | Members | Acc | ECE | NLL | cAcc | cECE | cNLL | Dis |"
     assert lines[1] == "| --- |" + " ---: |" * 8
@@ -34,7 +44,7 @@ def test_markdown_is_the_table(rows: list[dict]) -> None:
     assert formats.write("md", [("demo", rows)], Contents()).count("**") >= 2 * len(COLUMNS)
 
 
-def test_intervals_are_there_when_asked_for(rows: list[dict]) -> None:
+def test_intervals_are_there_when_asked_for(rows: list[Row]) -> None:
     plain, full = (
         formats.write("latex", [("demo", rows)], Contents(intervals=asked)) for asked in (False, True)
     )
@@ -43,21 +53,21 @@ def test_intervals_are_there_when_asked_for(rows: list[dict]) -> None:
     assert "scriptsize" not in plain
 
 
-def test_the_mean_over_the_main_corruptions_when_asked_for(make_run: Callable[..., Source]) -> None:
+def test_the_mean_over_the_main_corruptions_when_asked_for(make_run: MakeRun, uraenas: Command) -> None:
     run = make_run(shifts=SUITES["cifar10-c"], severities=(1,))[0]
     found = {}
     for arguments in ((), ("--shifted", "mean15"), ("--shifted", "mean19")):
         done = uraenas("report", run.path, "--format", "csv", *arguments)
-        found[arguments] = next(csv.DictReader(io.StringIO(done.stdout)))
+        found[arguments] = read_csv(done.stdout)[0]
     wide, main, same = found.values()
     assert wide == same
     assert (main["nll"], main["shifted_nll"] != wide["shifted_nll"]) == (wide["nll"], True)
     values = [
-        row["value"]
-        for row in run.metrics()["rows"]
-        if (row["method"], row["metric"], row["calibration"]) == (main["method"], "nll", "raw")
-        and row["shift"] in SUITES["cifar10-c"]
-        and not SHIFTS[row["shift"]].extra
+        row.value
+        for row in run.metrics().rows
+        if (row.method, row.metric, row.calibration) == (main["method"], "nll", "raw")
+        and row.shift in SUITES["cifar10-c"]
+        and not SHIFTS[row.shift].extra
     ]
     assert float(main["shifted_nll"]) == pytest.approx(statistics.fmean(values))
     assert len(values) == 15
@@ -68,11 +78,11 @@ def test_the_mean_over_the_main_corruptions_when_asked_for(make_run: Callable[..
     assert "it has no suite" in uraenas("report", clean.path, "--format", "md", "--shifted", "mean15").stderr
 
 
-def test_csv_has_full_precision(rows: list[dict]) -> None:
+def test_csv_has_full_precision(rows: list[Row]) -> None:
     text = formats.write(
         "csv", [("a", rows), ("b", rows)], Contents(calibration="temperature", intervals=True)
     )
-    found = list(csv.DictReader(io.StringIO(text)))
+    found = read_csv(text)
     assert [line["run"] for line in found] == ["a"] * 3 + ["b"] * 3
     line = table(rows, "temperature")[1]
     assert float(found[1]["nll"]) == line.values[2]
@@ -80,7 +90,7 @@ def test_csv_has_full_precision(rows: list[dict]) -> None:
     assert found[0]["disagreement"] == ""
 
 
-def test_latex_is_balanced_and_escaped(rows: list[dict]) -> None:
+def test_latex_is_balanced_and_escaped(rows: list[Row]) -> None:
     text = formats.write("latex", [("run_1 & 50%", rows), ("b", rows)], Contents())
     assert text.count("{") == text.count("}")
     assert r"run\_1 \& 50\%" in text
@@ -89,17 +99,17 @@ def test_latex_is_balanced_and_escaped(rows: list[dict]) -> None:
 
 
 @pytest.mark.parametrize("calibration", ["raw", "temperature"])
-def test_differences_to_any_method(demo: Source, calibration: str) -> None:
+def test_differences_to_any_method(demo: Source, uraenas: Command, calibration: str) -> None:
     run = demo[0]
     done = uraenas("report", run.path, "--format", "csv", "--against", "drnas", "--calibration", calibration)
-    found = {line["method"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
+    found = {line["method"]: line for line in read_csv(done.stdout)}
     assert set(found) == {"uraenas", "deep-ensemble"}
     for row in differences(run, "drnas"):
-        name = {"none": "", "mean2": "shifted_"}.get(row["shift"], "?") + row["metric"]
-        if row["calibration"] == calibration and name in found["uraenas"]:
-            line = found[row["method"]]
+        name = {"none": "", "mean2": "shifted_"}.get(row.shift, "?") + row.metric
+        if row.calibration == calibration and name in found["uraenas"]:
+            line = found[row.method]
             ends = [float(line[key]) for key in (f"{name}_low", name, f"{name}_high")]
-            assert ends == [row["low"], row["value"], row["high"]], name
+            assert ends == [row.low, row.value, row.high], name
             assert line["minus"] == "drnas"
 
 
@@ -117,7 +127,7 @@ def test_differences_have_signs_and_are_bold_where_they_are_better(demo: Source)
     )
 
 
-def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Source) -> None:
+def test_why_there_are_no_differences(make_run: MakeRun, demo: Source, uraenas: Command) -> None:
     assert differences(make_run(methods=("drnas",), members=1)[0], "drnas") == []
     with pytest.raises(UraenasError, match="bootstrap was switched off"):
         differences(make_run(bootstrap=0)[0], "drnas")
@@ -126,12 +136,12 @@ def test_why_there_are_no_differences(make_run: Callable[..., Source], demo: Sou
     assert "Did you mean 'drnas'" in done.stderr
 
 
-def test_differences_to_a_method_of_another_run(demo: Source, make_run: Callable[..., Source]) -> None:
+def test_differences_to_a_method_of_another_run(demo: Source, make_run: MakeRun, uraenas: Command) -> None:
     run, (other, _) = demo[0], make_run("other", methods=("uraenas", "deep-ensemble"), members=4)
     to = f"{other.path}:deep-ensemble"
     done = uraenas("report", run.path, other.path, "--format", "csv", "--against", to)
     assert done.returncode == 0, done.stderr
-    found = {(line["run"], line["method"]): line for line in csv.DictReader(io.StringIO(done.stdout))}
+    found = {(line["run"], line["method"]): line for line in read_csv(done.stdout)}
     by_name = uraenas("report", run.path, other.path, "--format", "csv", "--against", "other:deep-ensemble")
     assert by_name.stdout == done.stdout
     mine, theirs = str(run.path), str(other.path)
@@ -140,7 +150,7 @@ def test_differences_to_a_method_of_another_run(demo: Source, make_run: Callable
         (theirs, "uraenas"),  # the baseline itself is left out
     }
     values = [
-        {line.method: line.values[2] for line in table(source.metrics()["rows"])} for source in (run, other)
+        {line.method: line.values[2] for line in table(source.metrics().rows)} for source in (run, other)
     ]
     for (where, name), line in found.items():
         value = values[where == theirs][name]
@@ -149,22 +159,20 @@ def test_differences_to_a_method_of_another_run(demo: Source, make_run: Callable
         assert line["minus"] == to
     pairs = zip(differences(run, "drnas"), differences(run, f"{run.path}:drnas"), strict=True)
     for within, itself in pairs:
-        assert within["low"] == pytest.approx(
-            itself["low"], abs=1e-6
-        )  # replicates are kept in single precision
-        same = ("method", "shift", "metric", "calibration", "members", "value")
-        assert [within[key] for key in same] == [itself[key] for key in same]
+        assert within.low == pytest.approx(itself.low, abs=1e-6)  # replicates are kept in single precision
+        same = {"low": 0.0, "high": 0.0, "baseline": ""}
+        assert replace(within, **same) == replace(itself, **same)
 
 
-def test_suite_means_over_other_severities_are_not_paired(
-    demo: Source, make_run: Callable[..., Source]
-) -> None:
+def test_suite_means_over_other_severities_are_not_paired(demo: Source, make_run: MakeRun) -> None:
     other, _ = make_run("other", severities=(3,))
     found = differences(demo[0], f"{other.path}:drnas")
-    assert {row["shift"] for row in found} == {"none"}
+    assert {row.shift for row in found} == {"none"}
 
 
-def test_why_two_runs_cannot_be_paired(demo: Source, make_run: Callable[..., Source]) -> None:
+def test_why_two_runs_cannot_be_paired(
+    demo: Source, make_run: MakeRun, make_own_run: MakeRun, uraenas: Command
+) -> None:
     run = demo[0]
     with pytest.raises(UraenasError, match=r"evaluate\.bootstrap differs"):
         differences(run, f"{make_run('fewer', bootstrap=10)[0].path}:drnas")
@@ -182,21 +190,21 @@ def test_why_two_runs_cannot_be_paired(demo: Source, make_run: Callable[..., Sou
     done = uraenas("report", alone.path, "--format", "md", "--against", f"{alone.path}:drnas")
     assert (done.returncode, done.stderr.count("it is the only method")) == (2, 1)
     done = uraenas("report", run.path, alone.path, "--format", "csv", "--against", f"{alone.path}:drnas")
-    assert {line["run"] for line in csv.DictReader(io.StringIO(done.stdout))} == {str(run.path)}
+    assert {line["run"] for line in read_csv(done.stdout)} == {str(run.path)}
     page = report.build([(alone, None)], against=f"{alone.path}:drnas")
     assert "it is the only method" in page
-    older, _ = make_run("older")
-    older.remove("bootstrap.safetensors")
-    with pytest.raises(UraenasError, match="an older version made it; run: uraenas evaluate"):
-        differences(run, f"{older.path}:drnas")
-    elsewhere, _ = make_run("elsewhere")
-    elsewhere.write_json("data.json", {**elsewhere.read_json("data.json"), "blake2b": "11"})
+    bare, _ = make_own_run("bare")
+    bare.remove("bootstrap.safetensors")
+    with pytest.raises(UraenasError, match=r"holds no bootstrap\.safetensors; run: uraenas evaluate"):
+        differences(run, f"{bare.path}:drnas")
+    elsewhere, _ = make_own_run("elsewhere")
+    elsewhere.write_data(replace(elsewhere.data(), blake2b="11"))
     with pytest.raises(UraenasError, match="not made with the same images"):
         differences(run, f"{elsewhere.path}:drnas")
 
 
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])
-def test_a_table_goes_where_it_is_told(demo: Source, tmp_path: Path, form: str) -> None:
+def test_a_table_goes_where_it_is_told(demo: Source, tmp_path: Path, uraenas: Command, form: str) -> None:
     path = demo[0].path
     done = uraenas("report", path, "--format", form, "--out", tmp_path / "table")
     assert done.stdout == f"wrote {tmp_path / 'table'}\n"
@@ -209,7 +217,7 @@ def test_unknown_format_names_the_nearest() -> None:
         formats.write("latx", [], Contents())
 
 
-def test_methods_are_picked_from_runs_and_the_best_is_the_best_of_all(demo: Source) -> None:
+def test_methods_are_picked_from_runs_and_the_best_is_the_best_of_all(demo: Source, uraenas: Command) -> None:
     path = demo[0].path
     done = uraenas("report", f"{path}:deep-ensemble,drnas", f"{path}:uraenas", "--format", "md")
     assert done.returncode == 0, done.stderr
@@ -223,51 +231,51 @@ def test_methods_are_picked_from_runs_and_the_best_is_the_best_of_all(demo: Sour
 
 
 @pytest.mark.parametrize("picked", ["nothing", "", "uraenas,nothing"])
-def test_a_method_that_the_run_has_not_cannot_be_picked(demo: Source, picked: str) -> None:
+def test_a_method_that_the_run_has_not_cannot_be_picked(demo: Source, uraenas: Command, picked: str) -> None:
     refused = uraenas("report", f"{demo[0].path}:{picked}", "--format", "md")
     assert refused.returncode == 2
     assert "Allowed: deep-ensemble, drnas, uraenas" in refused.stderr
 
 
-def test_a_run_whose_name_has_a_colon(demo: Source, tmp_path: Path) -> None:
+def test_a_run_whose_name_has_a_colon(demo: Source, tmp_path: Path, uraenas: Command) -> None:
     copy = tmp_path / "a:b"
     shutil.copytree(demo[0].path, copy)
     done = uraenas("report", copy, "--format", "csv")
-    assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == demo_methods(demo)
+    assert [line["method"] for line in read_csv(done.stdout)] == demo_methods(demo)
     done = uraenas("report", f"{copy}:drnas", "--format", "csv", "--against", "uraenas")
-    assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == ["drnas"]
+    assert [line["method"] for line in read_csv(done.stdout)] == ["drnas"]
 
 
-def test_runs_on_other_images_have_each_its_best(demo: Source, make_run: Callable[..., Source]) -> None:
+def test_runs_on_other_images_have_each_its_best(demo: Source, make_run: MakeRun, uraenas: Command) -> None:
     other, _ = make_run("other", shifts=())
     done = uraenas("report", f"{demo[0].path}:drnas", f"{other.path}:drnas", "--format", "md")
     accuracies = [line.split(" | ")[3] for line in done.stdout.splitlines()[2:]]
     assert [cell[:2] for cell in accuracies] == ["**", "**"]
 
 
-def test_a_table_needs_the_metrics_alone(demo: Source, tmp_path: Path) -> None:
+def test_a_table_needs_the_metrics_alone(demo: Source, tmp_path: Path, uraenas: Command) -> None:
     shutil.copy(demo[0].path / "config.json", tmp_path)
     shutil.copy(demo[0].path / "metrics.json", tmp_path)
     done = uraenas("report", tmp_path, "--format", "csv")
-    assert [line["method"] for line in csv.DictReader(io.StringIO(done.stdout))] == demo_methods(demo)
+    assert [line["method"] for line in read_csv(done.stdout)] == demo_methods(demo)
 
 
-def test_a_page_of_some_methods_is_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_some_methods_is_written_here(
+    own_run: Path, tmp_path: Path, uraenas: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    done = uraenas("run", "--preset", "tiny", "--set", "evaluate.suite=none", "--out", "r")
-    assert done.returncode == 0, done.stderr
-    whole = Path("r/report.html").read_text()
-    assert uraenas("report", "r:drnas,uraenas").returncode == 0
-    assert Path("r/report.html").read_text() == whole
+    whole = (own_run / "report.html").read_text()
+    assert uraenas("report", f"{own_run.name}:drnas,uraenas").returncode == 0
+    assert (own_run / "report.html").read_text() == whole
     page = taken_apart(Path("report.html").read_text())
     assert [line[0] for line in page.tables[0][1:]] == ["drnas", "uraenas"]
 
 
 def demo_methods(demo: Source) -> list[str]:
-    return [line.method for line in table(demo[0].metrics()["rows"])]
+    return [line.method for line in table(demo[0].metrics().rows)]
 
 
-def test_mean_and_spread_over_seeds(make_run: Callable[..., Source]) -> None:
+def test_mean_and_spread_over_seeds(make_run: MakeRun, uraenas: Command) -> None:
     a, b, c = (
         make_run(name, seed=seed, methods=methods)[0]
         for seed, (name, methods) in enumerate(
@@ -276,10 +284,10 @@ def test_mean_and_spread_over_seeds(make_run: Callable[..., Source]) -> None:
     )
     done = uraenas("report", a.path, b.path, c.path, "--format", "csv", "--over-seeds")
     assert done.returncode == 0, done.stderr
-    found = {line["method"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
+    found = {line["method"]: line for line in read_csv(done.stdout)}
     values = {name: [] for name in ("drnas", "uraenas")}
     for run in (a, b, c):
-        for line in table(run.metrics()["rows"]):
+        for line in table(run.metrics().rows):
             values[line.method].append(line.values[5])
     for name, of_method in values.items():
         assert found[name]["runs"] == str(len(of_method))
@@ -294,28 +302,32 @@ def test_mean_and_spread_over_seeds(make_run: Callable[..., Source]) -> None:
     some = uraenas(
         "report", f"{a.path}:drnas,uraenas", f"{b.path}:uraenas", "--format", "csv", "--over-seeds"
     )
-    alone, both = csv.DictReader(io.StringIO(some.stdout))
+    alone, both = read_csv(some.stdout)
     assert (alone["method"], alone["runs"], alone["nll_sd"]) == ("drnas", "1", "")
     assert (both["method"], both["runs"], both["nll_sd"] != "") == ("uraenas", "2", True)
 
 
-def test_what_a_mean_over_seeds_does_not_look_at(make_run: Callable[..., Source]) -> None:
-    a, b = (make_run(name, seed=seed, shifts=())[0] for seed, name in enumerate("ab"))
-    elsewhere = {"engine.device": "cuda", "tensorboard": True, "data.root": "there", "train.epochs": 200}
-    b.write_json("config.json", b.read_json("config.json") | elsewhere)  # 200 is the default
+def change(run: Run, **settings: Any) -> Path:
+    """Say that the run was made with other settings; returns where it is."""
+    run.write_config(override(run.config(), {key.replace("__", "."): v for key, v in settings.items()}))
+    return run.path
+
+
+def test_what_a_mean_over_seeds_does_not_look_at(make_own_run: MakeRun, uraenas: Command) -> None:
+    a, b = (make_own_run(name, seed=seed, shifts=())[0] for seed, name in enumerate("ab"))
+    change(b, engine__device="cuda", tensorboard=True, data__root="there", train__epochs=200)  # the default
     done = uraenas("report", a.path, b.path, "--format", "md", "--over-seeds")
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "uraenas" in line]
     assert [line.count(sign) for sign in "±–"] == [4, 3]  # no shifted suite; and disagreement
-    b.write_json("config.json", b.read_json("config.json") | {"train.weight_samples": 8})
+    change(b, train__sampling__samples=4)
     points = uraenas("report", f"{a.path}:drnas", f"{b.path}:drnas", "--format", "md", "--over-seeds")
     assert points.returncode == 0, points.stderr  # it has no samples
-    assert "the runs of uraenas differ in more than their seed" in _refused_with(
-        a.path, b.path, "--format", "md"
-    )
+    done = uraenas("report", a.path, b.path, "--format", "md", "--over-seeds")
+    assert "the runs of uraenas differ in more than their seed: train.sampling.samples" in done.stderr
 
 
-def test_best_are_marked_among_means_of_as_many_runs(make_run: Callable[..., Source]) -> None:
+def test_best_are_marked_among_means_of_as_many_runs(make_run: MakeRun, uraenas: Command) -> None:
     a, b = (make_run(name, seed=seed)[0] for seed, name in enumerate("ab"))
     even = uraenas("report", a.path, b.path, "--format", "md", "--over-seeds")
     uneven = uraenas("report", a.path, f"{b.path}:uraenas", "--format", "md", "--over-seeds")
@@ -324,35 +336,30 @@ def test_best_are_marked_among_means_of_as_many_runs(make_run: Callable[..., Sou
     assert "**" not in uneven.stdout
 
 
-def _refused_with(*arguments: str | Path) -> str:
-    done = uraenas("report", *arguments, "--over-seeds")
-    assert done.returncode == 2
-    return done.stderr
+def test_what_has_no_mean_over_seeds(make_run: MakeRun, make_own_run: MakeRun, uraenas: Command) -> None:
+    def refused(*arguments: str | Path) -> str:
+        done = uraenas("report", *arguments, "--over-seeds")
+        assert done.returncode == 2
+        return done.stderr
 
-
-def test_what_has_no_mean_over_seeds(make_run: Callable[..., Source]) -> None:
+    md = ("--format", "md")
     a, b, same = (make_run(name, seed=seed)[0].path for name, seed in (("a", 0), ("b", 1), ("same", 0)))
     fewer, short = make_run("fewer", seed=2, members=2)[0].path, make_run("short", seed=3, shifts=())[0].path
-    other = make_run("other", seed=4)[0]
-    other.write_json("config.json", other.read_json("config.json") | {"train.epochs": 100})
-    assert "more than their seed: train.epochs is 200 and 100" in _refused_with(
-        a, other.path, "--format", "md"
-    )
-    assert "two runs of drnas have seed 0" in _refused_with(a, b, same, "--format", "md")
-    assert "uraenas has 2 and 3 members" in _refused_with(a, fewer, "--format", "md")
-    assert "not tested on the same images" in _refused_with(a, short, "--format", "md")
-    assert "no method has runs of several seeds" in _refused_with(
-        f"{a}:drnas", f"{b}:uraenas", "--format", "md"
-    )
+    other = change(make_own_run("other", seed=4)[0], train__epochs=100)
+    assert "more than their seed: train.epochs is 200 and 100" in refused(a, other, *md)
+    assert "two runs of drnas have seed 0" in refused(a, b, same, *md)
+    assert "uraenas has 2 and 3 members" in refused(a, fewer, *md)
+    assert "not tested on the same images" in refused(a, short, *md)
+    assert "no method has runs of several seeds" in refused(f"{a}:drnas", f"{b}:uraenas", *md)
     for more in (("--intervals",), ("--against", "drnas")):
-        assert "leave out --against and --intervals" in _refused_with(a, b, "--format", "csv", *more)
-    assert "--format md, csv or latex" in _refused_with(a, b)
+        assert "leave out --against and --intervals" in refused(a, b, "--format", "csv", *more)
+    assert "--format md, csv or latex" in refused(a, b)
 
 
-def test_a_page_is_made_without_images_that_are_not_at_hand(make_run: Callable[..., Source]) -> None:
-    kept, left = make_run("kept")[0], make_run("left", keep_predictions=False)[0]
+def test_a_page_is_made_without_images_that_are_not_at_hand(make_own_run: MakeRun, uraenas: Command) -> None:
+    kept, left = make_own_run("kept")[0], make_own_run("left", keep_predictions=False)[0]
     for run in (kept, left):
-        run.write_json("config.json", run.read_json("config.json") | {"data.name": "moved/away"})
+        change(run, data__name="moved/away")
     done = uraenas("report", kept.path)
     assert done.returncode == 0, done.stderr
     assert "is without what needs its test images" in done.stderr

@@ -3,12 +3,11 @@
 import itertools
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from made_up_run import SHIFTS, write_run
+from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed, tips
 from reading_html import taken_apart
 
@@ -22,12 +21,13 @@ CASES: dict[str, dict[str, Any]] = {
     "no shifts": {"shifts": ()},
     "hundred classes": {"classes": 100, "images": 200},
     "one method": {"methods": ("uraenas",)},
+    "five nodes": {"space": "five-nodes"},
 }
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda name: name.replace(" ", "-"))
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case(write_run(tmp_path_factory.mktemp("numbers") / "demo", **CASES[request.param]))
+def case(request: pytest.FixtureRequest, make_run: MakeRun, five_nodes: str) -> Case:
+    return Case(make_run(**CASES[request.param]))
 
 
 def check_difference(case: Case, metric: str, words: str) -> None:
@@ -102,12 +102,17 @@ def check_risk(case: Case) -> None:
             assert told == f"{percent((mean.argmax(axis=1) != case.labels)[order].mean())} %"
 
 
-def check_concentration(case: Case) -> None:
-    stored = case.source[0].read_tensors("search/architecture.safetensors")[0]["concentration"].numpy()
-    tips = case.tips("concentration")
-    assert [tip["concentration"] for tip in tips] == [f"{value:.4g}" for value in stored.ravel()]
-    shares = (stored / stored.sum(axis=1, keepdims=True)).ravel()
+def check_favour(case: Case) -> None:
+    raw = case.source[0].read_tensors("search/architecture.safetensors")[0]["raw"].numpy()
+    concentration = np.where(raw > 0, raw + 1, np.exp(np.minimum(raw, 0)))
+    tips = case.tips("favour")
+    assert [tip["concentration"] for tip in tips] == [f"{value:.4g}" for value in concentration.ravel()]
+    shares = (concentration / concentration.sum(axis=1, keepdims=True)).ravel()
     assert [tip["expected share"] for tip in tips] == [f"{share:.3f}" for share in shares]
+    expected = [tip for tip in case.page.figures["favour"] if "expected option" in tip]
+    assert len(expected) == len(raw)
+    for tip, row in zip(expected, concentration, strict=True):
+        assert f"concentration\t{row.max():.4g}\n" in tip
 
 
 def check_history(case: Case, figure: str, keys: dict[str, str]) -> None:
@@ -180,7 +185,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     f"heat-{ANY}-(.+)": check_heat,
     f"reliability-(.+)-{KIND}": check_reliability,
     "risk-coverage": check_risk,
-    "concentration": check_concentration,
+    "favour": check_favour,
     "(entropy)": lambda case, figure: check_history(case, figure, {"entropy": "entropy"}),
     "(search-loss)": lambda case, figure: check_history(
         case, figure, {"validation": "validation_loss", "training": "train_loss"}
@@ -200,8 +205,8 @@ def test_every_figure_tells_what_the_files_say(case: Case) -> None:
         check[1](case, *check[0].groups())
 
 
-def test_figures_of_several_runs_tell_what_their_files_say(tmp_path: Path) -> None:
-    cases = {name: Case(write_run(tmp_path / name, seed=seed)) for seed, name in enumerate("ab")}
+def test_figures_of_several_runs_tell_what_their_files_say(make_run: MakeRun) -> None:
+    cases = {name: Case(make_run(name, seed=seed)) for seed, name in enumerate("ab")}
     picked = [["uraenas"], ["drnas", "uraenas"]]
     page = taken_apart(report.build([case.source for case in cases.values()], methods=picked))
     lines = {"a: uraenas", "b: drnas", "b: uraenas"}
@@ -280,7 +285,9 @@ def test_tiles_equal_metrics(case: Case) -> None:
 
 def test_settings_and_environment_are_those_of_the_run(case: Case) -> None:
     words = re.sub(r"\s", "", case.page.sections["settings"])
-    for file in ("config.json", "environment.json"):
-        for key, value in case.file(file).items():
-            listed = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            assert f"{key}{listed}".replace(" ", "") in words
+    files = {**case.file("config.json"), **case.file("environment.json")}
+    assert files.pop("format") == 2  # of the file, no setting
+    for key, value in files.items():
+        listed = ",".join(map(str, value)) if isinstance(value, list) else str(value) or "(empty)"
+        listed = listed.lower() if isinstance(value, bool) else listed
+        assert f"{key}{listed}".replace(" ", "") in words

@@ -1,25 +1,25 @@
 import re
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_up_run import Source
-from reading_html import taken_apart
+from made_up_run import MakeRun, Source
+from reading_html import Page, taken_apart
 
-from uraenas import metrics, report
+from uraenas import report
 from uraenas.base.errors import UraenasError
+from uraenas.evaluation import Diverged, metrics
 from uraenas.report import COLUMNS, table
 from uraenas.report.reading import read
-from uraenas.run import Run
+from uraenas.run.config import override
 
-MakeRun = Callable[..., Source]
 SECTIONS = {
     "methods": "difference-accuracy-clean",
     "size": "size-nll-clean",
     "shift": "severity-ece-raw",
     "calibration": "reliability-uraenas-temperature",
     "classes": "",  # a table
-    "architecture": "concentration",
+    "architecture": "favour",
     "disagreement": "disagreement-uraenas",
     "uncertainty": "sources-shifted",
     "images": "least-sure",
@@ -27,8 +27,17 @@ SECTIONS = {
 }
 
 
-def test_every_section_has_its_figure(demo: Source) -> None:
-    page = taken_apart(report.build([demo]))
+@pytest.fixture(scope="module")
+def html(demo: Source) -> str:
+    return report.build([demo])
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return taken_apart(html)
+
+
+def test_every_section_has_its_figure(page: Page) -> None:
     assert set(SECTIONS) | {"settings"} == set(page.sections)
     for figure in filter(None, SECTIONS.values()):
         assert page.figures[figure], f"{figure} has nothing to point at"
@@ -44,8 +53,7 @@ def test_every_section_has_its_figure(demo: Source) -> None:
     assert set(more) <= set(page.figures)
 
 
-def test_every_figure_states_n(demo: Source) -> None:
-    page = taken_apart(report.build([demo]))
+def test_every_figure_states_n(page: Page) -> None:
     silent = [
         name for name, texts in page.texts.items() if not any(re.search(r"n = \d", words) for words in texts)
     ]
@@ -54,9 +62,7 @@ def test_every_figure_states_n(demo: Source) -> None:
     assert all(page.svg_labels)
 
 
-def test_html_is_well_formed(demo: Source) -> None:
-    html = report.build([demo])
-    page = taken_apart(html)
+def test_html_is_well_formed(html: str, page: Page) -> None:
     assert html.startswith("<!doctype html>")
     assert page.errors == []
     assert page.open_tags == []
@@ -65,24 +71,20 @@ def test_html_is_well_formed(demo: Source) -> None:
     assert inside <= set(page.ids)
 
 
-def test_page_needs_nothing_from_elsewhere(demo: Source) -> None:
-    html = report.build([demo])
-    assert all(link.startswith(("#", "data:")) for link in taken_apart(html).links)
+def test_page_needs_nothing_from_elsewhere(html: str, page: Page) -> None:
+    assert all(link.startswith(("#", "data:")) for link in page.links)
     assert set(re.findall(r"https?://[^\"' ]+", html)) <= {"http://www.w3.org/2000/svg"}
     assert "url(" not in html
 
 
-def test_names_of_classes_are_escaped(demo: Source) -> None:
-    html = report.build([demo])
+def test_names_of_classes_are_escaped(html: str) -> None:
     assert "class <0>" not in html
     assert "class &lt;0&gt; &amp; co" in html
 
 
 @pytest.mark.parametrize(("calibration", "position"), [("raw", 0), ("temperature", 2)])
-def test_table_equals_metrics(demo: Source, calibration: str, position: int) -> None:
-    run, test = demo
-    page = taken_apart(report.build([(run, test)]))
-    expected = table(run.read_json("metrics.json")["rows"], calibration)
+def test_table_equals_metrics(demo: Source, page: Page, calibration: str, position: int) -> None:
+    expected = table(demo[0].metrics().rows, calibration)
     shown = page.tables[position][1:]
     assert [line[0] for line in shown] == [line.method for line in expected]
     for cells, line in zip(shown, expected, strict=True):
@@ -90,35 +92,15 @@ def test_table_equals_metrics(demo: Source, calibration: str, position: int) -> 
         assert cells[2:8] == [column.show(value) for column, value in zip(COLUMNS, line.values, strict=True)]
 
 
-def test_best_of_each_column_is_marked(demo: Source) -> None:
-    run, test = demo
-    page = taken_apart(report.build([(run, test)]))
-    tops = report.best(report.table(run.read_json("metrics.json")["rows"]))
+def test_best_of_each_column_is_marked(demo: Source, page: Page) -> None:
+    tops = report.best(table(demo[0].metrics().rows))
     assert {column.show(top) for column, top in zip(COLUMNS, tops, strict=True)} <= set(page.best)
 
 
-def test_heat_map_curves_and_sources_equal_metrics(demo: Source) -> None:
-    run, test = demo
-    facts = read(run, test)
-    page = taken_apart(report.build([(run, test)]))
-    cells = facts.cells
-    assert page.figures["heat-nll-uraenas"] == [
-        f"{shift.replace('_', ' ')}, severity {severity}\nuraenas\t"
-        f"{facts.value('uraenas', 'nll', shift, severity=severity):.3f}"
-        for shift, severity in cells
-    ]
-    for members, tip in enumerate(page.figures["size-nll-clean"], start=1):
-        assert f"uraenas\t{facts.value('uraenas', 'nll', members=members):.3f}" in tip
-    tip = next(tip for tip in page.figures["sources-shifted"] if tip.startswith("uraenas"))
-    for source in ("data_uncertainty", "weight_uncertainty", "architecture_uncertainty", "total_uncertainty"):
-        assert f"\t{facts.value('uraenas', source, facts.shifted):.4f}" in tip
-
-
-def test_predictions_lead_to_the_numbers_of_metrics(demo: Source) -> None:
+def test_predictions_lead_to_the_numbers_of_metrics(demo: Source, page: Page) -> None:
     """What is drawn from predictions agrees with what evaluation wrote down."""
     run, test = demo
     facts = read(run, test)
-    page = taken_apart(report.build([(run, test)]))
     bins = [
         dict(line.split("\t") for line in tip.split("\n")[1:])
         for tip in page.figures["reliability-uraenas-raw"]
@@ -130,7 +112,7 @@ def test_predictions_lead_to_the_numbers_of_metrics(demo: Source) -> None:
     full = page.figures["risk-coverage"][-1]
     error = 1 - (facts.value("uraenas", "accuracy") or 0)
     assert f"uraenas\t{100 * error:.2f} %" in full
-    off = [tip.split("\t")[1] for tip in page.figures["disagreement-uraenas"] if "genotypes" in tip]
+    off = [tip.split("\t")[1] for tip in page.figures["disagreement-uraenas"] if "architectures" in tip]
     shares = [float(words.split(" %")[0]) / 100 for words in off]
     assert sum(shares) / len(shares) == pytest.approx(facts.value("uraenas", "disagreement"), abs=1e-4)
 
@@ -168,14 +150,13 @@ def test_differences_to_a_method_of_another_run(make_run: MakeRun) -> None:
     assert "difference-nll-clean" in page.figures
 
 
-def test_only_chains_of_the_methods_shown_are_said_to_have_diverged(make_run: MakeRun) -> None:
-    run, test = make_run(methods=("drnas", "uraenas-a", "uraenas"))
-    chains = ("expected-point-00", "sampled-sampled-01")
-    known = [{"chain": chain, "restarts": 1, "given_up": ""} for chain in chains]
-    run.write_json("metrics.json", {**run.metrics(), "diverged": known})
+def test_only_chains_of_the_methods_shown_are_said_to_have_diverged(make_own_run: MakeRun) -> None:
+    run, test = make_own_run(methods=("drnas", "uraenas-a", "uraenas"))
+    known = [Diverged(chain, 1, "") for chain in ("expected-point-00", "sampled-sghmc-01")]
+    run.write_outcome(replace(run.metrics(), diverged=known), run.replicates())
     assert "2 chains diverged" in taken_apart(report.build([(run, test)])).sections["methods"]
     page = taken_apart(report.build([(run, test)], methods=[["uraenas-a", "uraenas"]]))
-    assert "1 chain diverged. sampled-sampled-01 was restarted" in page.sections["methods"]
+    assert "1 chain diverged. sampled-sghmc-01 was restarted" in page.sections["methods"]
     page = taken_apart(report.build([(run, test)], methods=[["uraenas-a"]]))
     assert "diverged" not in page.sections["methods"]
 
@@ -186,9 +167,9 @@ def test_classes_and_what_they_are_taken_for(make_run: MakeRun) -> None:
     (shown,) = [
         table for table in page.tables if table[0] == ["Class", "Images", "Accuracy", "Most often taken for"]
     ]
-    log_p, _ = run.read_tensors("methods/uraenas/predictions/demo.safetensors")
+    log_p, _ = run.read_tensors(run.predictions_file("uraenas", "demo"))
     guessed = metrics.mixture(log_p["log_probabilities"]).argmax(dim=1).numpy()
-    names = run.read_json("data.json")["classes"]
+    names = run.data().classes
     assert len(shown) == 1 + 20
     errors = []
     for name, images, accuracy, taken_for in shown[1:]:
@@ -246,8 +227,8 @@ def test_no_bootstrap(make_run: MakeRun) -> None:
     assert not any("95 %" in words for words in page.texts["cost-seconds-nll-clean"])
 
 
-def test_no_search_and_no_costs(make_run: MakeRun) -> None:
-    run, test = make_run(methods=("random-ensemble",))
+def test_no_search_and_no_costs(make_own_run: MakeRun) -> None:
+    run, test = make_own_run(methods=("random-ensemble",))
     for name in ("search/architecture.safetensors", "cost.json"):
         run.remove(name)
     page = taken_apart(report.build([(run, test)]))
@@ -256,12 +237,38 @@ def test_no_search_and_no_costs(make_run: MakeRun) -> None:
     assert "does not say" in page.sections["cost"]
 
 
+def test_a_run_of_another_space(make_run: MakeRun, five_nodes: str) -> None:
+    page = taken_apart(report.build([make_run(space=five_nodes)]))
+    assert page.errors == []
+    assert len(page.figures["favour"]) == 10 * 4  # edges of five nodes, operations without pooling
+    assert [tip.split("\n")[0] for tip in page.figures["favour"]][-1] == "3×3 conv at 3 → 4"
+    assert set("01234") <= set(page.texts["expected"])
+    drawn = {words for figure in ("favour", "expected", "cells-uraenas") for words in page.texts[figure]}
+    assert "3×3 conv" in drawn
+    assert "3×3 pool" not in drawn
+    assert any("→ 4" in tip for tip in page.figures["cells-uraenas"])
+
+
+def test_an_architecture_that_was_given_is_named_and_its_search_not_charged(make_own_run: MakeRun) -> None:
+    run, test = make_own_run()
+    given = str(run.member_facts("drnas")[0].architecture)
+    run.write_config(override(run.config(), {"train.expected.genotype": given}))
+    page = taken_apart(report.build([(run, test)]))
+    assert f"were given theirs: {given}" in page.sections["architecture"]
+    (costs,) = [table for table in page.tables if "Images seen" in table[0]]
+    assert {line[0]: line[3] for line in costs[1:]} == {
+        "drnas": "0.0",
+        "uraenas": "7.0",
+        "deep-ensemble": "0.0",
+    }
+
+
 def test_distinct_cells_are_counted(make_run: MakeRun) -> None:
     run, test = make_run(members=4)
     members = read(run, test).members["uraenas"]
     page = taken_apart(report.build([(run, test)]))
-    distinct = len({member.genotype for member in members})
-    functions = len({member.genotype.canonical.text for member in members})
+    distinct = len({member.architecture for member in members})
+    functions = len({member.architecture.canonical.text for member in members})
     line = next(
         line
         for shown in page.tables
@@ -311,10 +318,10 @@ def test_sizes_of_several_runs_in_one_figure(make_run: MakeRun) -> None:
     assert "runs-size-nll-clean" not in others.figures
 
 
-def test_without_metrics(copied: Source) -> None:
-    run, test = copied
+def test_without_metrics(make_own_run: MakeRun) -> None:
+    run, test = make_own_run()
     run.remove("metrics.json")
     with pytest.raises(UraenasError, match="holds no metrics yet"):
-        report.build([(Run(run.path), test)])
+        report.build([(run, test)])
     with pytest.raises(UraenasError, match="at least one run"):
         report.build([])

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uraenas.base.errors import UraenasError
-from uraenas.spaces import CONVOLUTIONS, EDGES, GENOTYPES, NODES, Genotype, all_genotypes
+from uraenas.spaces import CellSpace, Genotype, architecture_count
+from uraenas.spaces.cells import CONVOLUTIONS, edges
 
-EVERY = list(all_genotypes())
+SPACE = CellSpace()
+EVERY, EDGES = list(SPACE.every()), edges(4)
 genotypes = st.sampled_from(EVERY)
 SHORT = {"0": "none", "s": "skip_connect", "1": "nor_conv_1x1", "3": "nor_conv_3x3", "p": "avg_pool_3x3"}
 
@@ -20,28 +22,26 @@ def cell(first: str, second: str, third: str) -> Genotype:
 
 
 def test_there_are_15625_different_genotypes() -> None:
-    assert len(EVERY) == len(set(EVERY)) == GENOTYPES == 15_625
+    assert len(EVERY) == len(set(EVERY)) == architecture_count(SPACE) == 15_625
 
 
 def test_every_genotype_survives_string_and_indices() -> None:
     for genotype in EVERY:
-        assert Genotype.from_string(str(genotype)) == genotype
-        assert Genotype.from_indices(genotype.indices) == genotype
-    assert len({str(genotype) for genotype in EVERY}) == GENOTYPES
+        assert SPACE.parse(str(genotype)) == genotype
+        assert SPACE.architecture(SPACE.indices(genotype)) == genotype
+    assert len({str(genotype) for genotype in EVERY}) == len(EVERY)
 
 
 def test_the_string_is_the_benchmarks() -> None:
     text = "|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
     assert str(cell("3", "1p", "s30")) == text
-    assert Genotype.from_string(f"  {text}\n") == cell("3", "1p", "s30")
+    assert SPACE.parse(f"  {text}\n") == cell("3", "1p", "s30")
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "",
-        "|none~0|",
-        "|none~0|+|none~0|none~1|",
         "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|+|none~0|",
         "|none~0|+|none~1|none~0|+|none~0|none~1|none~2|",
         "|none~0|+|none~0|none~1|+|none~0|none~1|none~2",
@@ -54,19 +54,27 @@ def test_the_string_is_the_benchmarks() -> None:
 )
 def test_a_string_of_another_shape_is_refused_with_the_right_shape(text: str) -> None:
     with pytest.raises(UraenasError, match=r"cannot read genotype .*expected \|op~0\|"):
-        Genotype.from_string(text)
+        SPACE.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["|none~0|", "|none~0|+|none~0|none~1|", f"{EVERY[0]}+|none~0|none~1|none~2|none~3|"]
+)
+def test_a_cell_of_another_size_is_refused_with_what_the_space_has(text: str) -> None:
+    with pytest.raises(UraenasError, match=r"is no cell of nasbench201: 4 nodes, with none, skip_connect"):
+        SPACE.parse(text)
 
 
 def test_an_unknown_operation_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(UraenasError, match=r"nor_conv_3x4.*Did you mean 'nor_conv_3x3'"):
-        Genotype.from_string("|nor_conv_3x4~0|+|none~0|none~1|+|none~0|none~1|none~2|")
+        SPACE.parse("|nor_conv_3x4~0|+|none~0|none~1|+|none~0|none~1|none~2|")
 
 
 @settings(max_examples=150, deadline=None)
 @given(text=st.text(max_size=80) | st.text(alphabet="|+~01 none_skpcotvr3x", max_size=90))
 def test_no_text_gets_past_the_reader_but_a_genotype(text: str) -> None:
     try:
-        genotype = Genotype.from_string(text)
+        genotype = SPACE.parse(text)
     except UraenasError:
         return
     assert str(genotype) == text.strip()
@@ -83,14 +91,14 @@ def test_a_string_with_one_letter_changed_is_refused_or_another_genotype(
     if changed.strip() == text:
         return
     try:
-        read = Genotype.from_string(changed)
+        read = SPACE.parse(changed)
     except UraenasError:
         return
     assert str(read) == changed.strip() != text
 
 
 @pytest.mark.parametrize("operations", [(), ("none",) * 5, ("none",) * 7, ("none",) * 5 + ("conv",)])
-def test_a_genotype_needs_six_known_operations(operations: tuple[str, ...]) -> None:
+def test_a_genotype_needs_known_operations_on_all_edges_of_a_cell(operations: tuple[str, ...]) -> None:
     with pytest.raises(UraenasError):
         Genotype(operations)
 
@@ -100,7 +108,7 @@ def paths_by_brute_force(genotype: Genotype) -> list[tuple[int, ...]]:
     found = []
 
     def walk(node: int, path: tuple[int, ...]) -> None:
-        if node == NODES - 1:
+        if node == 3:
             found.append(path)
         for edge, (source, target) in enumerate(EDGES):
             if source == node and genotype.operations[edge] != "none":
@@ -117,7 +125,7 @@ def test_live_edges_are_those_on_some_path_from_input_to_output() -> None:
         assert genotype.live_edges == tuple(sorted(set(itertools.chain(*paths)))), genotype
         assert genotype.connected == bool(paths)
         connected += genotype.connected
-    assert 0 < connected < GENOTYPES
+    assert 0 < connected < len(EVERY)
 
 
 # The canonical form

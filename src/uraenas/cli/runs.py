@@ -70,6 +70,8 @@ def _changes(methods: str, assignments: list[str]) -> dict[str, Any]:
 
 def _on_the_search(searched: "Searched | None") -> list[str]:
     """A warning where the network that others are held against would hardly be one."""
+    from uraenas.learning.methods import METHODS
+
     if searched is None:
         return []
     space, expected = searched.space, searched.expected
@@ -77,9 +79,10 @@ def _on_the_search(searched: "Searched | None") -> list[str]:
     least, most = space.cost(empty).parameters, space.most_parameters
     if space.cost(expected).parameters - least > SMALL * (most - least):
         return []
+    weak = ", ".join(name for name, row in METHODS.items() if row.source == "expected")
     return [
-        f"the expected architecture {expected} hardly has weights: methods that use it (drnas, uraenas-w, "
-        "deep-ensemble, snapshot) will be weak; search longer, or on more images"
+        f"the expected architecture {expected} hardly has weights: methods that use it ({weak}) will be weak; search "
+        "longer, or on more images"
     ]
 
 

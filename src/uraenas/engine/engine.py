@@ -22,7 +22,7 @@ from uraenas.engine.gradients import (
 )
 from uraenas.engine.kernels import Kernels, kernels_for
 from uraenas.engine.workers import Workers
-from uraenas.spaces import Shape, Space, Stack, Supernet
+from uraenas.spaces import Space, Stack, Supernet
 
 PREDICTION_BATCH = 500
 COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
@@ -80,10 +80,9 @@ class Engine:
         """The context in which a network runs forward."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.lowered else nullcontext()
 
-    def suited(self, members: int, batch: int, shape: Shape) -> AbstractContextManager:
-        """The context for a step of so many networks: on a CPU, how many threads an operation gets."""
-        pixels = batch * shape.height * shape.width
-        return self.workers.suited(members, pixels) if self.workers else nullcontext()
+    def threads(self, pixels: int = 0) -> AbstractContextManager:
+        """The context for a step on a CPU: one thread for each operation; more for a supernet on so many pixels."""
+        return self.workers.threads(pixels) if self.workers else nullcontext()
 
     def why_no_kernels(self, space: Space) -> str:
         """Why networks of this space do not run on own kernels, where they were asked for; empty if they do."""
@@ -113,7 +112,7 @@ class Engine:
         def predict(images: Tensor) -> Tensor:
             if self.workers is None:
                 return of_members(list(range(len(stack))), images)
-            with self.suited(len(stack), len(images), stack.space.shape):
+            with self.threads():
                 parts = self.workers.each(lambda m: of_members([m], images), range(len(stack)))
             return torch.cat(parts)
 

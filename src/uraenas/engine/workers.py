@@ -1,9 +1,10 @@
-"""A CPU's cores, shared out so that the result does not depend on how many there are.
+"""A CPU's cores, shared out so that members do not depend on how many there are.
 
 Small networks gain nothing from several threads on one operation, and lose much on a busy machine, where threads wait
 for each other after each operation. So members of a stack are spread over the cores, each operation on one thread: that
-is as fast or faster, has the same bits on any number of cores, and hardly minds a busy machine. A network alone gets
-several threads where its maps are large; its sums are then cut into as many parts as there are threads.
+is as fast or faster, hardly minds a busy machine, and a member has the same bits on any number of cores, alone or in a
+stack. A supernet is always alone; it gets all threads where its batches are large, and its sums are then cut into as
+many parts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +27,10 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     @contextmanager
-    def suited(self, members: int, pixels: int) -> Iterator[None]:
+    def threads(self, pixels: int = 0) -> Iterator[None]:
         """Operations run on one thread, or on all where one network is alone with a batch of so many pixels."""
         before = torch.get_num_threads()
-        torch.set_num_threads(self.count if members == 1 and pixels >= LARGE else 1)
+        torch.set_num_threads(self.count if pixels >= LARGE else 1)
         try:
             yield
         finally:

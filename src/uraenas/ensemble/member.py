@@ -124,6 +124,7 @@ class MemberFacts:
             space = space_of(json.loads(header["space"]))
             numbers = (int(header[name]) for name in ("epoch", "cycle", "step", "samples"))
             kind = json.loads(header["kind"])
+            row_of(WEIGHTS, "kind of weights", str(kind["name"])).make(kind["settings"])  # its checks
             return cls(
                 space,
                 space.parse(header["architecture"]),
@@ -146,7 +147,7 @@ def _flatten(layout: Layout, tensors: dict[str, Tensor]) -> Tensor:
         if tensor is None or tuple(tensor.shape) != entry.shape:
             raise UraenasError(f"the member's file lacks {entry.name} of shape {entry.shape}")
         parts.append(tensor.float().reshape(-1) if tensor.dtype == torch.float16 else tensor.reshape(-1))
-    return torch.cat(parts)
+    return torch.cat(parts) if parts else torch.zeros(0)
 
 
 def member_files(folder: Path, count: int) -> list[Path]:

@@ -40,6 +40,8 @@ def method(name: str) -> Method:
     source, _, weights = name.partition("-")
     if source in SOURCES and weights in WEIGHTS:
         return Method(source, weights, per_chain="all")
+    if source in SOURCES and weights:
+        raise unknown("kind of weights", weights, WEIGHTS)
     raise unknown("method", name, METHODS)
 
 

@@ -160,7 +160,7 @@ class Search:
 
     def one_step(self, step: int = 0) -> None:
         """Run one step; `step` says which, so that the host knows whether it adds noise."""
-        with self.engine.suited(1, self.train.batch, self.space.shape):
+        with self.engine.threads(self.train.batch * self.train.height * self.train.width):
             (self._noisy if self.pace.deviation_at(step) > 0 else self._quiet)()
 
     def _row(self, step: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def measure_statistics(
     total = torch.zeros_like(zeros, dtype=torch.float64)
     drawn = loader.draw([key], epoch=0)
     batches = min(BATCHES, loader.steps)
-    with engine.suited(1, loader.batch, space.shape):
+    with engine.threads():
         for position in range(batches):
             stack.put(0, weights, zeros)  # so that a batch leaves MOMENTUM times its own statistics
             stack(loader.batch_at(drawn, position)[0])

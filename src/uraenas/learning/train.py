@@ -83,7 +83,7 @@ class StackOfChains:
 
     def one_step(self, step: int = 0) -> None:
         """Run one step; `step` says which, so that the host knows its stage."""
-        with self.engine.suited(len(self.stack), self.loader.batch, self.stack.space.shape):
+        with self.engine.threads():
             (self._sample if self.pace.cycle.samples_at(step) else self._explore)()
 
     def states(self) -> list[ChainState]:

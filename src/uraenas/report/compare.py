@@ -15,7 +15,7 @@ from uraenas.report.seeds import why_no_mean
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, show
 from uraenas.report.table import COLUMNS, Column, best, over_runs, table
 
-LABELS = 112
+LABELS = 120
 ROW = 15
 GAP = 8  # between methods
 

@@ -110,6 +110,11 @@ class Checkpoints:
         self.run.costs.charge_shared(f"chains/{spec.name}", spent)
         return state
 
+    def has_finished(self, spec: ChainSpec) -> bool:
+        """Whether a chain is there and over."""
+        state = self._stored_chain(spec)
+        return state is not None and state.is_over(self.epochs)
+
     def _explored(self, spec: ChainSpec) -> tuple[ChainState, dict[str, float]] | None:
         """Where the chains of a root part, and what another has spent on the way there."""
         for epoch, name in self.run.explored_files(spec.root).items():

@@ -181,8 +181,8 @@ class Config:
     # What differs
 
     def only(self, *methods: str) -> "Config":
-        """The settings that these methods have."""
-        return build({**self.others, **self.values, "methods": methods})
+        """The settings that these methods have, and no others."""
+        return Config(build({**self.others, **self.values, "methods": methods}).values)
 
     def as_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **self.others, **self.values}
@@ -196,7 +196,9 @@ def build(values: Mapping[str, Any], required: Iterable[str] = ()) -> Config:
     every = _every_key()
     for key in values:
         if key not in every:
-            raise unknown("setting", key, every)
+            name = key.rpartition(".")[2]  # often right, in another section
+            namesakes = [one for one in every if one.rpartition(".")[2] == name]
+            raise unknown("setting", key, namesakes or every)
     parsed = {key: parse(key, value, every[key]) for key, value in values.items()}
     schema = _schema(parsed)
     for key in required:

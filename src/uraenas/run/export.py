@@ -106,11 +106,16 @@ def take_search(run: Run, source: Run) -> None:
 
 
 def take_chains(run: Run, source: Run) -> None:
-    """Give a run search and chains of another, with what they cost; files are shared where the disk allows it."""
+    """Give a run search and chains of another, with what they cost; files are shared where the disk allows it.
+
+    What the run has of them already, since this was done before or cut off, stays as it is.
+    """
     if source.has_search:
         take_search(run, source)
     for file in sorted((source.path / "chains").rglob("*.safetensors")):
-        link(file, run.path / file.relative_to(source.path))
+        if not run.has(name := str(file.relative_to(source.path))):
+            link(file, run.path / name)
     spent: Mapping[str, Mapping[str, float]] = source.costs.read()
-    run.costs.add({item: amounts for item, amounts in spent.items() if item.startswith("chains/")})
+    unbooked = [item for item in spent if item.startswith("chains/") and item not in run.costs.read()]
+    run.costs.add({item: spent[item] for item in unbooked})
     run.log("chains taken over", run=source.path.resolve().name)

@@ -78,6 +78,9 @@ class Pipeline:
             check_search(search_of, config, pipeline.task.facts)
         if chains_of is not None:
             check_chains(chains_of, config, pipeline.task.facts)
+            theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
+            planned = pipeline._planned(chains_of.searched())
+            _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
         with run.held():
             _with_earlier_settings(run, config)  # another process may have begun a run meanwhile
             pipeline._check_data()
@@ -189,11 +192,7 @@ class Pipeline:
     def choose(self, searched: Searched | None) -> None:
         """Give the methods their members from chains that are there already; none is trained."""
         plans = self._plans(searched)
-        for spec in (spec for planned in plans.values() for spec in planned):
-            if not self.checkpoints.chain(spec).is_over(self.config.train.epochs):
-                raise UraenasError(
-                    f"{self.run.path} has no finished chain {spec.name}, and members were asked for without training"
-                )
+        _require_finished(self.checkpoints, plans)
         self._choose(plans)
 
     @property
@@ -210,16 +209,17 @@ class Pipeline:
 
     def _plans(self, searched: Searched | None) -> dict[str, list[ChainSpec]]:
         """The chains of each method that has no members yet."""
-        config, plans = self.config, {}
-        for name in config.methods:
-            if self.run.is_trained(name):
-                continue
-            method = config.method(name)
-            plans[name], redrawn = plan_chains(
-                method, config.ensemble, self.task.space, searched, config.seed
-            )
-            self.run.log("planned", method=name, chains=len(plans[name]), disconnected_draws=redrawn)
-        return plans
+        planned = self._planned(searched)
+        for name, (specs, redrawn) in planned.items():
+            self.run.log("planned", method=name, chains=len(specs), disconnected_draws=redrawn)
+        return {name: specs for name, (specs, _) in planned.items()}
+
+    def _planned(self, searched: Searched | None) -> dict[str, tuple[list[ChainSpec], int]]:
+        config, missing = self.config, [n for n in self.config.methods if not self.run.is_trained(n)]
+        return {
+            name: plan_chains(config.method(name), config.ensemble, self.task.space, searched, config.seed)
+            for name in missing
+        }
 
     # Stage 3
 
@@ -256,6 +256,17 @@ class Pipeline:
             return self.run.metrics()
         except UraenasError:
             return Metrics([])
+
+
+def _require_finished(checkpoints: Checkpoints, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
+    """Refuse to choose members from chains that are not there."""
+    for method, specs in plans.items():
+        for spec in specs:
+            if not checkpoints.has_finished(spec):
+                raise UraenasError(
+                    f"{checkpoints.run.path} has no finished chain {spec.name}, which {method} needs, and members were "
+                    "asked for without training"
+                )
 
 
 def _with_earlier_settings(run: Run, config: Config) -> Config:

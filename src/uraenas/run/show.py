@@ -16,7 +16,7 @@ def summary(run: Run) -> dict[str, Any]:
     stages = {
         "search": _search_state(run, config),
         "train": f"{len(trained)} of {len(config.methods)} methods"
-        + (f"; {len(chains)} chains, {diverged} of them diverged" if chains else ""),
+        + (f"; {len(chains)} chain{'s' * (len(chains) > 1)}, {diverged} of them diverged" if chains else ""),
         "evaluate": "done" if _is_evaluated(run, config) else "not done",
         "report": "done" if run.has("report.html") else "not done",
     }

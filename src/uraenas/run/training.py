@@ -57,8 +57,10 @@ class ChainRunner:
         for leader in early:
             followers = [spec for spec in later if spec.root == leader.root]
             until = {shared_epochs(leader, spec, epochs) for spec in followers}
-            own = leader.explored(epochs)
-            kept[leader.name] = (until | ({own} if own < epochs - 1 else set())) - {0}
+            own, weights = leader.explored(epochs), leader.weights
+            cycle = weights.cycle(epochs, 1)
+            parts = weights.moves(cycle, own) != weights.moves(cycle, 0)  # point estimates never do
+            kept[leader.name] = (until | ({own} if parts else set())) - {0}
         return kept
 
     def _train(self, going: list[ChainState]) -> None:

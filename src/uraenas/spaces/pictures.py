@@ -7,7 +7,7 @@ from markupsafe import Markup
 from uraenas.base.svg import element, join, text
 from uraenas.spaces.space import Architecture, Space
 
-COLUMNS, RISE = 3, 92.0
+COLUMNS, RISE = 3, 100.0
 
 
 def gallery(
@@ -20,7 +20,7 @@ def gallery(
         left, y = step * (k % COLUMNS), top + RISE * (k // COLUMNS) + 48
         told = f"{tip}\n{space.describe(architecture)}"
         parts.append(space.draw(architecture, left + 10, y, step - 26, tip=told))
-        parts.append(text(left + step / 2 - 3, y + 32, words, "tick", "middle"))
+        parts.append(text(left + step / 2 - 3, y + 42, words, "tick", "middle"))
     return join(parts), RISE * -(-len(groups) // COLUMNS)
 
 

@@ -11,7 +11,7 @@ from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, 
 from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour, count, listed
-from uraenas.spaces import Architecture, Space
+from uraenas.spaces import Architecture, Space, option_counts
 from uraenas.spaces.pictures import gallery
 
 MOST_CELLS = 30  # drawn of one method
@@ -62,7 +62,8 @@ def _favour(searched: Searched, legend: Legend) -> Figure:
     values, shares = searched.favour.tolist(), searched.distribution.shares(searched.state).tolist()
     expected = searched.distribution.mode(searched.state).tolist()
     decisions, most = space.decisions, len(values[0])
-    x = Axis("decision", -0.5, len(decisions) - 0.5, lambda v: decisions[int(v)].name, range(len(decisions)))
+    named = range(0, len(decisions), _every([decision.name for decision in decisions]))
+    x = Axis("decision", -0.5, len(decisions) - 0.5, lambda v: decisions[int(v)].name, named)
     frame = Frame(x, Axis("", 0, max(max(row) for row in values) * 1.1))
     width = (frame.right - frame.left) / len(decisions) * 0.8 / most
     start = Searched.nothing(space, searched.distribution).favour.max().item()
@@ -79,18 +80,24 @@ def _favour(searched: Searched, legend: Legend) -> Figure:
             top = element("circle", cx=centre, cy=frame.up(value) - 5, r=2.2, class_="chosen")
             mark = top if o == expected[d] else ""
             parts.append(element("g", bar, mark, class_=f"{class_} spot", data_tip=tip))
-    n = f"n = {len(decisions)} decisions, up to {most} options · dashed: at the start, ● expected"
+    few = "×" if len(set(option_counts(space))) == 1 else "with up to"
+    n = f"n = {len(decisions)} decisions {few} {most} options · dashed: start, ● expected"
     summary = f"Expected architecture {searched.expected}"
     title = f"{word.capitalize()} per decision"
     return draw("favour", title, n, frame.figure_height, join(parts), legend, summary)
 
 
+def _every(names: list[str]) -> int:
+    """1 where all names fit side by side, 2 where every second does, …"""
+    return math.ceil(len(names) * (6.4 * max(map(len, names)) + 6) / (WIDTH - 56))
+
+
 def _expected(searched: Searched) -> Figure:
     space, architecture = searched.space, searched.expected
     drawn = space.draw(architecture, 24, HEAD + 122, WIDTH - 48, labels=True)
-    n = f"the architecture that stands for the distribution · n = {len(space.decisions)} decisions"
+    n = f"stands for the distribution · n = {len(space.decisions)} decisions"
     summary = str(architecture)
-    return draw("expected", "Expected architecture", n, HEAD + 206, drawn, space.legend(), summary)
+    return draw("expected", "Expected architecture", n, HEAD + 226, drawn, space.legend(), summary)
 
 
 def _histories(searched: Searched) -> list[Figure]:

@@ -14,7 +14,7 @@ SOURCES = {
     "weight_uncertainty": ("weights", "source-weights"),
     "architecture_uncertainty": ("architecture", "source-architecture"),
 }
-LABELS = 112
+LABELS = 120
 ROW = 24
 
 

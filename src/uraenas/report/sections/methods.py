@@ -147,7 +147,7 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
     low = min(0.0, *(ends(row)[0] for row in rows))
     high = max(0.0, *(ends(row)[1] for row in rows))
     air = (high - low) * 0.06 or 0.01
-    scale = Scale(low - air, high + air, 112, WIDTH - 16)
+    scale = Scale(low - air, high + air, 120, WIDTH - 16)
     bottom = HEAD + 24 * len(rows) + 4
     factor = 100 if metric == "accuracy" else 1
     parts = []
@@ -175,7 +175,7 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
 def _forest_row(row: Row, scale: Scale, y: float) -> Markup:
     interval = line(scale(ends(row)[0]), y, scale(ends(row)[1]), y, "interval")
     point = mark(marker(row.method), scale(row.value), y)
-    name = text(104, y + 4, row.method, "tick", "end")
+    name = text(112, y + 4, row.method, "tick", "end")
     tip = f"{row.method}\ndifference\t{shown(row.metric, row.value)}\ninterval\t{_range(row)}"
     hit = rect(0, y - 12, WIDTH, 24, "hit")
     return element("g", hit, name, interval, point, class_=colour(row.method) + " spot", data_tip=tip)

@@ -96,4 +96,4 @@ def described(operations: Sequence[str], live: Sequence[int]) -> str:
 
 def cell_picture(operations: Sequence[str], live: Sequence[int], name: str) -> Markup:
     """One cell with its operations named."""
-    return standalone(cell_graph(operations, live, 24, 122, 312, labels=True), 360, 206, f"Cell {name}")
+    return standalone(cell_graph(operations, live, 24, 122, 312, labels=True), 360, 226, f"Cell {name}")

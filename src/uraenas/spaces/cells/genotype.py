@@ -32,7 +32,7 @@ class Genotype:
     operations: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self.operations) != self.nodes * (self.nodes - 1) // 2:
+        if not self.operations or len(self.operations) != self.nodes * (self.nodes - 1) // 2:
             raise UraenasError(f"{len(self.operations)} operations do not make a cell: 1, 3, 6, 10, … do")
         for operation in self.operations:
             if not is_known(operation):

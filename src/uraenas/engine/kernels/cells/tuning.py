@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-CHANNELS = (
-    16,
-    32,
-)  # of the first stage: maps of up to 128 channels, whose products fit a program's registers
+# Of the first stage. Wider products spill out of a program's registers, others are no power of two or too small.
+CHANNELS = (16, 32)
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,11 @@ TUNINGS = {  # by kernel and channels
     ("weight_gradient", 16): Tuning(128, 4, 1),
     ("weight_gradient", 32): Tuning(64, 4, 2),
     ("weight_gradient", 64): Tuning(128, 4, 2),
+    ("convolve", 128): Tuning(64, 4, 2),
+    ("input_gradient", 128): Tuning(64, 4, 2),
+    ("weight_gradient", 128): Tuning(64, 4, 2),
 }
-OTHERWISE = Tuning(64, 8, 2)
+OTHERWISE = Tuning(64, 8, 1)
 
 
 def grouping(kernel: str, outputs: int, stride: int, of_images: bool = False) -> Grouping:

@@ -1,0 +1,74 @@
+"""What is imported when: PyTorch takes seconds, so nothing that only prints a few lines may wait for it."""
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+import uraenas
+
+SLOW = {"torch", "numpy", "scipy", "sklearn", "PIL", "safetensors", "jinja2"}
+HELP_OF_EVERYTHING = """
+import contextlib, io, json, sys
+from uraenas.cli import app
+
+names = [command.name or command.callback.__name__ for command in app.registered_commands]
+imported = {}
+for arguments in (["--version"], ["--help"], *([name, "--help"] for name in names)):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        app(arguments, standalone_mode=False)
+    assert said.getvalue().strip(), arguments
+    imported[" ".join(arguments)] = sorted({name.partition(".")[0] for name in sys.modules})
+print(json.dumps(imported))
+"""
+
+
+def said_by(program: str) -> str:
+    """What a Python of its own prints."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_version_and_help_do_not_wait_for_pytorch():
+    imported = json.loads(said_by(HELP_OF_EVERYTHING))
+    assert len(imported) > 10
+    assert {called: sorted(SLOW.intersection(names)) for called, names in imported.items()} == {
+        called: [] for called in imported
+    }
+
+
+def test_a_public_name_brings_what_it_needs_and_a_light_one_no_more():
+    said = said_by(
+        "import sys\nfrom uraenas import UraenasError\nprint(*sys.modules)\n"
+        "from uraenas import Stack\nprint(*sys.modules)"
+    )
+    light, heavy = (set(line.split()) for line in said.splitlines())
+    assert not light & SLOW
+    assert "torch" in heavy
+
+
+def test_public_names_are_the_same_at_work_and_for_type_checkers():
+    """`__init__` has them twice: imported for type checkers, and with where to find them."""
+    seen = {
+        name.name: statement.module
+        for branch in ast.parse(inspect.getsource(uraenas)).body
+        if isinstance(branch, ast.If)
+        for statement in branch.body
+        if isinstance(statement, ast.ImportFrom)
+        for name in statement.names
+    }
+    assert sorted(seen) == sorted(uraenas.__all__)
+    assert set(uraenas.__all__) < set(dir(uraenas))
+    for name, home in seen.items():
+        assert getattr(uraenas, name) is getattr(sys.modules[home], name)
+
+
+def test_a_name_that_is_not_public_is_refused_as_python_does():
+    with pytest.raises(AttributeError, match=r"module 'uraenas' has no attribute 'UraeNas'"):
+        uraenas.UraeNas  # noqa: B018
+    with pytest.raises(ImportError, match=r"cannot import name 'UraeNas' from 'uraenas'"):
+        from uraenas import UraeNas  # noqa: F401

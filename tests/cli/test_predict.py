@@ -1,0 +1,225 @@
+"""Predicting image files: what is read, what is reported, when to abstain."""
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from uraenas.base.errors import UraenasError
+from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files, threshold_for
+from uraenas.run.directory import Run
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """Images of many kinds, among them a truncated one and a 16-bit grey one; and a text file."""
+    random = np.random.default_rng(0)
+    for number in range(5):
+        Image.fromarray(random.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / f"{number}.png")
+    Image.fromarray(random.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(tmp_path / "large.jpg")
+    Image.fromarray(random.integers(0, 65536, (8, 8)).astype(np.uint16)).save(tmp_path / "deep.png")
+    whole = (tmp_path / "0.png").read_bytes()
+    (tmp_path / "broken.png").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "notes.txt").write_text("no image")
+    (tmp_path / ".hidden").write_text("not looked at")
+    return tmp_path
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_predicted(uraenas, finished_run, folder):
+    done = uraenas("predict", finished_run, folder, "--json")
+    assert done.returncode == 1
+    result = json.loads(done.stdout)
+    assert [Path(row["file"]).name for row in result["unreadable"]] == ["broken.png", "deep.png"]
+    assert result["left_out"] == 1
+    names = {Path(row["file"]).name: row for row in result["predictions"]}
+    assert set(names) == {"0.png", "1.png", "2.png", "3.png", "4.png", "large.jpg"}
+    assert "resized from 30×20" in names["large.jpg"]["note"]
+    assert names["0.png"]["note"] == ""
+    for name, why in (("broken.png", "truncated"), ("deep.png", "16-bit grey")):
+        assert any(name in line and why in line for line in done.stderr.splitlines())
+    assert "notes.txt" not in done.stderr
+    for row in names.values():
+        assert row["total"] == pytest.approx(row["data"] + row["weights"] + row["architecture"], abs=1e-9)
+
+
+def test_where_nothing_can_be_read_there_is_no_table(uraenas, finished_run, folder):
+    done = uraenas("predict", finished_run, folder / "notes.txt")  # a file that is named is not left out
+    assert done.returncode == 1
+    assert done.stdout == ""
+    *_, complaint, count = done.stderr.splitlines()
+    assert "notes.txt: cannot be read as an image: cannot identify" in complaint
+    assert count == "uraenas: 0 of 1 files predicted, 1 could not be read"
+
+
+@pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
+def test_files_that_are_no_images_are_counted_in_one_note_and_no_error(uraenas, finished_run, tmp_path, form):
+    for name in ("a.png", "b.PNG", "without an ending"):
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / name, format="png")
+    (tmp_path / "sub").mkdir()
+    for name in ("list.csv", "sub/notes.txt", ".hidden.txt"):
+        (tmp_path / name).write_text("no image")
+    done = uraenas("predict", finished_run, tmp_path, *form)
+    assert done.returncode == 0
+    told = [line for line in done.stderr.splitlines() if not line.startswith("predict ")]  # how far it is
+    assert told == ["note: 3 files without the ending of an image left out"]
+    assert all(name in done.stdout for name in ("a.png", "b.PNG"))
+    named = uraenas("predict", finished_run, tmp_path / "without an ending", *form)
+    assert named.returncode == 0
+    assert "note: " not in named.stderr
+
+
+def test_a_folder_of_a_thousand_with_three_bad_ones(uraenas, finished_run, tmp_path):
+    """997 digits as PNG files, a truncated one, a 16-bit grey one and a text file."""
+    digits = np.uint8(load_digits().images * 255 / 16)[:997]
+    for number, image in enumerate(digits):
+        Image.fromarray(image).save(tmp_path / f"{number:04d}.png")
+    (tmp_path / "0100-truncated.png").write_bytes((tmp_path / "0100.png").read_bytes()[:-60])
+    (tmp_path / "notes.txt").write_text("no image")
+    Image.fromarray(digits[0].astype(np.uint16) * 257).save(tmp_path / "0900-deep.png")
+    done = uraenas("predict", finished_run, tmp_path, "--csv")
+    assert done.returncode == 1
+    note, *complaints, count = done.stderr.splitlines()
+    assert note == "note: 1 file without the ending of an image left out"
+    named = [Path(line.split(": ")[1]).name for line in complaints]
+    assert named == ["0100-truncated.png", "0900-deep.png"]
+    assert count == "uraenas: 997 of 999 files predicted, 2 could not be read"
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [Path(row["file"]).name for row in rows] == [f"{number:04d}.png" for number in range(997)]
+    ensemble = Run(finished_run).ensemble("uraenas")
+    expected = ensemble.predict_proba(digits[..., None])
+    assert [row["label"] for row in rows] == [ensemble.classes[k] for k in expected.argmax(axis=1)]
+
+
+def test_python_and_the_command_say_the_same(uraenas, finished_run, folder):
+    found = json.loads(uraenas("predict", finished_run, folder, "--json", "--risk", "0.3").stdout)
+    results = Run(finished_run).predict([str(folder)], risk=0.3)
+    assert [asdict(row) for row in results if isinstance(row, Prediction)] == found["predictions"]
+    assert [asdict(row) for row in results if isinstance(row, Unreadable)] == found["unreadable"]
+    assert asdict(Run(finished_run).threshold(0.3)) == found["threshold"]
+    for row in found["predictions"]:
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        assert max(row["probabilities"].values()) == row["probabilities"][row["label"]] == row["probability"]
+
+
+def test_csv_and_table_hold_the_same_predictions(uraenas, finished_run, folder):
+    rows = list(
+        csv.DictReader(uraenas("predict", finished_run, folder / "0.png", "--csv").stdout.splitlines())
+    )
+    table = uraenas("predict", finished_run, folder / "0.png")
+    assert table.returncode == 0
+    assert [row["label"] for row in rows] == [rows[0]["label"]]
+    assert f"{float(rows[0]['probability']):.3f}" in table.stdout
+    assert "resized" not in table.stdout
+    assert "1 of 1 images were resized" in uraenas("predict", finished_run, folder / "large.jpg").stdout
+
+
+def test_predictions_do_not_depend_on_what_else_is_asked(finished_run, folder):
+    ensemble = Run(finished_run).ensemble("uraenas")
+    files, _ = find_files([folder])
+    together = [row for row in predict_files(ensemble, files, 0.5) if isinstance(row, Prediction)]
+    alone = [
+        row for file in files for row in predict_files(ensemble, [file], 0.5) if isinstance(row, Prediction)
+    ]
+    assert [row.label for row in together] == [row.label for row in alone]
+    assert [row.probability for row in together] == pytest.approx(
+        [row.probability for row in alone], abs=1e-5
+    )
+    assert any(isinstance(row, Unreadable) for row in predict_files(ensemble, files, 0.5))
+
+
+def test_the_threshold_keeps_the_risk_on_held_out_images():
+    confidence = torch.tensor([0.99, 0.95, 0.9, 0.8, 0.7, 0.6], dtype=torch.float64)
+    right = torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    for risk, expected in ((0.1, 0.9), (0.2, 0.7), (0.34, 0.6)):
+        threshold = threshold_for(confidence, right, risk)
+        assert threshold.confidence == pytest.approx(expected)
+        passing = confidence >= threshold.confidence
+        assert float(1 - right[passing].mean()) <= risk
+        assert (threshold.passing, threshold.wrong) == (passing.sum(), (1 - right[passing]).sum())
+    tied = torch.tensor([1.0, 1.0, 1.0, 0.9, 0.9], dtype=torch.float64)
+    right = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    assert threshold_for(tied, right, 0.15).confidence == 1.0
+    assert threshold_for(confidence, torch.zeros(6, dtype=torch.float64), 0.1).confidence > 1
+
+
+def test_the_threshold_says_what_it_rests_on():
+    confidence = torch.linspace(0.3, 0.99, 50, dtype=torch.float64)
+    right = torch.ones(50, dtype=torch.float64)
+    right[:4] = 0
+    part, everything, few = (str(threshold_for(confidence, right, risk)) for risk in (0.05, 0.1, 0.005))
+    assert "2 of 48 wrong above it, of 50 held-out images" in part
+    assert part.endswith("risk 5 %")
+    assert "the least sure held-out image (4 of 50 wrong)" in everything
+    assert few.endswith("risk 0.5 %; too few images to tell")
+    assert "abstain always" in str(threshold_for(confidence, torch.zeros_like(right), 0.1))
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(uraenas, finished_run, tmp_path):
+    folder = tmp_path / "w["
+    folder.mkdir()
+    names = ("b].png", "x [red].png")
+    for name in names:
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(folder / name)
+    done = uraenas("predict", finished_run, folder)
+    assert done.returncode == 0, done.stderr
+    printed = "".join(done.stdout.split())
+    assert "b].png" in "".join(printed.split("│"))  # files of one folder go by their names
+    assert "[red]" in done.stdout
+
+
+def test_an_ensemble_takes_bytes_floats_and_both_orders_of_axes_and_nothing_else(finished_run):
+    ensemble = Run(finished_run).ensemble("uraenas")
+    images = np.uint8(load_digits().images[:4] * 255 / 16)
+    expected = ensemble.predict_proba(images[..., None])
+    for same in (
+        images,
+        images[:, None],
+        (images / 255).astype(np.float32)[..., None],
+        torch.from_numpy(images)[..., None],
+        list(images),
+    ):
+        assert ensemble.predict_proba(same) == pytest.approx(expected, abs=1e-5)
+    assert ensemble.predict(images).tolist() == [ensemble.classes[k] for k in expected.argmax(axis=1)]
+    for wrong, said in (
+        (images.astype(np.uint16) * 257, "ambiguous"),
+        (images / 255 * 2 - 1, "ambiguous"),
+        (np.full((1, 8, 8), np.nan), "NaN"),
+        (images[:0], "no images"),
+        (images[0], "not allowed"),
+        (images[0][..., None], "image\\[None\\]"),
+        (np.zeros((2, 9, 9), np.uint8), "takes images of 8×8×1"),
+        ([images[0], images[0][:4]], "different sizes"),
+        (None, "not allowed"),
+        ("cat.png", "not allowed"),
+    ):
+        with pytest.raises(UraenasError, match=said):
+            ensemble.predict_proba(wrong)
+
+
+@pytest.mark.parametrize("arguments", [["nowhere.png"], ["--risk", "2"], ["--method", "uraenas-a"]])
+def test_bad_questions_get_one_line(uraenas, finished_run, folder, arguments):
+    images = [] if arguments == ["nowhere.png"] else [folder / "0.png"]
+    done = uraenas("predict", finished_run, *images, *arguments)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_folders_without_images_are_refused_unless_there_are_others(tmp_path):
+    empty, texts, images = (tmp_path / name for name in ("empty", "texts", "images"))
+    for path in (empty, texts, images):
+        path.mkdir()
+    with pytest.raises(UraenasError, match="holds no files"):
+        find_files([empty])
+    (texts / "notes.txt").write_text("no image")
+    with pytest.raises(
+        UraenasError, match=r"holds 1 files, such as notes\.txt, but no image; known: .* \.png"
+    ):
+        find_files([empty, texts])
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(images / "0.png")
+    assert find_files([empty, texts, images]) == ([images / "0.png"], 1)

@@ -1,0 +1,98 @@
+"""A step can be captured as a GPU graph: it never copies from the host and never waits for the device.
+
+There is no GPU here; PyTorch's meta device runs the same code with shapes only, and refuses to be read.
+"""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from uraenas.architectures import Dirichlet
+from uraenas.data.dataset import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings
+from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
+from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
+from uraenas.learning.train import StackOfChains
+from uraenas.spaces import CellSpace, Shape
+from uraenas.weights import WEIGHTS
+
+SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 3))
+GENOTYPES = (
+    "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|",
+    "|skip_connect~0|+|avg_pool_3x3~0|nor_conv_3x3~1|+|none~0|nor_conv_1x1~1|skip_connect~2|",
+)
+CYCLES = {"cycles": 2, "samples": 1, "exploration": 0.5}
+
+
+class HostTraffic(TorchDispatchMode):
+    """Notes every operation that moves data between host and device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        inputs = [
+            leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
+        ]
+        outputs = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        devices = {tensor.device.type for tensor in (*inputs, *outputs)}
+        if "_local_scalar_dense" in str(function) or (len(devices) > 1 and "autograd" not in str(function)):
+            self.seen.append(str(function))
+        return result
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch):
+    """An engine on a device that can be neither read nor written from the host."""
+    monkeypatch.setattr(Engine, "capture", lambda self, step: step)
+    monkeypatch.setattr(torch, "_dirichlet_grad", lambda x, *_: torch.empty_like(x))  # has no meta form
+    engine = Engine(EngineSettings(device="cpu", precision="float32"))
+    engine.device, engine.workers = torch.device("meta"), None
+    return engine
+
+
+def loader(engine: Engine, flip: bool = True) -> Loader:
+    random = np.random.default_rng(0)
+    part = LabelledImages(random.integers(0, 256, (12, 8, 8, 1), dtype=np.uint8), np.arange(12) % 3)
+    return Loader(part, Normalisation((0.5,), (0.2,)), 4, 1, flip, engine.device, engine.dtype)
+
+
+def quiet_and_noisy_steps(runs: Search | StackOfChains) -> list[str]:
+    """What passes between host and device in a step of each kind that the run has."""
+    cycle = runs.pace.cycle
+    kinds = {cycle.samples_at(step): step for step in range(cycle.steps)}
+    with HostTraffic() as traffic:
+        for step in kinds.values():
+            runs.one_step(step)
+    return traffic.seen
+
+
+@pytest.mark.parametrize(("weights", "regulariser"), [("sghmc", "kl"), ("point", "l2")])
+def test_a_search_step_stays_on_the_device(pretended_gpu, weights, regulariser):
+    row = SUPERNET_WEIGHTS[weights]
+    rule = row.make({name: value for name, value in CYCLES.items() if name in row.settings})
+    parts = SearchParts(SearchSettings(epochs=4), Dirichlet(regulariser=regulariser), rule)
+    loaders = loader(pretended_gpu), loader(pretended_gpu)
+    searching = Search(parts, SPACE, *loaders, pretended_gpu, seed=0)
+    assert quiet_and_noisy_steps(searching) == []
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_training_step_stays_on_the_device(pretended_gpu, name):
+    row = WEIGHTS[name]
+    rule = row.make({key: value for key, value in CYCLES.items() if key in row.settings})
+    specs = [ChainSpec("sampled", rule, n, SPACE.parse(text)) for n, text in enumerate(GENOTYPES)]
+    chains = [initial_chain(spec, SPACE, 0) for spec in specs]
+    images = loader(pretended_gpu)
+    stack = StackOfChains(chains, TrainSettings(epochs=4), SPACE, images, pretended_gpu, seed=0)
+    assert quiet_and_noisy_steps(stack) == []
+
+
+def test_the_watch_sees_a_copy(pretended_gpu):
+    with HostTraffic() as traffic:
+        torch.zeros(3, device=pretended_gpu.device) + torch.ones(3).to(pretended_gpu.device)
+    assert traffic.seen

@@ -1,0 +1,81 @@
+"""Members are taken in turn over chains, or greedily by held-out NLL."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
+from uraenas.ensemble.selection import greedy, in_turn
+from uraenas.evaluation.metrics import mixture, nll
+
+
+def candidates(members: int, images: int = 12, classes: int = 3, key: int = 0) -> tuple[Tensor, Tensor]:
+    flat = draws.normal(draws.at(key, 0), members * images * classes, torch.float64)
+    log_p = torch.log_softmax(2 * flat.view(members, images, classes), dim=-1)
+    return log_p, draws.integers(draws.at(key, 1), images, classes)
+
+
+def test_every_source_gives_one_before_any_gives_a_second() -> None:
+    sources = ["a", "a", "a", "b", "b", "c"]
+    assert in_turn(sources, 6) == [0, 3, 5, 1, 4, 2]
+    assert in_turn(sources, 2) == [0, 3]
+    assert in_turn(["a"] * 3, 2) == [0, 1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(sources=st.lists(st.sampled_from("abcd"), min_size=1, max_size=12), data=st.data())
+def test_shares_of_sources_differ_by_one_at_most_while_they_last(
+    sources: list[str], data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(1, len(sources)))
+    chosen = in_turn(sources, count)
+    assert len(set(chosen)) == count
+    for source in set(sources):
+        own = [position for position in chosen if sources[position] == source]
+        assert own == sorted(own)
+        most = max(sum(sources[c] == other for c in chosen) for other in set(sources))
+        assert len(own) >= min(most - 1, sources.count(source))
+
+
+@pytest.mark.parametrize("key", range(5))
+def test_greedy_agrees_with_trying_every_next_member(key: int) -> None:
+    log_p, labels = candidates(7, key=key)
+    chosen: list[int] = []
+    for _ in range(5):
+        rest = [m for m in range(7) if m not in chosen]
+        chosen.append(min(rest, key=lambda m: nll(mixture(log_p[[*chosen, m]]), labels)))
+    assert greedy(log_p, labels, 5) == chosen
+
+
+def test_greedy_begins_with_the_best_and_takes_each_once() -> None:
+    log_p, labels = candidates(6)
+    chosen = greedy(log_p, labels, 6)
+    assert sorted(chosen) == list(range(6))
+    assert chosen[0] == min(range(6), key=lambda m: nll(log_p[m], labels))
+
+
+@pytest.mark.parametrize("floor", [-800.0, -math.inf])
+def test_greedy_takes_each_once_where_all_give_an_image_no_probability(floor: float) -> None:
+    """Sharp members can all be wrong about one image beyond what exp can hold."""
+    log_p, labels = candidates(4)
+    log_p[:, 0] = torch.tensor([0.0, floor, floor])
+    labels[0] = 1
+    assert sorted(greedy(log_p, labels, 4)) == [0, 1, 2, 3]
+
+
+def test_greedy_still_prefers_the_better_where_all_give_an_image_next_to_nothing() -> None:
+    log_p = torch.tensor([[0.0, -2000.0], [0.0, -1000.0]])[:, None].double()
+    assert greedy(log_p, torch.tensor([1]), 1) == [1]
+
+
+def test_more_members_than_candidates_is_an_error() -> None:
+    log_p, labels = candidates(3)
+    with pytest.raises(UraenasError, match="4 members were asked for, but only 3 candidates"):
+        greedy(log_p, labels, 4)
+    with pytest.raises(UraenasError, match="4 members were asked for, but only 3 candidates"):
+        in_turn(["a", "b", "a"], 4)

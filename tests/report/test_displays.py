@@ -1,0 +1,95 @@
+"""How objects show themselves in a REPL and in a notebook, and how wide tables are where they are piped."""
+
+import io
+import runpy
+import shutil
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from uraenas.base.errors import UraenasError
+from uraenas.cli import printing
+from uraenas.run.directory import Run
+from uraenas.spaces import Genotype
+
+CELL = "|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|nor_conv_1x1~1|avg_pool_3x3~2|"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def run(finished_run: Path, tmp_path: Path) -> Run:
+    """A finished run whose name needs quoting."""
+    return Run(shutil.copytree(finished_run, tmp_path / "a <run>"))
+
+
+def parsed(html: str) -> ElementTree.Element:
+    return ElementTree.fromstring(f"<div>{html}</div>")
+
+
+def test_a_genotype_can_be_typed_again() -> None:
+    genotype = Genotype.from_string(CELL)
+    assert repr(genotype) == f"Genotype.from_string('{CELL}')"
+    assert eval(repr(genotype)) == genotype
+    assert str(genotype) == CELL
+
+
+def test_a_genotype_is_drawn_with_its_operations() -> None:
+    page = parsed(Genotype.from_string(CELL)._repr_html_())
+    (drawing,) = page.iter(f"{SVG}svg")
+    words = [text.text for text in drawing.iter(f"{SVG}text")]
+    assert sorted(words) == sorted(["3×3 conv", "skip", "1×1 conv", "3×3 pool", *"0123"])
+    curves = list(drawing.iter(f"{SVG}path"))
+    assert all(curve.get("stroke", "").startswith("#") and curve.get("fill") == "none" for curve in curves)
+    faint = [curve for curve in curves if curve.get("opacity")]
+    assert len(curves) == 4
+    assert len(faint) == 1, "nothing reaches node 2, so the pool from it leads nowhere"
+    assert page.findtext(".//code") == CELL
+
+
+def test_an_ensemble_shows_its_members(run: Run) -> None:
+    ensemble = run.ensemble("uraenas")
+    functions = len(set(ensemble.functions))
+    assert f"2 members, {functions} distinct architectures, 10 classes" in repr(ensemble)
+    page = parsed(ensemble._repr_html_())
+    assert "takes images of 8 × 8 × 1" in (page.findtext("p") or "")
+    cells = [group for group in page.iter(f"{SVG}g") if group.get("class") == "cell-graph"]
+    assert len(cells) == len({member.architecture for member in ensemble.members})
+
+
+def test_a_run_says_how_far_it_has_come(run: Run, tmp_path: Path) -> None:
+    assert repr(run) == f"Run({str(run.path)!r}, searched, 3 methods trained, evaluated, reported)"
+    table = [[cell.text for cell in row] for row in parsed(run._repr_html_()).iter("tr")]
+    distinct = len({member.function for member in run.member_facts("uraenas")})
+    assert table == [
+        ["Method", "Members", "Distinct architectures"],
+        ["deep-ensemble", "2", "1"],
+        ["drnas", "1", "1"],
+        ["uraenas", "2", str(distinct)],
+    ]
+    for name in ("report.html", "metrics.json"):
+        run.remove(name)
+    for name in ("drnas", "uraenas"):
+        shutil.rmtree(run.members_folder(name))
+    assert repr(run).endswith("searched, 1 method trained)")
+    begun = Run(tmp_path / "begun")
+    assert repr(begun).endswith("not begun)")
+    begun.write_config(run.config())
+    assert repr(begun).endswith("begun', begun)")
+    assert "<table" not in begun._repr_html_()
+
+
+def test_a_damaged_member_is_named_and_a_repr_still_works(run: Run) -> None:
+    run.write_text("methods/uraenas/members/000.safetensors", "not a tensor")
+    run.write_text("methods/uraenas/members/ensemble.json", "{")
+    assert "3 methods trained" in repr(run)
+    with pytest.raises(UraenasError, match=r"000\.safetensors is damaged"):
+        run.member_facts("uraenas")
+
+
+@pytest.mark.parametrize(("columns", "width"), [("", 200), ("70", 70)])
+def test_tables_in_a_pipe_are_not_cut(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # no terminal
+    assert runpy.run_path(printing.__file__)["console"].width == width

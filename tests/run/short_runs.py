@@ -1,0 +1,22 @@
+"""Tiny runs, trained and measured on clean images in this process."""
+
+from pathlib import Path
+
+from uraenas.run.config import preset
+from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
+
+
+def trained(out: Path, methods: str, search_of: Run | None = None, **changes: object) -> Run:
+    """A run of these methods; the search may be that of another, which is the same one."""
+    config = preset("tiny", {"evaluate.suite": "none", "methods": methods, **changes})
+    pipeline = Pipeline.start(out, config, search_of=search_of)
+    pipeline.train(pipeline.search())
+    pipeline.evaluate()
+    return pipeline.run
+
+
+def assert_same_members(one: Run, other: Run, method: str) -> None:
+    """Bit for bit."""
+    ours, theirs = (run.ensemble(method) for run in (one, other))
+    assert ours.identity == theirs.identity  # architectures, origins, weights, statistics, temperature

@@ -1,0 +1,97 @@
+"""The table of methods: every setting that a method has changes what it does."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from uraenas.architectures import Dirichlet, Searched
+from uraenas.base.errors import UraenasError
+from uraenas.learning.chains import plan_chains
+from uraenas.learning.methods import METHODS, method
+from uraenas.run.config import Config, build, override
+from uraenas.spaces import CellSpace
+from uraenas.weights import Step, WeightMethod
+
+SPACE = CellSpace()
+SEARCHED = Searched(
+    SPACE,
+    Dirichlet(),
+    {"raw": torch.tensor([-0.5, 0.0, 0.0, 1.0, -0.5], dtype=torch.float64).expand(6, 5)},
+)
+GENOTYPE = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_1x1~1|nor_conv_3x3~2|"
+OTHERWISE = {
+    "ensemble.members": 5,
+    "ensemble.selection": "greedy",
+    "train.epochs": 100,
+    "train.batch": 64,
+    "train.prior_deviation": 1.0,
+    "train.expected.genotype": GENOTYPE,
+    "train.sampled.architectures": 20,
+    "train.sampled.temperature": 0.01,
+    "train.sampled.draw_none": False,
+    "train.point.step_size": 0.05,
+    "train.point.momentum": 0.5,
+    "train.point.floor": 0.01,
+    "train.sampling.step_size": 0.05,
+    "train.sampling.momentum": 0.5,
+    "train.sampling.floor": 0.01,
+    "train.sampling.cycles": 2,
+    "train.sampling.samples": 2,
+    "train.sampling.exploration": 0.5,
+    "train.sampling.peak": 0.2,
+    "train.sampling.temperature": 1.0,
+    "train.sampling.mean_of": 2,
+}
+
+
+def moves(weights: WeightMethod, epochs: int) -> tuple[Any, ...]:
+    """How a chain of this kind goes, and what members it gives."""
+    cycle = weights.cycle(epochs, 2)
+    steps = [(cycle.step_size_at(k), cycle.samples_at(k)) for k in range(cycle.steps)]
+    state = {name: torch.ones(1) for name in ("weights", *weights.state)}
+    after = weights.update(state, torch.ones(1), Step(torch.tensor(0), torch.tensor([0.1]), exploring=True))
+    kept = [epoch for epoch in range(epochs) if cycle.collects_after(epoch)][::-1]
+    samples = [torch.tensor([float(epoch)]) for epoch in kept]
+    members = weights.candidates(samples, [cycle.number(epoch) for epoch in kept])
+    given = [(one.samples, None if one.weights is None else one.weights.item()) for one in members]
+    moved = {name: tensor.item() for name, tensor in after.items()}
+    return steps, moved, weights.noise_deviation(0.1, 1000), kept, given
+
+
+def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
+    """All that the members of a method depend on."""
+    chosen = config.method(name)
+    plan, _ = plan_chains(chosen, config.ensemble, SPACE, SEARCHED, seed=0)
+    drawn = [(spec.name, spec.architecture) for spec in plan]
+    train = config.train
+    return (
+        drawn,
+        moves(chosen.weights, train.epochs),
+        train.epochs,
+        train.batch,
+        train.decay(1000),
+        config.ensemble,
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_has_a_setting_of_training_that_changes_nothing(name: str) -> None:
+    """Some do something in a greedy selection alone, such as how many architectures it has to choose from."""
+    plain = build({"methods": name})
+    ways = [plain]
+    if "ensemble.selection" in plain.values:
+        ways.append(override(plain, {"ensemble.selection": "greedy"}))
+    for key in (key for key in plain.values if key.startswith(("train.", "ensemble."))):
+        changed = [override(way, {key: OTHERWISE[key]}) for way in ways]
+        pairs = zip(ways, changed, strict=True)
+        assert any(what_is_done(one, name) != what_is_done(other, name) for one, other in pairs), key
+
+
+def test_a_method_without_a_name_of_its_own_is_called_by_its_choices() -> None:
+    sgld = build({"methods": "expected-sgld"}).method("expected-sgld")
+    assert (sgld.row.source, sgld.weights.momentum, sgld.chains) == ("expected", 0.0, "expected-sgld-")
+    assert method("sampled-sghmc") == METHODS["uraenas"]
+    for name in ("expected", "expected-adam", "given-point", "sgld"):
+        with pytest.raises(UraenasError, match=f"unknown method '{name}'"):
+            method(name)

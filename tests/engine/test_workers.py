@@ -111,13 +111,13 @@ def test_chains_have_the_same_bits_on_any_number_of_workers_and_threads() -> Non
             assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
 
 
-def test_operations_get_one_thread_but_where_a_network_is_alone_with_a_large_batch() -> None:
+def test_operations_get_one_thread_but_where_one_network_has_a_large_batch() -> None:
     workers, before = Workers(3), torch.get_num_threads()
-    for members, pixels, threads in ((4, LARGE, 1), (1, LARGE - 1, 1), (1, LARGE, 3)):
-        with workers.suited(members, pixels):
+    for pixels, threads in ((0, 1), (LARGE - 1, 1), (LARGE, 3)):
+        with workers.threads(pixels):
             assert torch.get_num_threads() == threads
         assert torch.get_num_threads() == before
-    with pytest.raises(ZeroDivisionError), workers.suited(1, LARGE):
+    with pytest.raises(ZeroDivisionError), workers.threads(LARGE):
         raise ZeroDivisionError
     assert torch.get_num_threads() == before
 

@@ -146,8 +146,8 @@ def test_a_method_whose_chains_are_not_there_is_refused(
 ) -> None:
     done = uraenas("members", sampled_run.path, "--out", tmp_path / "new", *asked)
     assert done.returncode == 2
-    assert f"has no finished chain {chain}, and members were asked for without training" in done.stderr
-    assert not Run(tmp_path / "new").trained
+    assert f"has no finished chain {chain}, which {asked[1]} needs" in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_command_that_was_refused_can_be_mended(

@@ -92,6 +92,8 @@ def test_a_method_without_a_name_of_its_own_is_called_by_its_choices() -> None:
     sgld = build({"methods": "expected-sgld"}).method("expected-sgld")
     assert (sgld.row.source, sgld.weights.momentum, sgld.chains) == ("expected", 0.0, "expected-sgld-")
     assert method("sampled-sghmc") == METHODS["uraenas"]
-    for name in ("expected", "expected-adam", "given-point", "sgld"):
+    with pytest.raises(UraenasError, match="unknown kind of weights 'adam'"):
+        method("expected-adam")
+    for name in ("expected", "given-point", "sgld"):
         with pytest.raises(UraenasError, match=f"unknown method '{name}'"):
             method(name)

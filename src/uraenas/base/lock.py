@@ -1,4 +1,4 @@
-"""One process at a time in a run directory."""
+"""One process at a time in a directory. Knows nothing of runs, so it is here."""
 
 import fcntl
 import os

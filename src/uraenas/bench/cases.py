@@ -1,4 +1,4 @@
-"""What is timed: each case runs one unit of work the plain way and through the engine."""
+"""What is timed, a row each: a case runs one unit of work the plain way and through the engine."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

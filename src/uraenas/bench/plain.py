@@ -1,4 +1,4 @@
-"""The plain way, to compare with: one textbook network after another, eager float32, a DataLoader.
+"""The plain way, to compare with, free of our code: textbook networks one by one, eager float32, a DataLoader.
 
 Written the way most people would, on purpose. The tests hold the fast networks against it.
 """

@@ -1,4 +1,4 @@
-"""Pickles that hold only data, read by a machine that can do nothing else.
+"""Pickles that hold only data, read by a machine that can do nothing else; a parser to be fuzzed on its own.
 
 CIFAR's python files are pickles of a dictionary with a numpy array and lists. Python's own unpickler would
 call whatever a file names. This one walks the opcodes itself: it knows lists, tuples, dictionaries, numbers

@@ -1,4 +1,4 @@
-"""Downloads that go on where they broke off and take their name only when their checksum is right."""
+"""All there is of the network: downloads that go on where they broke off, and are kept if their checksum is right."""
 
 import hashlib
 import http.client

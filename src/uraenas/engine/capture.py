@@ -1,4 +1,4 @@
-"""A step as something fast to repeat: a captured graph."""
+"""All there is of CUDA graphs: a step as something fast to repeat."""
 
 import warnings
 from collections.abc import Callable

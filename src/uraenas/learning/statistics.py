@@ -1,4 +1,4 @@
-"""Batch-norm statistics of a network whose weights were made of several samples: measured on training batches."""
+"""A loop without learning: batch-norm statistics of weights made of several samples, on training batches."""
 
 import torch
 from torch import Tensor

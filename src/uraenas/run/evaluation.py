@@ -1,4 +1,4 @@
-"""Each method is judged once on each evaluation set, and what was found is kept in the run directory.
+"""Stage 3, evaluation: each method is judged once on each evaluation set, and what was found is kept in the run.
 
 What is kept says what it was made from, so it is used as long as that is the same: predictions of the same members for
 the same images, and rows measured in the same way from these.

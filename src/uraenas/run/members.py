@@ -1,4 +1,4 @@
-"""A method's members, from what its chains have collected: candidates, choice, temperature, all on held-out images."""
+"""The end of stage 2: members from what chains have collected. Candidates, choice, temperature, on held-out images."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Paired differences as a run's files hold them: to one of its own methods, or to a method of another run."""
+"""Paired differences, which need what a run's files hold: to one of its own methods, or to a method of another run."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a run is and how far it has come, from its files alone."""
+"""What a run is and how far it has come, told from its files: for any face, not for the command line alone."""
 
 from typing import Any
 

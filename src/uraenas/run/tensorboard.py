@@ -1,4 +1,4 @@
-"""Histories as TensorBoard event files, without TensorBoard.
+"""A file format of others: histories as TensorBoard event files, without TensorBoard.
 
 An event file is a row of records: length, its checksum, content, its checksum, all little-endian. A content is the
 protocol buffer Event {1: wall_time, 2: step, 3: file_version, 5: {1: {1: tag, 2: value}, …}}.

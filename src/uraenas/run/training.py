@@ -1,4 +1,4 @@
-"""Stage 2 on a run directory: chains go on from where they were cut off, to their end."""
+"""Stage 2, chains: they go on from where they were cut off, to their end."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

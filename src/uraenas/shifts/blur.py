@@ -1,4 +1,4 @@
-"""Blurs. Widths are in pixels and stay so for other image sizes; zooms are ratios and follow the size."""
+"""The blurs of the table. Widths are in pixels for any image size; zooms are ratios and follow the size."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the software of cameras and web sites does. Pillow and OpenCV are called as the release did."""
+"""The digital corruptions of the table. Pillow and OpenCV are called as the release did."""
 
 from collections.abc import Callable
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""Noise, drawn for each channel value on its own; any image size, colour or grey."""
+"""The noises of the table, drawn for each channel value on its own; any image size, colour or grey."""
 
 import numpy as np
 

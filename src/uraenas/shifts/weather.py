@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog, brightness and spatter, for colour and grey images of any size."""
+"""The weathers of the table: snow, frost, fog, brightness and spatter, for colour and grey images of any size."""
 
 from collections.abc import Iterator
 from functools import lru_cache

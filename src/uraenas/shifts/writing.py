@@ -1,4 +1,4 @@
-"""Writing a suite: in parallel, restartable, each file whole or not there."""
+"""All there is of processes: a suite is written in parallel, restartable, each file whole or not there."""
 
 import multiprocessing
 import os

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def"
 """The three products of a convolution, as matrix products over shifted pixels, for the edges of all members at once.
 
 With p a pixel, t a tap (its shift in the map) and W_t the matrix [inputs, outputs] of that tap,

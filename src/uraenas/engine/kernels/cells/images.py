@@ -1,5 +1,4 @@
-# mypy: disable-error-code="no-untyped-def"
-"""Gather, crop, flip and normalise uint8 images for all members in one pass."""
+"""The kernel before the network: gather, crop, flip and normalise uint8 images for all members in one pass."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def"
 """Batch norm and the sums at nodes, for the edges of all members at once.
 
 Batch norm is z = γ (y − mean) r + β with r = 1/√(variance + ε): one scale and one shift per channel once the mean and

@@ -1,5 +1,4 @@
-# mypy: disable-error-code="no-untyped-def"
-"""Convolution weights between the flat vector ([outputs, inputs, taps], float32) and packed form.
+"""The kernels that carry convolution weights between the flat vector ([outputs, inputs, taps]) and packed form.
 
 Packed, a weight is [taps, inputs, outputs] in the number format of the maps.
 """

@@ -69,6 +69,18 @@ def test_image_arrays_of_any_form_give_one_prediction(fitted, form):
     )
 
 
+def test_it_abstains_where_an_image_is_foreign(fitted):
+    noise = np.random.default_rng(0).integers(0, 256, (20, 8, 8), dtype=np.uint8)
+    images = np.concatenate([IMAGES[:20], noise])
+    foreign = fitted.is_foreign(images)
+    assert foreign[20:].mean() > 0.9
+    assert foreign[:20].mean() < 0.3
+    answers = fitted.predict(images, abstain=True)
+    assert answers.mask[foreign].all()
+    assert (answers.data == fitted.predict(images)).all()
+    assert fitted.predict(images, abstain=True, risk=0.99, share=0.001).mask.sum() < foreign.sum()
+
+
 def test_uncertainty_parts_add_up(fitted):
     parts = fitted.uncertainty(IMAGES[:30])
     np.testing.assert_allclose(

@@ -14,8 +14,9 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.files import FORMAT, read_json, require_format, write_json
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
-from uraenas.ensemble import Ensemble
-from uraenas.evaluation import SOURCES
+from uraenas.ensemble import SHARE, Ensemble, checked_share
+from uraenas.evaluation import SOURCES, calibration
+from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
 from uraenas.run.config import Config, preset
 from uraenas.run.directory import Run
@@ -122,10 +123,25 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         """Class probabilities [N, K], temperature-scaled on images that no member was trained on."""
         return self._fitted().predict_proba(self._images(X), device=self.device)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each image."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
+    def predict(self, X: Any, abstain: bool = False, risk: float = 0.05, share: float = SHARE) -> np.ndarray:
+        """The most probable class of each image.
+
+        With `abstain` it is a masked array: masked where the image is foreign (`is_foreign`), and where the ensemble is
+        less sure than held-out images allow if at most the share `risk` of the rest is to be wrong.
+        """
+        if not abstain:
+            most_probable = self.predict_proba(X).argmax(axis=1)
+            return self.classes_[most_probable]
+        ensemble = self._fitted()
+        log_p, p_value = ensemble.look(self._images(X), self.device)
+        proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
+        threshold = ensemble.require_known().threshold(risk).confidence
+        mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
+        return np.ma.masked_array(self.classes_[proba.argmax(axis=1)], mask=mask)
+
+    def is_foreign(self, X: Any, share: float = SHARE) -> np.ndarray:
+        """Whether each image is unlike the training images; of images like them, at most `share` is called so."""
+        return self._fitted().is_foreign(self._images(X), share, self.device)
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""

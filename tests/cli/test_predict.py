@@ -12,7 +12,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas.base.errors import UraenasError
-from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files, threshold_for
+from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
+from uraenas.ensemble.threshold import threshold_for
 from uraenas.run.directory import Run
 
 
@@ -105,6 +106,22 @@ def test_python_and_the_command_say_the_same(uraenas, finished_run, folder):
     for row in found["predictions"]:
         assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
         assert max(row["probabilities"].values()) == row["probabilities"][row["label"]] == row["probability"]
+
+
+def test_a_foreign_image_is_called_so(uraenas, finished_run, tmp_path):
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "blank.png")
+    Image.fromarray(np.uint8(load_digits().images[0] * 255 / 16)).save(tmp_path / "digit.png")
+    done = uraenas("predict", finished_run, tmp_path, "--csv")
+    blank, digit = csv.DictReader(done.stdout.splitlines())
+    assert (blank["foreign"], blank["abstain"], digit["foreign"]) == ("True", "True", "False")
+    table = " ".join(uraenas("predict", finished_run, tmp_path / "blank.png").stdout.split())
+    assert "trained on (p = 0.0053)" in table
+    none = json.loads(uraenas("predict", finished_run, tmp_path, "--json", "--foreign", "0.001").stdout)
+    assert not any(
+        row["foreign"] for row in none["predictions"]
+    )  # of 189 held-out images none can be so rare
+    wrong = uraenas("predict", finished_run, tmp_path, "--foreign", "2")
+    assert (wrong.returncode, "share = 2.0 is out of range" in wrong.stderr) == (2, True)
 
 
 def test_csv_and_table_hold_the_same_predictions(uraenas, finished_run, folder):

@@ -177,6 +177,17 @@ def test_a_stack_equals_each_member_alone(space: Space, training: bool, shared: 
     assert torch.equal(before, stack.statistics) != training  # they move in training alone
 
 
+def test_a_trace_has_the_logits_of_a_prediction_and_features_of_every_image(space: Space) -> None:
+    stack = stack_of(space, networks(space, 3)).eval()
+    images = batch(space, key=4)
+    for m, expected in enumerate(stack(images)):
+        logits, levels = stack.trace(m, images)
+        assert torch.equal(logits, expected)
+        assert levels
+        assert all(level.shape[0] == len(images) and level.dim() == 2 for level in levels)
+        assert all(torch.isfinite(level).all() for level in levels)
+
+
 def test_layouts_hold_what_forward_needs_and_nothing_else(space: Space) -> None:
     images = batch(space, key=3)
     for architecture in networks(space, 5):

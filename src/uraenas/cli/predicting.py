@@ -30,6 +30,12 @@ def predict(
     risk: Annotated[
         float, typer.Option("--risk", help="Abstain so that this share of the rest is wrong.")
     ] = 0.05,
+    share: Annotated[
+        float,
+        typer.Option(
+            "--foreign", help="Call at most this share of images like those of the training foreign."
+        ),
+    ] = 0.05,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -47,14 +53,12 @@ def predict(
     opened = Run.find(run)
     method = method or opened.primary
     ensemble = opened.ensemble(method)
-    threshold = opened.threshold(risk, method)
+    threshold = ensemble.require_known().threshold(risk)
     files, left_out = find_files(images)
     note(notes_on_left_out(left_out))
     with bars(quiet=as_json or as_csv) as progress:
         results = list(
-            predict_files(
-                ensemble, files, threshold.confidence, lambda done: progress("predict", done, len(files))
-            )
+            predict_files(ensemble, files, risk, share, lambda done: progress("predict", done, len(files)))
         )
     predictions = [result for result in results if isinstance(result, Prediction)]
     unreadable = [result for result in results if isinstance(result, Unreadable)]
@@ -63,6 +67,7 @@ def predict(
             "run": str(opened.path),
             "method": method,
             "threshold": asdict(threshold),
+            "share": share,
             "predictions": [asdict(row) for row in predictions],
             "unreadable": [asdict(row) for row in unreadable],
             "left_out": left_out,
@@ -118,8 +123,9 @@ def _table(predictions: list["Prediction"], title: str, caption: str | None) -> 
         caption_justify="left",
     )
     shown.add_column("File", overflow="fold", min_width=12)
-    for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
+    for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch"):
         shown.add_column(heading, no_wrap=True)
+    shown.add_column("", overflow="fold")
     files = [Path(row.file) for row in predictions]
     alike = all(file.parent == files[0].parent for file in files)
     for row, file in zip(predictions, files, strict=True):
@@ -129,6 +135,6 @@ def _table(predictions: list["Prediction"], title: str, caption: str | None) -> 
             escape(file.name if alike else row.file),
             escape(row.label),
             *words,
-            "abstain" if row.abstain else "",
+            row.reason,
         )
     return shown

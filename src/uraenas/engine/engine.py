@@ -22,7 +22,7 @@ from uraenas.engine.gradients import (
 )
 from uraenas.engine.kernels import Kernels, kernels_for
 from uraenas.engine.workers import Workers
-from uraenas.spaces import Space, Stack, Supernet
+from uraenas.spaces import Features, Space, Stack, Supernet
 
 PREDICTION_BATCH = 500
 COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
@@ -31,6 +31,8 @@ PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 
 # normalised images [N, C, H, W] → logits [M, N, K]
 Predictor = Callable[[Tensor], Tensor]
+# the same, and what each member sees
+Tracer = Callable[[Tensor], tuple[Tensor, list[Features]]]
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,31 @@ class Engine:
             return torch.cat(parts)
 
         return predict, PREDICTION_BATCH
+
+    def tracer(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple[Tracer, int]:
+        """As `predictor`, with the same logits; own kernels give these alone, so PyTorch looks once more."""
+        forward, keys = (wrapping.forward, wrapping.keys) if wrapping else (None, ())
+        own, batch = None, PREDICTION_BATCH
+        if forward is None and self._kernels(stack.space):
+            own, most = self.predictor(stack)
+            batch = min(batch, most)
+
+        def of_member(m: int, images: Tensor) -> tuple[Tensor, Features]:
+            with torch.no_grad(), self.autocast():
+                logits, seen = stack.trace(m, images, forward, keys[m] if forward else None)
+            return logits.to(self.dtype), tuple(level.to(self.dtype) for level in seen)
+
+        def trace(images: Tensor) -> tuple[Tensor, list[Features]]:
+            members = range(len(stack))
+            if self.workers is None:
+                found = [of_member(m, images) for m in members]
+            else:
+                with self.threads():
+                    found = self.workers.each(lambda m: of_member(m, images), members)
+            logits = own(images) if own else torch.stack([one for one, _ in found])
+            return logits, [seen for _, seen in found]
+
+        return trace, batch
 
     def gradients(self, stack: Stack, loader: Loader, wrapping: Wrapping | None = None) -> Gradients:
         """How a stack's losses and gradients are computed: by own kernels where they fit, else by PyTorch."""

@@ -1,19 +1,23 @@
 """Members and the ensembles they form: predict, split uncertainty, save, load, select."""
 
-from uraenas.ensemble.ensemble import Ensemble
+from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
+from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Kind, Member, MemberFacts, Origin, member_files
 from uraenas.ensemble.predictor import MembersPredictor
 from uraenas.ensemble.selection import EnsembleSettings
 from uraenas.ensemble.shared import SharedPredictor
 
 __all__ = [
+    "SHARE",
     "Ensemble",
     "EnsembleSettings",
     "Kind",
+    "Known",
     "Member",
     "MemberFacts",
     "MembersPredictor",
     "Origin",
     "SharedPredictor",
+    "checked_share",
     "member_files",
 ]

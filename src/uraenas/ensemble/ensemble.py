@@ -15,12 +15,16 @@ from uraenas.base.svg import element
 from uraenas.data.arrays import as_images
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble.known import FILE as KNOWN
+from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, member_files
 from uraenas.ensemble.predictor import MembersPredictor
 from uraenas.evaluation import UncertaintyBySource, calibration, uncertainty_by_source
 from uraenas.evaluation.metrics import mixture
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
+
+SHARE = 0.05  # of images like those of the training that may be called foreign
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,7 @@ class Ensemble:
     classes: tuple[str, ...]
     temperature: float = 1.0  # fitted on held-out data; 1 leaves predictions as they are
     of_bytes: bool = True  # trained on uint8 images; the others lie in 0 … 1
+    known: Known | None = None  # what it keeps of the images it knows
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -72,9 +77,28 @@ class Ensemble:
 
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member."""
+        return self._predictor(device)(self._in_units_of_training(images))
+
+    def _predictor(self, device: str) -> MembersPredictor:
         engine = Engine(EngineSettings(device=device, precision="float32"))
-        predictor = MembersPredictor(self.members, self.space, self.normalisation, engine)
-        return predictor(self._in_units_of_training(images))
+        return MembersPredictor(self.members, self.space, self.normalisation, engine)
+
+    def look(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor]:
+        """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""
+        known = self.require_known()
+        log_p, features = self._predictor(device).look(self._in_units_of_training(images))
+        return log_p, known.p_values(known.scores_of(log_p, features))
+
+    def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:
+        """Whether each image is unlike those of the training; of images like them, at most this share is called so."""
+        return (self.look(images, device)[1] <= checked_share(share)).numpy()
+
+    def require_known(self) -> Known:
+        if self.known is None:
+            raise UraenasError(
+                "this ensemble keeps nothing of its training images, so it cannot tell foreign ones"
+            )
+        return self.known
 
     def predict_proba(self, images: Any, calibrated: bool = True, device: str = "auto") -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
@@ -117,7 +141,9 @@ class Ensemble:
         self.describe(folder)
 
     def describe(self, folder: Path) -> None:
-        """Write ensemble.json: all that the members' files do not say. It is written last and vouches for them."""
+        """Write all that the members' files do not say. ensemble.json is written last and vouches for the others."""
+        if self.known is not None:
+            self.known.save(folder / KNOWN)
         write_json(
             folder / "ensemble.json",
             {
@@ -129,6 +155,7 @@ class Ensemble:
                 "classes": self.classes,
                 "temperature": self.temperature,
                 "of_bytes": self.of_bytes,
+                "known": None if self.known is None else checksum_of(folder / KNOWN),
             },
         )
 
@@ -148,6 +175,7 @@ class Ensemble:
             space = space_of(facts["space"])
             if any(len(m.weights) != space.weight_layout(m.architecture).size for m in members):
                 raise ValueError("its space is not that of its members")
+            known = _known(folder, facts["known"], len(members))
             temperature = float(facts["temperature"])
             if not 0 < temperature < float("inf"):
                 raise ValueError(f"temperature = {temperature}")
@@ -158,8 +186,26 @@ class Ensemble:
                 tuple(facts["classes"]),
                 temperature,
                 bool(facts["of_bytes"]),
+                known,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UraenasError(
                 f"{folder / 'ensemble.json'} does not describe an ensemble: {error}"
             ) from error
+
+
+def _known(folder: Path, checksum: str | None, members: int) -> Known | None:
+    if checksum is None:
+        return None
+    path = folder / KNOWN
+    found = Known.load(path, members)
+    if checksum_of(path) != checksum:
+        raise ValueError(f"{path.name} is not the one it was made with")
+    return found
+
+
+def checked_share(share: float) -> float:
+    """The share of images like those of the training that may be called foreign."""
+    if not 0 < share < 1:
+        raise UraenasError(f"share = {share} is out of range; it must be more than 0 and less than 1")
+    return share

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import read_image
 from uraenas.data.folder import FORMATS, images_below, no_image_in
-from uraenas.ensemble.ensemble import Ensemble
+from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
 from uraenas.evaluation import calibration, metrics
 
 BATCH = 256
@@ -30,33 +28,18 @@ class Prediction:
     data: float
     weights: float
     architecture: float
-    abstain: bool
+    p_value: float  # how often an image like those of the training looks like this
+    foreign: bool  # too seldom
+    abstain: bool  # it is foreign, or the probability is below the threshold
     probabilities: dict[str, float]  # by class
     note: str = ""
 
-
-@dataclass(frozen=True)
-class Threshold:
-    """The confidence below which to abstain, and the held-out images it rests on."""
-
-    confidence: float
-    risk: float  # the share of errors that was asked for
-    images: int  # held out
-    passing: int  # of these, as sure as that or surer
-    wrong: int  # of the passing ones
-
-    def __str__(self) -> str:
-        rests = f"{self.wrong:,} of {self.passing:,} wrong"
-        if self.passing == 0:
-            words = f"abstain always: even the surest of {self.images:,} held-out images are wrong too often"
-        elif self.passing == self.images:
-            words = f"abstain below {self.confidence:.3f}, the least sure held-out image ({rests})"
-        else:
-            words = (
-                f"abstain below {self.confidence:.3f} ({rests} above it, of {self.images:,} held-out images)"
-            )
-        few = "; too few images to tell" if self.risk * self.passing < 1 else ""
-        return f"{words}; risk {100 * self.risk:g} %{few}"
+    @property
+    def reason(self) -> str:
+        """Why it abstains."""
+        if self.foreign:
+            return f"unlike anything it was trained on (p = {self.p_value:.2g})"
+        return "abstain: not sure enough" if self.abstain else ""
 
 
 @dataclass(frozen=True)
@@ -89,38 +72,24 @@ def find_files(paths: Sequence[Path]) -> tuple[list[Path], int]:
     return files, len(left_out)
 
 
-def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:
-    """The lowest confidence at which the held-out images that pass have at most this share of errors.
-
-    An estimate from the held-out images, not a guarantee. Where no threshold will do, it is above 1: always abstain.
-    """
-    if not 0 < risk < 1:
-        raise UraenasError(f"risk = {risk} is out of range; it must be more than 0 and less than 1")
-    ranked = confidence_N.sort(descending=True).values
-    risks = metrics.risk_at_coverage(confidence_N, right_N)
-    last_of_tie = torch.cat(
-        [ranked[1:] < ranked[:-1], torch.tensor([True])]
-    )  # a threshold cannot part equals
-    passing = torch.nonzero((risks <= risk) & last_of_tie)
-    if len(passing) == 0:
-        return Threshold(1.1, risk, len(ranked), 0, 0)
-    last = int(passing[-1])
-    wrong = round(float(risks[last]) * (last + 1))
-    return Threshold(float(ranked[last]), risk, len(ranked), last + 1, wrong)
-
-
 def predict_files(
     ensemble: Ensemble,
     files: Sequence[Path],
-    threshold: float,
+    risk: float,
+    share: float = SHARE,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Prediction | Unreadable]:
-    """One result for each file, in order, a batch in memory at a time."""
+    """One result for each file, in order, a batch in memory at a time.
+
+    It abstains where the image is foreign, for this share of false alarms, and where it is less sure than the held-out
+    images allow for this share of errors.
+    """
+    threshold, share = ensemble.require_known().threshold(risk).confidence, checked_share(share)
     for start in range(0, len(files), BATCH):
         batch = files[start : start + BATCH]
         read = [_read(path, ensemble) for path in batch]
         images = [item[0] for item in read if not isinstance(item, Unreadable)]
-        rows = iter(_rows(ensemble, np.stack(images), threshold) if images else [])
+        rows = iter(_rows(ensemble, np.stack(images), threshold, share) if images else [])
         for path, item in zip(batch, read, strict=True):
             yield (
                 item
@@ -142,8 +111,8 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
     return image, note
 
 
-def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict[str, Any]]:
-    log_p_MNK = ensemble.member_log_probabilities(images)
+def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float, share: float) -> list[dict[str, Any]]:
+    log_p_MNK, p_value_N = ensemble.look(images)
     probability_NK = calibration.scale(metrics.mixture(log_p_MNK), ensemble.temperature).exp()
     split = metrics.uncertainty_by_source(log_p_MNK, ensemble.functions)
     confidence_N, label_N = probability_NK.max(dim=1)
@@ -151,7 +120,9 @@ def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict
         {
             "label": ensemble.classes[int(label_N[n])],
             "probability": float(confidence_N[n]),
-            "abstain": bool(confidence_N[n] < threshold),
+            "p_value": float(p_value_N[n]),
+            "foreign": bool(p_value_N[n] <= share),
+            "abstain": bool(confidence_N[n] < threshold or p_value_N[n] <= share),
             "probabilities": dict(zip(ensemble.classes, probability_NK[n].tolist(), strict=True)),
             **{source: float(getattr(split, source)[n]) for source in metrics.SOURCES},
         }

@@ -1,7 +1,8 @@
 """Members made ready to predict: stacked, on the device, in stacks that fit into memory."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,7 +12,9 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, Predictor, Wrapping, naming_want_of_memory
 from uraenas.ensemble.member import Member
-from uraenas.spaces import Space, Stack
+from uraenas.spaces import Features, Space, Stack
+
+T = TypeVar("T")
 
 
 class MembersPredictor:
@@ -25,9 +28,16 @@ class MembersPredictor:
         self.size = engine.stack
         self.stacks: list[tuple[Predictor, int]] = []  # made by the first prediction
 
-    @torch.no_grad()
     def __call__(self, images: np.ndarray) -> Tensor:
         """Log-probabilities [M, N, K] of raw images [N, H, W, C], on the CPU."""
+        return self._with_what_fits(lambda: self._predict(images), images)
+
+    def look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
+        """The same, and what each member sees of the images."""
+        return self._with_what_fits(lambda: self._look(images), images)
+
+    @torch.no_grad()
+    def _with_what_fits(self, work: Callable[[], T], images: np.ndarray) -> T:
         shape = self.space.shape
         expected = (shape.height, shape.width, shape.channels)
         if images.ndim != 4 or images.shape[1:] != expected:
@@ -35,7 +45,7 @@ class MembersPredictor:
         while True:
             try:
                 with naming_want_of_memory():
-                    return self._predict(images)
+                    return work()
             except torch.OutOfMemoryError as error:
                 self.size = self.engine.smaller_stack(min(self.size, len(self.members)), error)
                 self.stacks = []
@@ -43,16 +53,32 @@ class MembersPredictor:
 
     def _predict(self, images: np.ndarray) -> Tensor:
         if not self.stacks:
-            self.stacks = [self._stacked(group) for group in self._groups()]
+            self.stacks = [self.engine.predictor(*self._stacked(group)) for group in self._groups()]
         parts = []
         for predict, batch in self.stacks:
-            batches = []
-            for start in range(0, len(images), batch):
-                raw = torch.from_numpy(np.array(images[start : start + batch]))  # mapped files are read-only
-                logits = predict(self.normalise(raw.to(self.engine.device)))
-                batches.append(torch.log_softmax(logits.to(self.engine.dtype), dim=-1))
+            batches = [self._log_p(predict(raw)) for raw in self._batches(images, batch)]
             parts.append(torch.cat(batches, dim=1).cpu())
         return torch.cat(parts)
+
+    def _look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
+        parts, seen = [], []
+        for group in self._groups():
+            trace, batch = self.engine.tracer(*self._stacked(group))
+            found = [trace(raw) for raw in self._batches(images, batch)]
+            parts.append(torch.cat([self._log_p(logits) for logits, _ in found], dim=1).cpu())
+            for m in range(len(group)):
+                levels = zip(*(features[m] for _, features in found), strict=True)
+                seen.append(tuple(torch.cat(level).cpu() for level in levels))
+        return torch.cat(parts), seen
+
+    def _batches(self, images: np.ndarray, batch: int) -> Iterator[Tensor]:
+        """Normalised, on the device."""
+        for start in range(0, len(images), batch):
+            raw = torch.from_numpy(np.array(images[start : start + batch]))  # mapped files are read-only
+            yield self.normalise(raw.to(self.engine.device))
+
+    def _log_p(self, logits: Tensor) -> Tensor:
+        return torch.log_softmax(logits.to(self.engine.dtype), dim=-1)
 
     def _groups(self) -> Iterator[Sequence[Member]]:
         """Members of one kind of weights that stand together, at most as many as are stacked."""
@@ -63,7 +89,7 @@ class MembersPredictor:
             for first in range(0, len(of_kind), self.size):
                 yield of_kind[first : first + self.size]
 
-    def _stacked(self, group: Sequence[Member]) -> tuple[Predictor, int]:
+    def _stacked(self, group: Sequence[Member]) -> tuple[Stack, Wrapping]:
         stack = Stack([m.architecture for m in group], self.space).to(self.engine.device, self.engine.dtype)
         for place, member in enumerate(group):
             stack.put(place, member.weights, member.statistics)
@@ -71,4 +97,4 @@ class MembersPredictor:
             forward=group[0].kind.forward,
             keys=[torch.tensor(m.origin.key).to(self.engine.device) for m in group],
         )
-        return self.engine.predictor(stack.eval(), wrapping)
+        return stack.eval(), wrapping

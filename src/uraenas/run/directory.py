@@ -25,15 +25,14 @@ from uraenas.base.files import (
 from uraenas.base.lock import hold
 from uraenas.base.parts import row_of, values_of
 from uraenas.base.svg import element
-from uraenas.ensemble import Ensemble, Member, MemberFacts, member_files
+from uraenas.ensemble import SHARE, Ensemble, Member, MemberFacts, member_files
 from uraenas.ensemble.predict import (
     Prediction,
-    Threshold,
     Unreadable,
     find_files,
     predict_files,
-    threshold_for,
 )
+from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import Metrics
 from uraenas.run.config import Config, from_json
 from uraenas.run.cost import Costs
@@ -279,10 +278,6 @@ class Run:
     def members_folder(self, method: str) -> Path:
         return self.path / "methods" / method / "members"
 
-    def held_out_file(self, method: str) -> str:
-        """How sure the method was of the held-out images, and whether it was right."""
-        return f"methods/{method}/held-out.safetensors"
-
     def predictions_file(self, method: str, images: str) -> str:
         return f"methods/{method}/predictions/{images}.safetensors"
 
@@ -296,7 +291,9 @@ class Run:
 
     def member_facts(self, method: str) -> list[MemberFacts]:
         """What the members' files say of them."""
-        return [MemberFacts.read(path) for path in sorted(self.members_folder(method).glob("*.safetensors"))]
+        return [
+            MemberFacts.read(path) for path in sorted(self.members_folder(method).glob("[0-9]*.safetensors"))
+        ]
 
     def adopt(self, method: str, ensemble: Ensemble) -> None:
         """Make these the method's members; samples' files are shared, not copied, where the disk allows it."""
@@ -345,17 +342,15 @@ class Run:
 
     def threshold(self, risk: float, method: str = "") -> Threshold:
         """The confidence below which to abstain, for this share of errors among the rest."""
-        file = self.held_out_file(method or self.primary)
-        held_out, _ = self.read_tensors(file, ("confidence", "right"))
-        return threshold_for(held_out["confidence"], held_out["right"], risk)
+        return self.ensemble(method).require_known().threshold(risk)
 
     def predict(
-        self, paths: Iterable[Path | str], risk: float = 0.05, method: str = ""
+        self, paths: Iterable[Path | str], risk: float = 0.05, method: str = "", share: float = SHARE
     ) -> list[Prediction | Unreadable]:
         """What a method says of these files, and of all files in these folders that end as images do."""
-        ensemble, threshold = self.ensemble(method), self.threshold(risk, method)
+        ensemble = self.ensemble(method)
         files, _ = find_files([Path(path) for path in paths])
-        return list(predict_files(ensemble, files, threshold.confidence))
+        return list(predict_files(ensemble, files, risk, share))
 
     # What was found
 

@@ -52,12 +52,7 @@ def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
     for name in config.methods:
         run.ensemble(name).save(copy.members_folder(name), half)
     clean = run.metrics().rows[0].dataset if run.has("metrics.json") else ""  # the report is drawn from these
-    of_methods = [
-        file
-        for name in config.methods
-        for file in (run.held_out_file(name), run.predictions_file(name, clean))
-    ]
-    run.hand_on((*KEPT_FILES, *of_methods), copy)
+    run.hand_on((*KEPT_FILES, *(run.predictions_file(name, clean) for name in config.methods)), copy)
     copy.write_config(config)
 
 

@@ -12,7 +12,7 @@ from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
-from uraenas.ensemble import Ensemble, Kind, Member, MembersPredictor, selection
+from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
 from uraenas.evaluation import calibration, metrics
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
@@ -22,6 +22,8 @@ from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
 from uraenas.weights import Candidate
+
+LOOKED_AT = 5000  # training images, where there are more: enough for means and covariances
 
 
 class Chooser:
@@ -51,9 +53,6 @@ class Chooser:
         mean = metrics.mixture(log_p[chosen])
         weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)
         temperature = calibration.fit_temperature(mean, labels, weights)
-        _, confidence, right = metrics.confidence_bins(calibration.scale(mean, temperature), labels)
-        held_out = {"confidence": confidence, "right": right}
-        self.run.write_tensors(self.run.held_out_file(method.name), held_out, {})
         ensemble = Ensemble(
             tuple(candidates[position] for position in chosen),
             task.space,
@@ -62,7 +61,8 @@ class Chooser:
             temperature,
             of_bytes=task.train.images.dtype == np.uint8,
         )
-        self.run.adopt(method.name, ensemble)
+        known = known_to(ensemble, task, self.engine, self.config.seed)
+        self.run.adopt(method.name, replace(ensemble, known=known))
 
     def _candidates(self, method: Assembled, specs: Sequence[ChainSpec]) -> tuple[list[Member], Tensor]:
         """What the chains have to offer, each the newest first, and its held-out predictions [M, N, K]."""
@@ -113,6 +113,18 @@ class Chooser:
             if not kept:
                 self.run.log("sample dropped", chain=member.origin.chain, epoch=member.origin.epoch)
         return [member for member, kept in zip(members, sound, strict=True) if kept], log_p[sound]
+
+
+def known_to(ensemble: Ensemble, task: Task, engine: Engine, seed: int) -> Known:
+    """What members see of training images, and how they judge the held-out ones, to tell foreign images by."""
+    predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, engine)
+    order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
+    train = task.train.take(np.sort(order))
+    held_out = predictor.look(task.held_out.images)
+    prediction = calibration.scale(metrics.mixture(held_out[0]), ensemble.temperature)
+    _, confidence, right = metrics.confidence_bins(prediction, torch.from_numpy(task.held_out.labels))
+    seen = predictor.look(train.images)[1]
+    return Known.fit(seen, torch.from_numpy(train.labels), held_out, confidence, right)
 
 
 def _offered(method: Assembled, samples: Sequence[Member]) -> list[Candidate]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from uraenas.spaces.layout import Tensors, aligned
-from uraenas.spaces.space import Architecture, Space, require_valid
+from uraenas.spaces.space import Architecture, Features, Space, require_valid
 
 # (network, its weights by name, key) → logits [N, K]; `network` takes weights by name. See `weights.method`.
 Forward = Callable[[Callable[[Tensors], Tensor], Tensors, Tensor], Tensor]
@@ -85,6 +85,23 @@ class Stack(nn.Module):
 
             wrapped.append(forward(network, named[place], key))
         return torch.stack(wrapped)
+
+    @torch.no_grad()
+    def trace(
+        self, m: int, images: Tensor, forward: Forward | None = None, key: Tensor | None = None
+    ) -> tuple[Tensor, Features]:
+        """Logits [N, K] of one member in evaluation, and what its network sees (the last time that it is called)."""
+        weights = aligned(self.weight_layouts[m].views(self.weights.detach().split(self.weight_sizes)[m]))
+        statistics = self.statistics_layouts[m].views(self.statistics.split(self.statistics_sizes)[m])
+        seen: Features = ()
+
+        def network(weights: Tensors) -> Tensor:
+            nonlocal seen
+            logits, seen = self.space.trace(self.architectures[m], weights, statistics, images)
+            return logits
+
+        logits = network(weights) if forward is None or key is None else forward(network, weights, key)
+        return logits, seen
 
 
 class Supernet(nn.Module):

@@ -16,6 +16,9 @@ from uraenas.base.errors import UraenasError
 from uraenas.spaces.layout import Layout, Tensors
 
 Architecture = Any  # a hashable value; its `str` is its text
+Features = tuple[
+    Tensor, ...
+]  # what a network sees of N images: a matrix [N, F] for each level, the first level first
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,11 @@ class Space(Protocol):
         training: bool,
     ) -> Tensor:
         """Logits [M, N, K] of images [N, C, H, W], or [M, N, C, H, W] where each member has its own."""
+
+    def trace(
+        self, architecture: Architecture, weights: Tensors, statistics: Tensors, images: Tensor
+    ) -> tuple[Tensor, Features]:
+        """One member in evaluation: logits [N, K], and what it sees on its way. Foreign images are told by it."""
 
     def supernet_layout(self) -> Layout: ...
 

@@ -4,8 +4,10 @@ Convolutions of one kernel size that leave one node read the same ReLU(x), so th
 convolution with more outputs, `<cell>.from<node>.conv<kernel>`, its outputs ordered by target node.
 """
 
+from collections.abc import Iterator
 from functools import cache
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -64,13 +66,28 @@ def forward(
     genotype: Genotype, skeleton: Skeleton, x: Tensor, weights: Tensors, running: Tensors, training: bool
 ) -> Tensor:
     """Logits [N, K] of images [N, C, H, W]."""
+    *_, x = stages(genotype, skeleton, x, weights, running, training)
+    return blocks.head(x, weights, running, training)
+
+
+def stages(
+    genotype: Genotype, skeleton: Skeleton, x: Tensor, weights: Tensors, running: Tensors, training: bool
+) -> Iterator[Tensor]:
+    """The maps [N, C, H, W] at the end of each stage."""
     x = blocks.stem(x, weights, running, training)
     for block in skeleton.blocks():
         if block.reduces:
+            yield x
             x = blocks.reduction(x, block.name, weights, running, training)
         else:
             x = _cell(x, block.name, genotype, weights, running, training)
-    return blocks.head(x, weights, running, training)
+    yield x
+
+
+def summary(x: Tensor) -> Tensor:
+    """Mean and deviation over pixels of each channel [N, 2 C]: what kind of map it is, wherever things lie in it."""
+    variance, mean = torch.var_mean(x.float(), dim=(2, 3), correction=0)
+    return torch.cat([mean, variance.sqrt()], dim=1)
 
 
 def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict, training: bool) -> Tensor:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.base.parts import given
-from uraenas.spaces.cells import drawing, network, supernet
+from uraenas.spaces.cells import blocks, drawing, network, supernet
 from uraenas.spaces.cells.genotype import Genotype
 from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, is_known, label
 from uraenas.spaces.cells.skeleton import Skeleton, cost
 from uraenas.spaces.layout import Layout, Tensors
-from uraenas.spaces.space import Cost, Decision, Shape
+from uraenas.spaces.space import Cost, Decision, Features, Shape
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,14 @@ class CellSpace:
         members = zip(architectures, own, weights, statistics, strict=True)
         logits = [network.forward(g, self.skeleton, x, w, s, training) for g, x, w, s in members]
         return torch.stack(logits)
+
+    def trace(
+        self, architecture: Genotype, weights: Tensors, statistics: Tensors, images: Tensor
+    ) -> tuple[Tensor, Features]:
+        """Levels are the ends of the first and of the last stage."""
+        first, *_, last = network.stages(architecture, self.skeleton, images, weights, statistics, False)
+        logits = blocks.head(last, weights, statistics, False)
+        return logits, (network.summary(first), network.summary(last))
 
     def supernet_layout(self) -> Layout:
         return supernet.supernet_layout(self.cell, self.skeleton)

@@ -1,0 +1,166 @@
+"""What an ensemble keeps of the images it knows, and how it tells foreign ones.
+
+An image has several scores, each larger the less it is like the training images: the members' total uncertainty, and at
+each level of their networks a Mahalanobis distance to the nearest class (of the training images' features, with one
+covariance for all classes, shrunk after Ledoit and Wolf; the members' mean).
+
+The p-value is conformal. The held-out images and the new one are ranked by each score; Fisher's sum of log ranks joins
+the scores; p is the share of these images, the new one among them, whose sum is no smaller. If the new image is like
+the held-out ones, p ≤ a happens with a probability of at most a, whatever the scores are worth.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.files import read_tensors, write_tensors
+from uraenas.ensemble.threshold import Threshold, threshold_for
+from uraenas.evaluation import metrics
+from uraenas.spaces import Features
+
+FILE = "known.safetensors"
+CHUNK = 2**22  # numbers at once where new images meet held-out ones
+TIE = 1e-9  # sums of logarithms that differ by less are equal
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The training images' features at one level of one member: what distances are measured with."""
+
+    whitening: Tensor  # [F, F]: features times this have covariance 1 within a class
+    means: Tensor  # [K, F], of the classes, whitened
+
+    @classmethod
+    def fit(cls, features_NF: Tensor, labels_N: Tensor) -> "Level":
+        from sklearn.covariance import ledoit_wolf  # a second to import, and only training needs it
+
+        features = features_NF.double()
+        present, places = torch.unique(labels_N, return_inverse=True)
+        means = torch.stack([features[places == k].mean(dim=0) for k in range(len(present))])
+        covariance, _ = ledoit_wolf((features - means[places]).numpy(), assume_centered=True)
+        inside = torch.from_numpy(covariance)
+        ridge = 1e-6 * inside.diagonal().mean().clamp_min(1e-12) * torch.eye(len(inside), dtype=inside.dtype)
+        factor = torch.linalg.cholesky(inside + ridge)
+        whitening = torch.linalg.inv(factor).T
+        return cls(whitening.float(), (means @ whitening).float())
+
+    def distance(self, features_NF: Tensor) -> Tensor:
+        """The squared Mahalanobis distance to the nearest class [N], per feature."""
+        white = features_NF.float() @ self.whitening
+        nearest = torch.cdist(white, self.means).amin(dim=1) ** 2 / white.shape[1]
+        return nearest.double().nan_to_num(nan=math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Distances to the training images, and what was found for the held-out ones. M members, n held-out images."""
+
+    levels: tuple[tuple[Level, ...], ...]  # by member and level
+    scores: Mapping[str, Tensor]  # [n] by name
+    confidence: Tensor  # [n], of the predicted class
+    right: Tensor  # [n], 1 where it is the true one
+
+    @classmethod
+    def fit(
+        cls,
+        features: Sequence[Features],
+        labels: Tensor,
+        held_out: tuple[Tensor, Sequence[Features]],
+        confidence: Tensor,
+        right: Tensor,
+    ) -> "Known":
+        """From what the members see of training images, and log-probabilities and features of held-out ones."""
+        levels = tuple(tuple(Level.fit(level, labels) for level in seen) for seen in features)
+        return cls(levels, scores_of(levels, *held_out), confidence, right)
+
+    def scores_of(self, log_probabilities_MNK: Tensor, features: Sequence[Features]) -> dict[str, Tensor]:
+        """The scores of new images [N], by name."""
+        return scores_of(self.levels, log_probabilities_MNK, features)
+
+    def p_values(self, scores: Mapping[str, Tensor]) -> Tensor:
+        """How often an image like those of the training would have scores like these, in float64 [N]."""
+        names = list(self.scores)
+        return conformal_p_values(
+            torch.stack([self.scores[name].double() for name in names]),
+            torch.stack([scores[name].double() for name in names]),
+        )
+
+    def threshold(self, risk: float) -> Threshold:
+        """The confidence below which to abstain, for this share of errors among the rest."""
+        return threshold_for(self.confidence, self.right, risk)
+
+    def save(self, path: Path) -> None:
+        tensors = {f"scores.{name}": score for name, score in self.scores.items()}
+        tensors |= {"confidence": self.confidence, "right": self.right}
+        for m, of_member in enumerate(self.levels):
+            for place, level in enumerate(of_member):
+                tensors |= {f"{m}.{place}.whitening": level.whitening, f"{m}.{place}.means": level.means}
+        write_tensors(path, tensors, {"file": FILE})
+
+    @classmethod
+    def load(cls, path: Path, members: int) -> "Known":
+        """Read what `save` wrote for so many members."""
+        tensors, _ = read_tensors(path)
+        try:
+            scores = {
+                name.removeprefix("scores."): one
+                for name, one in tensors.items()
+                if name.startswith("scores.")
+            }
+            depth = sum(name.startswith("0.") and name.endswith(".means") for name in tensors)
+            levels = tuple(
+                tuple(
+                    Level(tensors[f"{m}.{place}.whitening"], tensors[f"{m}.{place}.means"])
+                    for place in range(depth)
+                )
+                for m in range(members)
+            )
+            held_out = (*scores.values(), tensors["confidence"], tensors["right"])
+            sizes = {one.shape for one in held_out}
+            if len(sizes) != 1 or len(held_out[0].shape) != 1 or len(scores) != depth + 1:
+                raise UraenasError(f"{path} does not fit its ensemble")
+            for level in (level for of_member in levels for level in of_member):
+                width = level.means.shape[1]
+                if level.whitening.shape != (width, width):
+                    raise UraenasError(f"{path} does not fit its ensemble")
+        except (KeyError, IndexError) as error:
+            raise UraenasError(f"{path} does not fit its ensemble: {error}") from error
+        return cls(levels, scores, tensors["confidence"], tensors["right"])
+
+
+def scores_of(
+    levels: Sequence[Sequence[Level]], log_probabilities_MNK: Tensor, features: Sequence[Features]
+) -> dict[str, Tensor]:
+    """Scores [N] that are larger for images unlike those of the training."""
+    found = {"uncertainty": metrics.entropy(metrics.mixture(log_probabilities_MNK))}
+    for place in range(len(levels[0])):
+        distances = [
+            of_member[place].distance(seen[place]) for of_member, seen in zip(levels, features, strict=True)
+        ]
+        found[f"distance-{place + 1}"] = torch.stack(distances).mean(dim=0)
+    return {name: score.double().nan_to_num(nan=math.inf, posinf=math.inf) for name, score in found.items()}
+
+
+def conformal_p_values(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
+    """Of each new image [N]: the share of the held-out images and itself whose scores, joined, are no smaller."""
+    count = held_out_Sn.shape[1]
+    ranked = held_out_Sn.sort(dim=1).values
+    above_Sn = count - torch.searchsorted(
+        ranked, held_out_Sn.contiguous()
+    )  # as large or larger, itself among them
+    own_SN = count - torch.searchsorted(ranked, new_SN.contiguous()) + 1
+    joined_N = -own_SN.double().log().sum(dim=0)
+    found = []
+    step = max(1, CHUNK // held_out_Sn.numel())
+    for first in range(0, new_SN.shape[1], step):
+        new = new_SN[:, first : first + step, None]
+        theirs = -(above_Sn[:, None] + (new >= held_out_Sn[:, None])).double().log().sum(dim=0)
+        found.append((theirs >= joined_N[first : first + step, None] - TIE).sum(dim=1))
+    return (
+        (torch.cat(found) + 1).double() / (count + 1) if found else new_SN.new_zeros(0, dtype=torch.float64)
+    )

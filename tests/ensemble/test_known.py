@@ -1,0 +1,118 @@
+"""Foreign images: p-values that keep their promise, distances as in the textbook, and what is stored of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.covariance import LedoitWolf
+from sklearn.datasets import load_digits
+
+from uraenas import Run
+from uraenas.base.errors import UraenasError
+from uraenas.ensemble import Ensemble
+from uraenas.ensemble.known import FILE, Level, conformal_p_values
+
+
+def scores(random: np.random.Generator, count: int) -> np.ndarray:
+    """Three scores of images, dependent on each other, with heavy tails and ties."""
+    common = random.standard_cauchy(count)
+    return np.stack([common, common + random.normal(size=count), np.round(random.exponential(size=count), 1)])
+
+
+def test_p_values_are_those_of_a_plain_count() -> None:
+    random = np.random.default_rng(0)
+    held_out, new = scores(random, 23), scores(random, 9)
+    for place, found in enumerate(conformal_p_values(torch.from_numpy(held_out), torch.from_numpy(new))):
+        everyone = np.concatenate([held_out, new[:, place : place + 1]], axis=1)
+        ranks = (everyone[:, None] >= everyone[:, :, None]).sum(axis=2)
+        joined = -np.log(ranks).sum(axis=0)
+        assert float(found) == (joined >= joined[-1] - 1e-9).mean()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
+def test_the_share_of_false_alarms_holds_over_a_thousand_splits(share: float) -> None:
+    """Of images like the held-out ones; the splits are drawn from one set of images, as a run's are."""
+    random = np.random.default_rng(1)
+    alarms, images, splits = 0, 50, 1000
+    for _ in range(splits):
+        drawn = torch.from_numpy(scores(random, 200 + images))
+        alarms += int((conformal_p_values(drawn[:, :200], drawn[:, 200:]) <= share).sum())
+    # Images of one split share their held-out images: the spread is that of splits, not of all images together.
+    deviation = (share * (1 - share) * (1 / images + 1 / 200) / splits) ** 0.5
+    assert alarms / (images * splits) <= share + 4 * deviation
+    assert alarms / (images * splits) >= share - 1 / 201 - 0.1 * share - 4 * deviation  # ties cost a little
+
+
+def test_a_distance_is_mahalanobis_to_the_nearest_class() -> None:
+    random = np.random.default_rng(2)
+    labels = np.arange(300) % 3
+    mixing = random.normal(size=(4, 4))
+    features = random.normal(size=(300, 4)) @ mixing + 5 * labels[:, None]
+    found = Level.fit(torch.from_numpy(features), torch.from_numpy(labels)).distance(
+        torch.from_numpy(features)
+    )
+    means = np.stack([features[labels == k].mean(axis=0) for k in range(3)])
+    precision = np.linalg.inv(LedoitWolf(assume_centered=True).fit(features - means[labels]).covariance_)
+    apart = features[:, None] - means
+    expected = np.einsum("nki,ij,nkj->nk", apart, precision, apart).min(axis=1) / 4
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_a_level_of_constant_features_or_of_few_images_gives_numbers() -> None:
+    few = torch.cat([torch.zeros(5, 30), torch.randn(5, 10)], dim=1)
+    level = Level.fit(few, torch.tensor([0, 0, 1, 1, 1]))
+    assert torch.isfinite(level.distance(few)).all()
+    assert torch.isinf(level.distance(torch.full((1, 40), torch.nan))).all()
+
+
+@pytest.fixture(scope="module")
+def ensemble(finished_run: Path) -> Ensemble:
+    return Run(finished_run).ensemble("uraenas")
+
+
+def digits(count: int) -> np.ndarray:
+    return np.uint8(load_digits().images[-count:] * 255 / 16)
+
+
+def test_noise_is_foreign_and_digits_are_not(ensemble: Ensemble) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (100, 8, 8), dtype=np.uint8)
+    assert ensemble.is_foreign(noise).mean() > 0.95
+    found = ensemble.is_foreign(digits(300)).mean()  # a training set's own images among them
+    assert found < 0.1
+    assert ensemble.is_foreign(digits(300), share=0.5).mean() > found
+
+
+def test_predictions_are_the_same_with_a_look_at_features(ensemble: Ensemble) -> None:
+    log_p, p_values = ensemble.look(digits(40))
+    assert torch.equal(log_p, ensemble.member_log_probabilities(digits(40)))
+    assert ((p_values > 0) & (p_values <= 1)).all()
+
+
+def test_what_is_known_is_stored_with_the_ensemble(ensemble: Ensemble, tmp_path: Path) -> None:
+    ensemble.save(tmp_path / "copy")
+    again = Ensemble.load(tmp_path / "copy")
+    assert torch.equal(again.look(digits(40))[1], ensemble.look(digits(40))[1])
+    assert (tmp_path / "copy" / FILE).stat().st_size < 100_000
+
+
+def test_an_ensemble_without_it_says_so(ensemble: Ensemble, tmp_path: Path) -> None:
+    replace(ensemble, known=None).save(tmp_path / "bare")
+    bare = Ensemble.load(tmp_path / "bare")
+    assert bare.predict(digits(3)).shape == (3,)
+    with pytest.raises(UraenasError, match="cannot tell foreign ones"):
+        bare.is_foreign(digits(3))
+
+
+def test_another_ones_knowledge_is_refused(ensemble: Ensemble, finished_run: Path, tmp_path: Path) -> None:
+    ensemble.save(tmp_path / "copy")
+    other = Run(finished_run).members_folder("deep-ensemble") / FILE
+    (tmp_path / "copy" / FILE).write_bytes(other.read_bytes())
+    with pytest.raises(UraenasError, match="not the one it was made with"):
+        Ensemble.load(tmp_path / "copy")
+
+
+def test_a_share_out_of_range_is_refused(ensemble: Ensemble) -> None:
+    with pytest.raises(UraenasError, match="share = 0"):
+        ensemble.is_foreign(digits(3), share=0)

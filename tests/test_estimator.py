@@ -185,7 +185,7 @@ def test_an_estimator_is_not_saved_into_its_run(single):
 
 
 def test_a_fit_says_how_far_it_has_come(capfd):
-    small("drnas", verbose=True).fit(IMAGES[:200], LABELS[:200])
+    small("drnas", search_epochs=2, verbose=True).fit(IMAGES[:200], LABELS[:200])
     told = capfd.readouterr().err
     assert "search 2 of 2" in told
     assert "train 2 of 2" in told

@@ -32,7 +32,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     ----------
     method : a row of the table of methods; the default is the joint ensemble.
     preset : the settings to start from, as on the command line.
-    members, epochs, search_epochs, width, cells : the most wanted settings; None keeps the preset's.
+    members, epochs, search_epochs, width, cells : the most wanted settings; None keeps the preset's. Fewer than 10,000
+        images are not searched on unless `search_epochs` is set: the search that comes with the package serves.
     settings : any other setting by its dotted key, such as {"train.sampling.temperature": 0.01}.
     flip : whether a mirrored image keeps its label.
     padding : how many pixels random crops may shift an image; None: an eighth of its size.
@@ -206,7 +207,9 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _run(self, folder: Path, config: Config, dataset: Dataset) -> Ensemble:
-        pipeline = Pipeline.start(folder, config, Lines() if self.verbose else silent, dataset)
+        own = self.search_epochs is not None or any(key.startswith("search.") for key in self.settings or {})
+        progress = Lines() if self.verbose else silent
+        pipeline = Pipeline.start(folder, config, progress, dataset, None if own else "usual")
         with pipeline.run.held():
             pipeline.train(pipeline.search())
         return pipeline.run.ensemble(self.method)

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -37,9 +37,13 @@ def run(
     assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; default: runs/<preset>.")] = None,
     search_of: Annotated[
-        Path | None,
-        typer.Option("--search-of", help="Take the search of this run instead of searching; it must fit."),
-    ] = None,
+        str,
+        typer.Option(
+            "--search-of",
+            help="Take the search of this run instead of searching; `none`: search. Default: `cifar10`, which comes "
+            "with the package, for own images that are few; else `none`.",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -48,9 +52,14 @@ def run(
     from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
 
-    config = preset(preset_name, _changes(methods, assignments))
+    changes = _changes(methods, assignments)
+    config = preset(preset_name, changes)
+    source: Run | Literal["usual"] | None = None
+    if search_of and search_of != "none":
+        source = Run.find(search_of)
+    elif not search_of and not any(key.startswith("search.") for key in changes):
+        source = "usual"
     with bars(quiet=as_json) as progress:
-        source = None if search_of is None else Run.find(search_of)
         pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)
         with working_in(pipeline.run):
             note(pipeline.notes(), as_json, pipeline.run)

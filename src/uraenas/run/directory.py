@@ -223,6 +223,11 @@ class Run:
             raise UraenasError(f"{self.path / SEARCH_FILES[-1]} is no search's result: {error!r}") from error
         return Searched(space_of(header["space"]), distribution, tensors, history)
 
+    @property
+    def search_taken_from(self) -> str:
+        """The run whose search this one has; empty if it is its own."""
+        return str(self.read_tensors(SEARCH_FILES[-1])[1].get("of", "")) if self.has_search else ""
+
     def write_searched(self, found: Searched, name: str, **facts: Any) -> None:
         """Keep what a search with the distribution of this name has found; its checkpoint is needed no more."""
         self.write_history(found.history)

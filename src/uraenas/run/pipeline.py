@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError
@@ -22,7 +22,14 @@ from uraenas.run.config import Config, differences, in_words, measured_different
 from uraenas.run.cost import Clock
 from uraenas.run.directory import SEARCH_STATE, Run
 from uraenas.run.evaluation import Judge, outside_images
-from uraenas.run.export import check_chains, check_search, take_chains, take_search
+from uraenas.run.export import (
+    check_chains,
+    check_search,
+    take_chains,
+    take_search,
+    usual_search,
+    with_search_of,
+)
 from uraenas.run.members import Chooser
 from uraenas.run.task import prepare
 from uraenas.run.tensorboard import EventFiles
@@ -61,21 +68,25 @@ class Pipeline:
         config: Config,
         progress: Progress = silent,
         dataset: Dataset | None = None,
-        search_of: Run | None = None,
+        search_of: Run | Literal["usual"] | None = None,
         chains_of: Run | None = None,
     ) -> "Pipeline":
         """Begin a run in this directory, or go on with the one that is there if its settings are the same.
 
-        With `search_of` the run does not search, but takes what another has found; with `chains_of` it takes another's
-        search and chains.
+        With `search_of` the run does not search, but takes what another has found, and its settings; "usual" is the
+        search that comes with the package where images are few, else none. With `chains_of` it takes another's search
+        and chains.
         """
         run = Run(path)
-        config = _with_earlier_settings(run, config)
         pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
+        if search_of == "usual":
+            search_of = usual_search(config, pipeline.task)
+        if search_of is not None:
+            check_search(search_of, config, pipeline.task)
+            config = with_search_of(search_of, config)
+        pipeline.config = config = _with_earlier_settings(run, config)
         device = pipeline.engine.device
         pipeline.check_evaluation()
-        if search_of is not None:
-            check_search(search_of, config, pipeline.task.facts)
         if chains_of is not None:
             check_chains(chains_of, config, pipeline.task.facts)
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
@@ -89,9 +100,9 @@ class Pipeline:
             run.write_data(pipeline.task.facts)
             run.write_environment(environment(device))
             if search_of is not None:
-                take_search(run, search_of)
+                take_search(run, search_of, pipeline.task.space)
             if chains_of is not None:
-                take_chains(run, chains_of)
+                take_chains(run, chains_of, pipeline.task.space)
         return pipeline
 
     @classmethod
@@ -129,6 +140,10 @@ class Pipeline:
         notes = list(self.task.dataset.notes)
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
+        if taken := self.run.search_taken_from:
+            notes.append(
+                f"architectures come from the search of {taken}; to search on these images: --search-of none"
+            )
         if why := self.engine.why_no_kernels(self.task.space):
             notes.append(f"own kernels do not fit, PyTorch's operations run instead: {why}")
         if per_epoch * train.epochs < FEW_STEPS:

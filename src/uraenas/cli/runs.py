@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from uraenas.cli.printing import AsJson, bars, console, methods_table, note, say
+from uraenas.cli.printing import AsJson, bars, console, methods_table, note, outside_table, say
 from uraenas.cli.stopping import heed, working_in
 from uraenas.run.presets import PRESETS
 
@@ -177,6 +177,8 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
+    from uraenas.evaluation import separations
+
     dataset = pipeline.task.dataset
     for calibration, words in (
         ("raw", "as predicted"),
@@ -184,6 +186,8 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     ):
         title = f"{escape(dataset.name)}, {len(dataset.test):,} test images, {words}"
         console.print(methods_table(metrics, calibration, title))
+    if apart := separations(metrics.rows):
+        console.print(outside_table(apart))
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:
         line = f"trained in this run, too, but not asked for: {', '.join(others)} (--methods)"
         console.print(line, highlight=False)

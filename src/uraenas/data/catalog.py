@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.cifar import CIFAR10, CIFAR100, Cifar, is_cifar_folder, load_cifar
 from uraenas.data.dataset import Dataset
 from uraenas.data.digits import digits
 from uraenas.data.download import Progress, RemoteFile, download
-from uraenas.data.folder import DEFAULT_SIZE, load_folder
+from uraenas.data.folder import DEFAULT_SIZE, load_folder, read_folder
 from uraenas.data.idx import FASHION_MNIST_CLASSES, MNIST_CLASSES, is_idx_folder, load_idx
-from uraenas.data.npz import load_npz, save_npz
+from uraenas.data.npz import load_npz, read_npz_images, save_npz
 from uraenas.data.settings import DataSettings, data_root
 
 
@@ -111,6 +113,23 @@ def load_dataset(
     raise unknown("dataset or folder", str(name), [*DATASETS, *folders])
 
 
+def load_images(
+    name: str | os.PathLike[str], root: str | os.PathLike[str], size: tuple[int, int]
+) -> tuple[str, np.ndarray]:
+    """Name and all images [N, H, W, C] of a dataset, of an .npz file, or of a folder with classes or without.
+
+    Labels are not needed. Files in a folder are resized as a whole to this height and width, as for predictions.
+    """
+    path = Path(name).expanduser()
+    if name not in DATASETS and path.is_dir() and not _is_official_folder(path):
+        return path.resolve().name, read_folder(path, size)
+    if name not in DATASETS and path.suffix == ".npz":
+        return path.stem, read_npz_images(path)
+    dataset = load_dataset(name, root)
+    parts = (dataset.train, dataset.test)
+    return dataset.name, np.concatenate([part.images for part in parts])
+
+
 def load_from_settings(settings: DataSettings) -> Dataset:
     """The dataset that the settings name, with their say on flips and padding."""
     dataset = load_dataset(
@@ -171,6 +190,10 @@ def _load_official(name: str, root: Path) -> Dataset:
         f"{name} is not in {root}. Get it with: uraenas data {name}, "
         f"or from files you have with: uraenas data {name} --from PATH"
     )
+
+
+def _is_official_folder(path: Path) -> bool:
+    return is_cifar_folder(path, CIFAR10) or is_cifar_folder(path, CIFAR100) or is_idx_folder(path)
 
 
 def _load_any_folder(path: Path, image_size: int) -> Dataset:

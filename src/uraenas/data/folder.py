@@ -36,7 +36,7 @@ NAMED_FILES = 5
 
 @dataclass(frozen=True)
 class _Picture:
-    pixels: np.ndarray  # [size, size, 3]
+    pixels: np.ndarray  # [height, width, 3]
     stretched: bool
 
 
@@ -57,7 +57,7 @@ def load_folder(path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE) ->
     else:
         test_files = []
     labels = np.array([classes.index(name) for name, _ in (*train_files, *test_files)], np.int64)
-    pictures = _read_all([file for _, file in (*train_files, *test_files)], image_size)
+    pictures = _read_all([file for _, file in (*train_files, *test_files)], (image_size, image_size))
     stretched = sum(picture.stretched for picture in pictures)
     if stretched:
         notes.append(f"{stretched} of {len(pictures)} images are not square and were stretched to be so")
@@ -79,6 +79,14 @@ def load_folder(path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE) ->
         padding=image_size // 8,
         notes=tuple(notes),
     )
+
+
+def read_folder(path: Path, size: tuple[int, int]) -> np.ndarray:
+    """Every image below a folder, whatever its sub-folders mean, as uint8 [N, height, width, C]."""
+    images, others = images_below(path)
+    if not images:
+        raise no_image_in(str(path), others)
+    return _stacked([picture.pixels for picture in _read_all(images, size)])
 
 
 def read_image(path: str | os.PathLike[str], size: int | tuple[int, int], channels: int) -> np.ndarray:
@@ -167,10 +175,10 @@ def _files_below(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in names if not name.startswith("."))
 
 
-def _read_all(files: list[Path], size: int) -> list[_Picture]:
+def _read_all(files: list[Path], size: tuple[int, int]) -> list[_Picture]:
     """Every picture in turn, decoded on all cores; one error names those that cannot be read."""
     with _bombs_are_errors(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda file: _read(file, size, size), files))
+        results = list(pool.map(lambda file: _read(file, *size), files))
     bad = [
         f"{file} ({result})" for file, result in zip(files, results, strict=True) if isinstance(result, str)
     ]

@@ -25,6 +25,7 @@ SPELLINGS = (  # of the training images and labels, and of the test images and l
     ("images", "labels", "test_images", "test_labels"),
     ("X", "y", "X_test", "y_test"),
 )
+UNNAMED = "arr_0"  # what numpy.savez calls an array without a name
 MOST_BYTES = 8 << 30
 MOST_EXPANSION = 200  # beyond SMALL_BYTES: photographs never pack as tightly as a zip bomb
 SMALL_BYTES = 256 << 20
@@ -68,6 +69,18 @@ def load_npz(
         notes.append(f"{path.name} has no test part: {len(test)} of its images, stratified, became one")
     padding = min(train.images.shape[1:3]) // 8
     return Dataset(path.stem, train, test, coder.classes, flip=False, padding=padding, notes=tuple(notes))
+
+
+def read_npz_images(path: Path) -> np.ndarray:
+    """All images in an .npz file, of whatever part, [N, H, W, C]; labels need not be there."""
+    keys = [key for spelling in SPELLINGS for key in spelling[::2]]
+    arrays, others = read_npz(path, {*keys, UNNAMED})
+    found = [as_images(arrays[key]) for key in (*keys, UNNAMED) if key in arrays]
+    if not found:
+        raise UraenasError(f"{path} holds {', '.join(others[:8]) or 'nothing'}; needed: images, x_train or X")
+    if len({(part.shape[1:], part.dtype) for part in found}) > 1:
+        raise UraenasError(f"{path} holds images of different forms; they must agree")
+    return np.concatenate(found)
 
 
 def save_npz(path: Path, dataset: Dataset) -> None:

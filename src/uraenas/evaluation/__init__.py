@@ -4,6 +4,7 @@ from uraenas.evaluation.evaluator import Cell, Evaluator, Judged
 from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
 from uraenas.evaluation.outcome import Diverged, Metrics
 from uraenas.evaluation.row import CALIBRATIONS, Row, mean_names, sizes_of
+from uraenas.evaluation.separation import Separated, separations
 from uraenas.evaluation.sets import (
     SEED,
     EvaluateSettings,
@@ -28,12 +29,14 @@ __all__ = [
     "Measured",
     "Metrics",
     "Row",
+    "Separated",
     "UncertaintyBySource",
     "cell_count",
     "evaluation_sets",
     "mean_names",
     "require_suite_fits",
     "same_suite",
+    "separations",
     "sizes_of",
     "summarise",
     "uncertainty_by_source",

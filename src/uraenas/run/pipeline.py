@@ -119,8 +119,7 @@ class Pipeline:
     def check_evaluation(self) -> None:
         """What evaluation will need is there and fits, before anything is trained for it."""
         require_suite_fits(self.task.dataset.test, self.config.evaluate)
-        if self.config.evaluate.outside:
-            outside_images(self.config, self.task.dataset)
+        outside_images(self.config, self.task.dataset)
 
     def notes(self) -> list[str]:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""

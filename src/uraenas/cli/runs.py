@@ -40,6 +40,10 @@ def run(
         Path | None,
         typer.Option("--search-of", help="Take the search of this run instead of searching; it must fit."),
     ] = None,
+    skip_unreadable: Annotated[
+        bool,
+        typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -48,7 +52,10 @@ def run(
     from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
 
-    config = preset(preset_name, _changes(methods, assignments))
+    changes = _changes(methods, assignments)
+    if skip_unreadable:
+        changes["data.skip_unreadable"] = True
+    config = preset(preset_name, changes)
     with bars(quiet=as_json) as progress:
         source = None if search_of is None else Run.find(search_of)
         pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)

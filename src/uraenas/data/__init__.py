@@ -13,9 +13,10 @@ from uraenas.data.cifar import CIFAR10, CIFAR100, load_cifar
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.digits import digits
 from uraenas.data.fit import fit_images, in_units_of
-from uraenas.data.folder import load_folder, read_image
+from uraenas.data.folder import load_folder
 from uraenas.data.idx import load_idx
 from uraenas.data.npz import load_npz, save_npz
+from uraenas.data.pictures import read_image
 from uraenas.data.settings import DataSettings, data_root
 from uraenas.data.splits import stratified_split
 

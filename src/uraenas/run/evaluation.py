@@ -136,7 +136,8 @@ def outside_images(config: Config, dataset: Dataset) -> dict[str, LabelledImages
     height, width, channels = dataset.test.images.shape[1:]
     found: dict[str, LabelledImages] = {}
     for place in config.evaluate.outsiders:
-        name, images = load_images(place, config.data.root, (height, width))
+        size = (height, width)
+        name, images = load_images(place, config.data.root, size, config.data.skip_unreadable)
         if name in found:
             raise UraenasError(f"evaluate.outside names two sets called {name}; rename one, or choose one")
         images = in_units_of(fit_images(images, height, width, channels), dataset.test.images.dtype)

@@ -125,7 +125,7 @@ class Pipeline:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
         train, images = self.config.train, len(self.task.train)
         per_epoch = max(1, images // suited_batch(train.batch, images))
-        notes = list(self.task.dataset.notes)
+        notes = [*self.task.dataset.notes, *self.task.notes]
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if why := self.engine.why_no_kernels(self.task.space):

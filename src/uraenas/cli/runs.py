@@ -184,8 +184,9 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
-    from uraenas.evaluation import separations
+    from uraenas.evaluation import separations, unbeaten
 
+    note(unbeaten(metrics.rows, pipeline.run.primary))
     dataset = pipeline.task.dataset
     for calibration, words in (
         ("raw", "as predicted"),

@@ -3,6 +3,7 @@
 from uraenas.evaluation.evaluator import Cell, Evaluator, Judged
 from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
 from uraenas.evaluation.outcome import Diverged, Metrics
+from uraenas.evaluation.references import REFERENCES, References, unbeaten
 from uraenas.evaluation.row import CALIBRATIONS, Row, mean_names, sizes_of
 from uraenas.evaluation.separation import Separated, separations
 from uraenas.evaluation.sets import (
@@ -18,6 +19,7 @@ from uraenas.evaluation.summarise import Measured, same_suite, summarise
 __all__ = [
     "CALIBRATIONS",
     "METRICS",
+    "REFERENCES",
     "SEED",
     "SOURCES",
     "Cell",
@@ -28,6 +30,7 @@ __all__ = [
     "Judged",
     "Measured",
     "Metrics",
+    "References",
     "Row",
     "Separated",
     "UncertaintyBySource",
@@ -39,5 +42,6 @@ __all__ = [
     "separations",
     "sizes_of",
     "summarise",
+    "unbeaten",
     "uncertainty_by_source",
 ]

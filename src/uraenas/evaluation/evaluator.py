@@ -40,6 +40,12 @@ class Cell:
     temperatures: dict[str, float] = field(default_factory=dict)  # by method
     images: str = ""  # the evaluation set's checksum
 
+    def add(self, other: "Cell") -> None:
+        """Take over another's results on the same set."""
+        self.rows.extend(other.rows)
+        self.replicates.update(other.replicates)
+        self.temperatures.update(other.temperatures)
+
 
 class Evaluator:
     """Measures cells with the same bootstrap resamples and the same member subsets for all of them."""

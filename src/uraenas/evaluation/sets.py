@@ -29,6 +29,9 @@ class EvaluateSettings:
     outside: str = (
         ""  # images that should be told from the test images: datasets, .npz files or folders, with commas
     )
+    references: bool = (
+        True  # logistic regression and a random forest on pixels, as rows to hold methods against
+    )
     keep_predictions: bool = True  # on shifted sets, too; those on the clean set are always kept
 
     def __post_init__(self) -> None:

@@ -16,7 +16,17 @@ from uraenas.base.files import digest_of
 from uraenas.data import Dataset, LabelledImages, fit_images, in_units_of, load_images
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, SharedPredictor
-from uraenas.evaluation import METRICS, SEED, Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
+from uraenas.evaluation import (
+    METRICS,
+    SEED,
+    Cell,
+    EvaluationSet,
+    Evaluator,
+    Judged,
+    References,
+    Row,
+    evaluation_sets,
+)
 from uraenas.evaluation.separation import PREFIX
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
@@ -27,7 +37,8 @@ class Judge:
     """Predicts with the methods of a run and measures what they say."""
 
     def __init__(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
-        self.run, self.config, self.dataset, self.engine = run, config, task.dataset, engine
+        self.run, self.config, self.task, self.engine = run, config, task, engine
+        self.dataset = task.dataset
         self.evaluator = Evaluator(config.evaluate, config.seed, engine.device)
         self._kept: SharedPredictor | None = None
 
@@ -51,6 +62,12 @@ class Judge:
     def _ensembles(self) -> dict[str, Ensemble]:
         return {name: self.run.ensemble(name) for name in self.config.methods}
 
+    @cached_property
+    def _references(self) -> References | None:
+        """Fitted anew by each evaluation: that takes seconds."""
+        wanted = self.config.evaluate.references
+        return References(self.task.train, self.task.held_out, self.config.seed) if wanted else None
+
     def _cell(self, where: EvaluationSet) -> Cell:
         files = {name: self.run.cell_file(name, where.name) for name in self._ensembles}
         cell = Cell(where.shift, where.severity, images=where.checksum)
@@ -66,9 +83,9 @@ class Judge:
                     "made_from": self._rows_from(name, where),
                 }
                 self.run.write_tensors(file, own.replicates, facts)
-            cell.rows.extend(own.rows)
-            cell.replicates.update(own.replicates)
-            cell.temperatures.update(own.temperatures)
+            cell.add(own)
+        if self._references is not None:
+            cell.add(self.evaluator.cell(where, self._references.judged(where.part.images)))
         return cell
 
     def _read_cell(self, file: str, name: str, where: EvaluationSet) -> Cell | None:

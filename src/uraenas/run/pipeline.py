@@ -15,6 +15,7 @@ from uraenas.data import DATASETS, Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
+from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
 from uraenas.learning.search import Search, SearchState, search
 from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
@@ -126,6 +127,9 @@ class Pipeline:
         train, images = self.config.train, len(self.task.train)
         per_epoch = max(1, images // suited_batch(train.batch, images))
         notes = [*self.task.dataset.notes, *self.task.notes]
+        if self.config.evaluate.references and images > MOST_IMAGES:
+            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {images:,} training images"
+            notes.append(f"the references {words} (evaluate.references)")
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if why := self.engine.why_no_kernels(self.task.space):

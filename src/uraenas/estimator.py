@@ -38,6 +38,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     flip : whether a mirrored image keeps its label.
     padding : how many pixels random crops may shift an image; None: an eighth of its size.
     value_range, channels : what the arrays do not say of themselves; see `uraenas.data.as_images`.
+    image_shape : (H, W) or (H, W, C), where images come as rows N×D, as scikit-learn's own datasets have them.
     run_directory : where the run is kept; a fit that was cut off goes on from there, on the same images. None: nowhere.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
@@ -59,6 +60,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         padding: int | None = None,
         value_range: tuple[float, float] | None = None,
         channels: str = "auto",
+        image_shape: tuple[int, ...] | None = None,
         run_directory: str | Path | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
@@ -76,6 +78,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         self.padding = padding
         self.value_range = value_range
         self.channels = channels
+        self.image_shape = image_shape
         self.run_directory = run_directory
         self.device = device
         self.random_state = random_state
@@ -83,14 +86,14 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
+        tags.input_tags.two_d_array = self.image_shape is not None
         tags.input_tags.three_d_array = True
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNAS":
         """Learn the architecture distribution, draw and train the members."""
         method(self.method)
-        images = as_images(X, self.value_range, self.channels)
+        images = self._images(X)
         labels = np.asarray(y)
         if labels.dtype.kind not in "biufUSO":
             raise UraenasError(
@@ -103,6 +106,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if any(label is None or label != label for label in labels.tolist()):
             raise UraenasError("labels contain missing values; leave those images out")
         check_classification_targets(labels)
+        if (rows := np.asarray(X)).ndim == 2:  # scikit-learn wants to know how long they are
+            self.n_features_in_ = rows.shape[1]
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise UraenasError(f"a classifier needs at least 2 classes; all labels are {self.classes_[0]}")
@@ -123,6 +128,11 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on images that no member was trained on."""
         return self._fitted().predict_proba(self._images(X), device=self.device)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities [N, K]."""
+        smallest = np.finfo(np.float64).tiny  # a probability can be 0, and then has no logarithm
+        return np.log(np.maximum(self.predict_proba(X), smallest))
 
     def predict(self, X: Any, abstain: bool = False, risk: float = 0.05, share: float = SHARE) -> np.ndarray:
         """The most probable class of each image.
@@ -173,8 +183,9 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         require_format(folder, facts)
         try:
             parameters = dict(facts["parameters"])
-            if parameters.get("value_range") is not None:
-                parameters["value_range"] = tuple(parameters["value_range"])
+            for name in ("value_range", "image_shape"):
+                if parameters.get(name) is not None:
+                    parameters[name] = tuple(parameters[name])
             estimator = cls(**parameters)
             estimator.classes_ = np.array(
                 facts["classes"]["values"], dtype=np.dtype(facts["classes"]["type"])
@@ -219,7 +230,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         return self.ensemble_
 
     def _images(self, X: Any) -> np.ndarray:
-        return as_images(X, self.value_range, self.channels)
+        return as_images(X, self.value_range, self.channels, self.image_shape)
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -16,7 +17,7 @@ from uraenas.base.progress import Lines, silent
 from uraenas.base.progress import Progress as Report
 
 if TYPE_CHECKING:
-    from uraenas.evaluation import Metrics
+    from uraenas.evaluation import Metrics, Separated
     from uraenas.run.directory import Run
 
 PIPED_WIDTH = 200  # where nobody can say how wide a page is, nothing is cut
@@ -82,4 +83,22 @@ def methods_table(metrics: "Metrics", calibration: str, title: str) -> Table:
             for column, value, top in zip(report.COLUMNS, line.values, best, strict=True)
         ]
         shown.add_row(line.method, str(line.members), *cells, report.DISAGREEMENT.show(line.disagreement))
+    return shown
+
+
+def outside_table(found: "Sequence[Separated]") -> Table:
+    """How well each method tells images from elsewhere from the test images."""
+    from uraenas.evaluation.separation import LEGEND, MEASURES, SCORES, scores_of
+
+    scores = scores_of(found)
+    shown = Table(title="Images from elsewhere", title_justify="left", caption=LEGEND, caption_justify="left")
+    shown.add_column("Outside", overflow="fold")
+    shown.add_column("Method", no_wrap=True)
+    headings = (f"{measure} {SCORES.get(score, score)}" for score in scores for measure in MEASURES.values())
+    for heading in ("Images", *headings):
+        shown.add_column(heading, justify="right")
+    for one in found:
+        values = (by_score.get(score) for score in scores for by_score in (one.auroc, one.fpr95))
+        cells = ("–" if value is None else f"{value:.3f}" for value in values)
+        shown.add_row(escape(one.other), one.method, f"{one.images:,}", *cells)
     return shown

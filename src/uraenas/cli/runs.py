@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from uraenas.cli.printing import AsJson, bars, console, methods_table, note, say
+from uraenas.cli.printing import AsJson, bars, console, methods_table, note, outside_table, say
 from uraenas.cli.stopping import heed, working_in
 from uraenas.run.presets import PRESETS
 
@@ -44,6 +44,10 @@ def run(
             "with the package, for own images that are few; else `none`.",
         ),
     ] = "",
+    skip_unreadable: Annotated[
+        bool,
+        typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -53,6 +57,8 @@ def run(
     from uraenas.run.pipeline import Pipeline
 
     changes = _changes(methods, assignments)
+    if skip_unreadable:
+        changes["data.skip_unreadable"] = True
     config = preset(preset_name, changes)
     source: Run | Literal["usual"] | None = None
     if search_of and search_of != "none":
@@ -186,6 +192,9 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
+    from uraenas.evaluation import separations, unbeaten
+
+    note(unbeaten(metrics.rows, pipeline.run.primary))
     dataset = pipeline.task.dataset
     for calibration, words in (
         ("raw", "as predicted"),
@@ -193,6 +202,8 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     ):
         title = f"{escape(dataset.name)}, {len(dataset.test):,} test images, {words}"
         console.print(methods_table(metrics, calibration, title))
+    if apart := separations(metrics.rows):
+        console.print(outside_table(apart))
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:
         line = f"trained in this run, too, but not asked for: {', '.join(others)} (--methods)"
         console.print(line, highlight=False)

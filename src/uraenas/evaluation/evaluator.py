@@ -13,6 +13,7 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.evaluation import calibration, metrics
 from uraenas.evaluation.row import Row
+from uraenas.evaluation.separation import PREFIX
 from uraenas.evaluation.sets import SEED, EvaluateSettings, EvaluationSet
 
 BOOTSTRAPPED = ("accuracy", "nll", "brier", "ece")
@@ -38,6 +39,12 @@ class Cell:
     replicates: dict[str, Tensor] = field(default_factory=dict)  # "method/calibration/metric" → [resamples]
     temperatures: dict[str, float] = field(default_factory=dict)  # by method
     images: str = ""  # the evaluation set's checksum
+
+    def add(self, other: "Cell") -> None:
+        """Take over another's results on the same set."""
+        self.rows.extend(other.rows)
+        self.replicates.update(other.replicates)
+        self.temperatures.update(other.temperatures)
 
 
 class Evaluator:
@@ -79,12 +86,15 @@ class Evaluator:
         """How well each method's uncertainty tells another dataset's images from the test images."""
         rows: list[Row] = []
         for name in inside:
-            place = (name, dataset, f"outside-{other}", 0)
+            place = (name, dataset, f"{PREFIX}{other}", 0)
+            members = len(inside[name].log_probabilities_MNK)
+            images = outside[name].log_probabilities_MNK.shape[1]
+            rows += self._rows(place, {"images": float(images)}, members, "raw")
             scores = [_uncertainty_scores(judged[name]) for judged in (inside, outside)]
             for score in scores[0]:
                 values = metrics.separation(scores[0][score], scores[1][score])
                 named = {f"{measure}_{score}": value for measure, value in values.items()}
-                rows += self._rows(place, named, len(inside[name].log_probabilities_MNK), "raw")
+                rows += self._rows(place, named, members, "raw")
         return rows
 
     def _rows(

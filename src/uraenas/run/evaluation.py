@@ -13,10 +13,21 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import digest_of
-from uraenas.data import Dataset, LabelledImages, fit_images, load_dataset
+from uraenas.data import Dataset, LabelledImages, fit_images, in_units_of, load_images
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, SharedPredictor
-from uraenas.evaluation import METRICS, SEED, Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
+from uraenas.evaluation import (
+    METRICS,
+    SEED,
+    Cell,
+    EvaluationSet,
+    Evaluator,
+    Judged,
+    References,
+    Row,
+    evaluation_sets,
+)
+from uraenas.evaluation.separation import PREFIX
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
@@ -26,7 +37,8 @@ class Judge:
     """Predicts with the methods of a run and measures what they say."""
 
     def __init__(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
-        self.run, self.config, self.dataset, self.engine = run, config, task.dataset, engine
+        self.run, self.config, self.task, self.engine = run, config, task, engine
+        self.dataset = task.dataset
         self.evaluator = Evaluator(config.evaluate, config.seed, engine.device)
         self._kept: SharedPredictor | None = None
 
@@ -37,18 +49,24 @@ class Judge:
             yield self._cell(where)
 
     def outside_rows(self) -> list[Row]:
-        """Rows on images of another dataset, where one is set, that should be told from the test images."""
-        if not self.config.evaluate.outside:
-            return []
+        """Rows on images from elsewhere, where some are set, that should be told from the test images."""
         name, methods = self.dataset.name, tuple(self.config.methods)
-        other, part = outside_images(self.config, self.dataset)
-        inside = self._judge(EvaluationSet(name, "none", 0, self.dataset.test), methods)
-        outside = self._judge(EvaluationSet(name, f"outside-{other}", 0, part), methods)
-        return self.evaluator.outside(name, other, inside, outside)
+        rows: list[Row] = []
+        for other, part in outside_images(self.config, self.dataset).items():
+            inside = self._judge(EvaluationSet(name, "none", 0, self.dataset.test), methods)
+            outside = self._judge(EvaluationSet(name, f"{PREFIX}{other}", 0, part), methods)
+            rows += self.evaluator.outside(name, other, inside, outside)
+        return rows
 
     @cached_property
     def _ensembles(self) -> dict[str, Ensemble]:
         return {name: self.run.ensemble(name) for name in self.config.methods}
+
+    @cached_property
+    def _references(self) -> References | None:
+        """Fitted anew by each evaluation: that takes seconds."""
+        wanted = self.config.evaluate.references
+        return References(self.task.train, self.task.held_out, self.config.seed) if wanted else None
 
     def _cell(self, where: EvaluationSet) -> Cell:
         files = {name: self.run.cell_file(name, where.name) for name in self._ensembles}
@@ -65,9 +83,9 @@ class Judge:
                     "made_from": self._rows_from(name, where),
                 }
                 self.run.write_tensors(file, own.replicates, facts)
-            cell.rows.extend(own.rows)
-            cell.replicates.update(own.replicates)
-            cell.temperatures.update(own.temperatures)
+            cell.add(own)
+        if self._references is not None:
+            cell.add(self.evaluator.cell(where, self._references.judged(where.part.images)))
         return cell
 
     def _read_cell(self, file: str, name: str, where: EvaluationSet) -> Cell | None:
@@ -130,10 +148,15 @@ class Judge:
         return self._kept
 
 
-def outside_images(config: Config, dataset: Dataset) -> tuple[str, LabelledImages]:
-    """Name and images of the dataset that should be told apart; their labels are not looked at."""
-    other = load_dataset(config.evaluate.outside, config.data.root, config.data.image_size)
-    images = fit_images(other.test.images, *dataset.test.images.shape[1:])
-    if images.dtype != dataset.test.images.dtype:
-        raise UraenasError(f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one")
-    return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
+def outside_images(config: Config, dataset: Dataset) -> dict[str, LabelledImages]:
+    """The images that should be told apart, by name, in the form of the test images; their labels are not looked at."""
+    height, width, channels = dataset.test.images.shape[1:]
+    found: dict[str, LabelledImages] = {}
+    for place in config.evaluate.outsiders:
+        size = (height, width)
+        name, images = load_images(place, config.data.root, size, config.data.skip_unreadable)
+        if name in found:
+            raise UraenasError(f"evaluate.outside names two sets called {name}; rename one, or choose one")
+        images = in_units_of(fit_images(images, height, width, channels), dataset.test.images.dtype)
+        found[name] = LabelledImages(images, np.zeros(len(images), np.int64))
+    return found

@@ -15,6 +15,7 @@ from uraenas.data import DATASETS, Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
+from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
 from uraenas.learning.search import Search, SearchState, search
 from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
@@ -130,14 +131,16 @@ class Pipeline:
     def check_evaluation(self) -> None:
         """What evaluation will need is there and fits, before anything is trained for it."""
         require_suite_fits(self.task.dataset.test, self.config.evaluate)
-        if self.config.evaluate.outside:
-            outside_images(self.config, self.task.dataset)
+        outside_images(self.config, self.task.dataset)
 
     def notes(self) -> list[str]:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
         train, images = self.config.train, len(self.task.train)
         per_epoch = max(1, images // suited_batch(train.batch, images))
-        notes = list(self.task.dataset.notes)
+        notes = [*self.task.dataset.notes, *self.task.notes]
+        if self.config.evaluate.references and images > MOST_IMAGES:
+            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {images:,} training images"
+            notes.append(f"the references {words} (evaluate.references)")
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if taken := self.run.search_taken_from:

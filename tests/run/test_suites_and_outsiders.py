@@ -85,11 +85,14 @@ def test_images_from_elsewhere_are_told_apart(own_run, elsewhere):
     """Noise against digits: all its images, of both parts; scores, rows and their names."""
     changes = {"evaluate.suite": "none", "evaluate.outside": ", ".join(map(str, elsewhere.values()))}
     metrics = Pipeline.start(own_run, preset("tiny", {**changes, "methods": "uraenas"})).evaluate()
-    scores = ("confidence", "total_uncertainty", "model_uncertainty")
+    scores = ("confidence", "total_uncertainty", "model_uncertainty", "foreign", "distance-1", "distance-2")
     measured = {f"{m}_{s}" for m in ("auroc", "aupr", "fpr95") for s in scores}
     rows = [row for row in metrics.rows if row.shift.startswith("outside-")]
-    assert {row.metric for row in rows} == measured | {"images"}
-    assert all(0 <= row.value <= 1 for row in rows if row.metric in measured)
+    shares = {"turned_away", "false_alarms"}
+    assert {row.metric for row in rows} == measured | shares | {"images"}
+    assert all(0 <= row.value <= 1 for row in rows if row.metric != "images")
+    assert all(row.value == 1 for row in rows if row.metric == "turned_away")  # it is noise
+    assert all(row.value < 0.1 for row in rows if row.metric == "false_alarms")
     found = {one.other: one for one in separations(metrics.rows)}
     assert {name: one.images for name, one in found.items()} == {"noise": 120, "flat": 12, "one": 12}
     assert found["flat"].auroc == found["one"].auroc  # the same images
@@ -102,11 +105,11 @@ def test_table_report_and_show_say_how_well_they_are_told_apart(uraenas, own_run
     done = uraenas("run", "--preset", "tiny", "--methods", "uraenas", *changes, "--out", own_run)
     assert done.returncode == 0, done.stderr
     (one,) = separations(Run(own_run).metrics().rows)
-    auroc = f"{one.auroc['total_uncertainty']:.3f}"
+    auroc = f"{one.auroc['foreign']:.3f}"
     page = (own_run / "report.html").read_text()
     for shown in (done.stdout, uraenas("show", own_run).stdout, page):
         assert "flat" in shown
-        assert "AUROC Total" in shown
+        assert "AUROC" in shown
         assert auroc in shown
     assert json.loads(uraenas("show", own_run, "--json").stdout)["outside"] == [asdict(one)]
 

@@ -88,17 +88,14 @@ def methods_table(metrics: "Metrics", calibration: str, title: str) -> Table:
 
 def outside_table(found: "Sequence[Separated]") -> Table:
     """How well each method tells images from elsewhere from the test images."""
-    from uraenas.evaluation.separation import LEGEND, MEASURES, SCORES, scores_of
+    from uraenas.evaluation.separation import SHARES
 
-    scores = scores_of(found)
-    shown = Table(title="Images from elsewhere", title_justify="left", caption=LEGEND, caption_justify="left")
+    shown = Table(title="Images from elsewhere", title_justify="left", caption=SHARES, caption_justify="left")
     shown.add_column("Outside", overflow="fold")
     shown.add_column("Method", no_wrap=True)
-    headings = (f"{measure} {SCORES.get(score, score)}" for score in scores for measure in MEASURES.values())
-    for heading in ("Images", *headings):
+    for heading in ("Images", "Turned away", "False alarms", "AUROC", "FPR95"):
         shown.add_column(heading, justify="right")
     for one in found:
-        values = (by_score.get(score) for score in scores for by_score in (one.auroc, one.fpr95))
-        cells = ("–" if value is None else f"{value:.3f}" for value in values)
-        shown.add_row(escape(one.other), one.method, f"{one.images:,}", *cells)
+        joined = (f"{by['foreign']:.3f}" if "foreign" in by else "–" for by in (one.auroc, one.fpr95))
+        shown.add_row(escape(one.other), one.method, f"{one.images:,}", *one.shares(), *joined)
     return shown

@@ -27,6 +27,9 @@ class Judged:
     architectures: Sequence[Hashable]  # of the members: equal for those that compute the same function
     chains: Sequence[str]
     temperature: float
+    scores: Mapping[str, Tensor] = field(
+        default_factory=dict
+    )  # [N] by name, larger for images from elsewhere
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,20 @@ class Evaluator:
     def outside(
         self, dataset: str, other: str, inside: Mapping[str, Judged], outside: Mapping[str, Judged]
     ) -> list[Row]:
-        """How well each method's uncertainty tells another dataset's images from the test images."""
+        """How well each method tells another dataset's images from the test images.
+
+        By each score, and by the p-values that `foreign` is 1 minus of: the share of images turned away at 5 %.
+        """
         rows: list[Row] = []
         for name in inside:
             place = (name, dataset, f"{PREFIX}{other}", 0)
             members = len(inside[name].log_probabilities_MNK)
             images = outside[name].log_probabilities_MNK.shape[1]
             rows += self._rows(place, {"images": float(images)}, members, "raw")
-            scores = [_uncertainty_scores(judged[name]) for judged in (inside, outside)]
+            scores = [{**_uncertainty_scores(one), **one.scores} for one in (inside[name], outside[name])]
+            if "foreign" in scores[0]:
+                alarms, turned = (float((one["foreign"] >= 0.95).double().mean()) for one in scores)
+                rows += self._rows(place, {"turned_away": turned, "false_alarms": alarms}, members, "raw")
             for score in scores[0]:
                 values = metrics.separation(scores[0][score], scores[1][score])
                 named = {f"{measure}_{score}": value for measure, value in values.items()}

@@ -4,7 +4,7 @@ What is kept says what it was made from, so it is used as long as that is the sa
 the same images, and rows measured in the same way from these.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,6 @@ from uraenas.evaluation import (
     Row,
     evaluation_sets,
 )
-from uraenas.evaluation.separation import PREFIX
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
@@ -50,13 +49,28 @@ class Judge:
 
     def outside_rows(self) -> list[Row]:
         """Rows on images from elsewhere, where some are set, that should be told from the test images."""
-        name, methods = self.dataset.name, tuple(self.config.methods)
         rows: list[Row] = []
+        inside: dict[str, Judged] = {}
         for other, part in outside_images(self.config, self.dataset).items():
-            inside = self._judge(EvaluationSet(name, "none", 0, self.dataset.test), methods)
-            outside = self._judge(EvaluationSet(name, f"{PREFIX}{other}", 0, part), methods)
-            rows += self.evaluator.outside(name, other, inside, outside)
+            inside = inside or self._look(self.dataset.test.images)
+            rows += self.evaluator.outside(self.dataset.name, other, inside, self._look(part.images))
         return rows
+
+    def _look(self, images: np.ndarray) -> dict[str, Judged]:
+        """What the methods say of images, with all scores by which these may look foreign."""
+        found = {}
+        for name, (log_p, features) in self._predictor(tuple(self._ensembles)).look(images).items():
+            known = self._ensembles[name].require_known()
+            scores = known.scores_of(log_p, features)
+            foreign = {"foreign": 1 - known.p_values(scores)}
+            distances = {key: score for key, score in scores.items() if key.startswith("distance")}
+            found[name] = self._judged(name, log_p, {**foreign, **distances})
+        return found
+
+    def _judged(self, name: str, log_p: Tensor, scores: Mapping[str, Tensor] | None = None) -> Judged:
+        ensemble = self._ensembles[name]
+        chains = [member.origin.chain for member in ensemble.members]
+        return Judged(log_p, ensemble.functions, chains, ensemble.temperature, scores or {})
 
     @cached_property
     def _ensembles(self) -> dict[str, Ensemble]:
@@ -109,16 +123,7 @@ class Judge:
             for name in missing:
                 facts = {"made_from": self._predictions_from(name, where)}
                 self.run.write_tensors(files[name], {"log_probabilities": log_p[name]}, facts)
-        return {
-            name: Judged(
-                log_p[name],
-                ensemble.functions,
-                [member.origin.chain for member in ensemble.members],
-                ensemble.temperature,
-            )
-            for name, ensemble in self._ensembles.items()
-            if name in methods
-        }
+        return {name: self._judged(name, log_p[name]) for name in self._ensembles if name in methods}
 
     def _read(
         self, file: str, made_from: str, needed: tuple[str, ...]

@@ -1,7 +1,7 @@
 """How well methods tell images from elsewhere from the test images."""
 
 from uraenas.evaluation import separations
-from uraenas.evaluation.separation import LEGEND, MEASURES, SCORES, Separated, scores_of
+from uraenas.evaluation.separation import LEGEND, SCORES, Separated, scores_of
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour
@@ -26,21 +26,15 @@ def section(facts: RunFacts) -> Section:
 
 def _table(facts: RunFacts, apart: list[Separated]) -> Table:
     scores = scores_of(apart)
-    bests = {
-        (measure, score): choose(values)
-        for measure, choose in (("auroc", max), ("fpr95", min))
-        for score in scores
-        if (values := [v for one in apart if (v := getattr(one, measure).get(score)) is not None])
-    }
+    best = {s: max(one.auroc[s] for one in apart if s in one.auroc) for s in scores}
     lines = []
     for one in apart:
-        cells = []
-        for score in scores:
-            for measure in MEASURES:
-                value = getattr(one, measure).get(score)
-                best = value is not None and value == bests[measure, score]
-                cells.append(Cell("–" if value is None else f"{value:.3f}", mark="best" if best else ""))
+        cells = [Cell(words) for words in one.shares()]
+        cells += [
+            Cell(one.measures(score), mark="best" if one.auroc.get(score) == best[score] else "")
+            for score in scores
+        ]
         lines.append(Line(one.method, cells, colour(one.method)))
     caption = f"{apart[0].other}, n = {apart[0].images:,}, against {facts.n} test images. {LEGEND}"
-    headings = [f"{name} {SCORES.get(score, score)}" for score in scores for name in MEASURES.values()]
+    headings = ["Turned away", "False alarms", *(SCORES.get(score, score) for score in scores)]
     return Table(caption, ["Method", *headings], lines)

@@ -282,6 +282,7 @@ def test_a_single_value_where_several_belong_is_refused(key: str, value: Any) ->
         ("methods", "drnas,drnas"),
         ("network.channels", "0"),
         ("network.cells", "0"),
+        ("network.halvings", "-2"),
         ("search.epochs", "0"),
         ("search.batch", "1"),
         ("search.sampling.cycles", "3"),

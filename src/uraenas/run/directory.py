@@ -38,7 +38,9 @@ from uraenas.run.config import Config, from_json
 from uraenas.run.cost import Costs
 from uraenas.run.facts import DataFacts
 from uraenas.spaces import facts_of, space_of
+from uraenas.spaces.cells.skeleton import LONGEST
 
+HALVINGS = "network.halvings"
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
 REPLICATES = "bootstrap.safetensors"
 SEARCH_STATE = "search/state.safetensors"
@@ -184,6 +186,8 @@ class Run:
         self.require()
         stored = read_json(self.path / "config.json")
         require_format(self.path, stored)
+        if HALVINGS not in stored and (data := self.data()) and max(data.image[:2]) > LONGEST:
+            stored[HALVINGS] = 0  # it is from before the stem could halve its images
         return from_json(stored)
 
     def write_config(self, config: Config) -> None:

@@ -190,7 +190,8 @@ def test_a_search_that_does_not_fit_is_refused_before_anything_is_written(
     finished_run: Path, tmp_path: Path, uraenas: Callable
 ) -> None:
     out = tmp_path / "other"
-    for setting in ("search.epochs=4", "seed=1", "network.channels=5", "data.held_out=0.3"):
+    of_images = ("data.held_out=0.3", "train.class_weights=balanced")
+    for setting in ("search.epochs=4", "seed=1", "network.channels=5", *of_images):
         done = uraenas("run", "--preset", "tiny", "--out", out, "--search-of", finished_run, "--set", setting)
         assert done.returncode == 2
         assert f"does not fit: {setting.partition('=')[0]} was" in done.stderr

@@ -69,7 +69,8 @@ def check_search(source: Run, config: Config, data: DataFacts) -> None:
     theirs = source.config()
     if not source.has_search:
         raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.path}")
-    _require_alike(source, theirs, config, ("seed", "data.", "network.", "search."), "search")
+    deciding = ("seed", "data.", "network.", "search.", "train.class_weights")  # it learns with these, too
+    _require_alike(source, theirs, config, deciding, "search")
     if source.data() != data:
         raise UraenasError(f"the search of {source.path} was made with other images than {config.data.name}")
 

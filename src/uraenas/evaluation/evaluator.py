@@ -16,6 +16,7 @@ from uraenas.evaluation.row import Row
 from uraenas.evaluation.separation import PREFIX
 from uraenas.evaluation.sets import SEED, EvaluateSettings, EvaluationSet
 
+TURNED_AWAY = 0.05  # p-values up to this
 BOOTSTRAPPED = ("accuracy", "nll", "brier", "ece")
 
 
@@ -27,9 +28,9 @@ class Judged:
     architectures: Sequence[Hashable]  # of the members: equal for those that compute the same function
     chains: Sequence[str]
     temperature: float
-    scores: Mapping[str, Tensor] = field(
-        default_factory=dict
-    )  # [N] by name, larger for images from elsewhere
+    # [N] by name, larger for images from elsewhere
+    scores: Mapping[str, Tensor] = field(default_factory=dict)
+    p_values: Tensor | None = None  # [N], how often an image like those of the training looks so
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Evaluator:
     ) -> list[Row]:
         """How well each method tells another dataset's images from the test images.
 
-        By each score, and by the p-values that `foreign` is 1 minus of: the share of images turned away at 5 %.
+        By each score; and the shares of images with a p-value of at most 5 %, which are turned away.
         """
         rows: list[Row] = []
         for name in inside:
@@ -97,9 +98,10 @@ class Evaluator:
             images = outside[name].log_probabilities_MNK.shape[1]
             rows += self._rows(place, {"images": float(images)}, members, "raw")
             scores = [{**_uncertainty_scores(one), **one.scores} for one in (inside[name], outside[name])]
-            if "foreign" in scores[0]:
-                alarms, turned = (float((one["foreign"] >= 0.95).double().mean()) for one in scores)
-                rows += self._rows(place, {"turned_away": turned, "false_alarms": alarms}, members, "raw")
+            for words, one in (("false_alarms", inside[name]), ("turned_away", outside[name])):
+                if one.p_values is not None:
+                    share = float((one.p_values <= TURNED_AWAY).double().mean())
+                    rows += self._rows(place, {words: share}, members, "raw")
             for score in scores[0]:
                 values = metrics.separation(scores[0][score], scores[1][score])
                 named = {f"{measure}_{score}": value for measure, value in values.items()}

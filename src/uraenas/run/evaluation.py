@@ -62,15 +62,21 @@ class Judge:
         for name, (log_p, features) in self._predictor(tuple(self._ensembles)).look(images).items():
             known = self._ensembles[name].require_known()
             scores = known.scores_of(log_p, features)
-            foreign = {"foreign": 1 - known.p_values(scores)}
+            foreign = {"foreign": known.joined(scores)}
             distances = {key: score for key, score in scores.items() if key.startswith("distance")}
-            found[name] = self._judged(name, log_p, {**foreign, **distances})
+            found[name] = self._judged(name, log_p, {**foreign, **distances}, known.p_values(scores))
         return found
 
-    def _judged(self, name: str, log_p: Tensor, scores: Mapping[str, Tensor] | None = None) -> Judged:
+    def _judged(
+        self,
+        name: str,
+        log_p: Tensor,
+        scores: Mapping[str, Tensor] | None = None,
+        p_values: Tensor | None = None,
+    ) -> Judged:
         ensemble = self._ensembles[name]
         chains = [member.origin.chain for member in ensemble.members]
-        return Judged(log_p, ensemble.functions, chains, ensemble.temperature, scores or {})
+        return Judged(log_p, ensemble.functions, chains, ensemble.temperature, scores or {}, p_values)
 
     @cached_property
     def _ensembles(self) -> dict[str, Ensemble]:

@@ -27,8 +27,8 @@ class DataSettings:
     root: str = ""  # where downloaded datasets lie; empty: $URAENAS_DATA, else `datasets`
     image_size: int = 32  # folders of images only: every image becomes this many pixels high and wide
     held_out: float = 0.15  # of the training set, kept aside for selection and calibration
-    flip: str = "auto"  # mirror images at random: on, off, or as the dataset says
-    padding: int = -1  # black pixels around the image that random crops may reach; -1: as the dataset says
+    flip: str = "auto"  # mirror images at random: on, off, or auto: only CIFAR and Fashion-MNIST
+    padding: int = -1  # black pixels around images for random crops; -1: an eighth of the size of own images
     channels: str = "auto"  # .npz only: which axis holds the colours
     value_range: str = "auto"  # .npz only: "LOW,HIGH" of arrays that are neither uint8 nor within 0 … 1
 

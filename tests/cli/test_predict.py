@@ -54,7 +54,7 @@ def test_where_nothing_can_be_read_there_is_no_table(uraenas, finished_run, fold
     assert done.stdout == ""
     *_, complaint, count = done.stderr.splitlines()
     assert "notes.txt: cannot be read as an image: cannot identify" in complaint
-    assert count == "uraenas: 0 of 1 files predicted, 1 could not be read"
+    assert count == "uraenas: 0 of 1 files predicted, 1 could not be predicted"
 
 
 @pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
@@ -88,7 +88,7 @@ def test_a_folder_of_a_thousand_with_three_bad_ones(uraenas, finished_run, tmp_p
     assert note == "note: 1 file without the ending of an image left out"
     named = [Path(line.split(": ")[1]).name for line in complaints]
     assert named == ["0100-truncated.png", "0900-deep.png"]
-    assert count == "uraenas: 997 of 999 files predicted, 2 could not be read"
+    assert count == "uraenas: 997 of 999 files predicted, 2 could not be predicted"
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [Path(row["file"]).name for row in rows] == [f"{number:04d}.png" for number in range(997)]
     ensemble = Run(finished_run).ensemble("uraenas")

@@ -75,9 +75,7 @@ def predict(
     for row in unreadable:
         print(f"uraenas: {row.file}: {row.why}", file=sys.stderr)
     if unreadable:
-        counts = (
-            f"{len(predictions):,} of {len(files):,} files predicted, {len(unreadable):,} could not be read"
-        )
+        counts = f"{len(predictions):,} of {len(files):,} files predicted, {len(unreadable):,} could not be predicted"
         print(f"uraenas: {counts}", file=sys.stderr)
     return 1 if unreadable else 0
 

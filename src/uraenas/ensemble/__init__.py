@@ -1,6 +1,6 @@
 """Members and the ensembles they form: predict, split uncertainty, save, load, select."""
 
-from uraenas.ensemble.ensemble import Ensemble
+from uraenas.ensemble.ensemble import Ensemble, Owner
 from uraenas.ensemble.member import Kind, Member, MemberFacts, Origin, member_files
 from uraenas.ensemble.predictor import MembersPredictor
 from uraenas.ensemble.selection import EnsembleSettings
@@ -14,6 +14,7 @@ __all__ = [
     "MemberFacts",
     "MembersPredictor",
     "Origin",
+    "Owner",
     "SharedPredictor",
     "member_files",
 ]

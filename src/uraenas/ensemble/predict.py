@@ -17,6 +17,7 @@ from uraenas.ensemble.ensemble import Ensemble
 from uraenas.evaluation import calibration, metrics
 
 BATCH = 256
+NOT_FINITE = "no prediction: the members' probabilities are not finite"
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,12 @@ def predict_files(
         images = [item[0] for item in read if not isinstance(item, Unreadable)]
         rows = iter(_rows(ensemble, np.stack(images), threshold) if images else [])
         for path, item in zip(batch, read, strict=True):
-            yield (
-                item
-                if isinstance(item, Unreadable)
-                else Prediction(file=str(path), note=item[1], **next(rows))
-            )
+            if isinstance(item, Unreadable):
+                yield item
+            elif row := next(rows):
+                yield Prediction(file=str(path), note=item[1], **row)
+            else:
+                yield Unreadable(str(path), NOT_FINITE)
         progress(start + len(batch))
 
 
@@ -143,7 +145,9 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
 
 
 def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict[str, Any]]:
+    """What is said of each image; nothing where it would not be a number."""
     log_p_MNK = ensemble.member_log_probabilities(images)
+    finite_N = torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)
     probability_NK = calibration.scale(metrics.mixture(log_p_MNK), ensemble.temperature).exp()
     split = metrics.uncertainty_by_source(log_p_MNK, ensemble.functions)
     confidence_N, label_N = probability_NK.max(dim=1)
@@ -155,5 +159,7 @@ def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float) -> list[dict
             "probabilities": dict(zip(ensemble.classes, probability_NK[n].tolist(), strict=True)),
             **{source: float(getattr(split, source)[n]) for source in metrics.SOURCES},
         }
+        if finite_N[n]
+        else {}
         for n in range(len(images))
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.whole_files import rename_for_good, writing
+from uraenas.ensemble import Owner
 from uraenas.run.config import Config, differences, in_words, override
 from uraenas.run.directory import KEPT_FILES, SEARCH_FILES, Run, link
 from uraenas.run.facts import DataFacts
@@ -50,7 +51,7 @@ def _require_new(path: Path, run: Run) -> None:
 
 def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
     for name in config.methods:
-        run.ensemble(name).save(copy.members_folder(name), half)
+        run.ensemble(name).save(copy.members_folder(name), half, Owner(run.identity, name))
     clean = run.metrics().rows[0].dataset if run.has("metrics.json") else ""  # the report is drawn from these
     of_methods = [
         file
@@ -58,7 +59,7 @@ def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
         for file in (run.held_out_file(name), run.predictions_file(name, clean))
     ]
     run.hand_on((*KEPT_FILES, *of_methods), copy)
-    copy.write_config(config)
+    copy.write_config(config, copy_of=run)
 
 
 def check_search(source: Run, config: Config, data: DataFacts) -> None:
@@ -74,10 +75,14 @@ def check_search(source: Run, config: Config, data: DataFacts) -> None:
         raise UraenasError(f"the search of {source.path} was made with other images than {config.data.name}")
 
 
-def check_chains(source: Run, config: Config, data: DataFacts) -> None:
+def check_chains(run: Run, source: Run, config: Config, data: DataFacts) -> None:
     """Refuse a run whose chains are not those that these settings and images ask for."""
     kinds = {config.method(name).weights for name in config.methods}
     free = {f"train.{kind.section}.{name}" for kind in kinds for name in kind.of_members}
+    if run.exists and run.chains_identity != source.chains_identity:
+        raise UraenasError(
+            f"{run.path} has other chains than {source.path}; choose another directory (--out)"
+        )
     changed = differences(source.config(), config)
     deciding = tuple(key for key in changed if not key.startswith("ensemble.") and key not in free)
     if deciding:
@@ -101,7 +106,9 @@ def take_search(run: Run, source: Run) -> None:
     costs = source.costs.read()
     if "search" not in run.costs.read() and "search" in costs:
         run.costs.add({"search": costs["search"]})
-    source.hand_on(SEARCH_FILES, run)
+    source.hand_on(SEARCH_FILES[:1], run)
+    tensors, header = source.read_tensors(SEARCH_FILES[-1])
+    run.write_tensors(SEARCH_FILES[-1], tensors, header.stored)  # it is this run's from now on
     run.log("search taken over", run=source.path.resolve().name)
 
 

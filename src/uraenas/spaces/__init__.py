@@ -1,9 +1,8 @@
 """Which networks exist. A space is a row of SPACES; `space.py` says what it must offer."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
 from uraenas.base.parts import Part, row_of
 from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
 from uraenas.spaces.layout import Entry, Layout, Tensors
@@ -32,14 +31,18 @@ SPACES: dict[str, Part[Any]] = {
 }
 
 
-def space_of(facts: Mapping[str, Any]) -> Space:
+def space_of(stored: Any, where: object = "the space") -> Space:
     """The space that `facts_of` described."""
-    try:
-        row = row_of(SPACES, "space", str(facts["name"]))
-        values = {name: facts[name] for name in row.settings}
-        return row.make({**values, "shape": shape_of(facts)})
-    except (KeyError, TypeError, ValueError) as error:
-        raise UraenasError(f"no space is described: {error}") from error
+    facts = Fields(where, stored)
+    row = row_of(SPACES, "space", facts.text("name"))
+    for name in row.settings:
+        if not facts.has(name):
+            raise facts.error(f"{name} is missing")
+    for name, fixed in row.fixed.items():
+        found = stored.get(name)
+        if (tuple(found) if isinstance(found, list) else found) != fixed:
+            raise facts.error(f"{name} is not that of {facts.text('name')}")
+    return row.make({**row.restored(facts), "shape": shape_of(facts.table("shape"))})
 
 
 __all__ = [

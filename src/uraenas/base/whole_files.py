@@ -20,7 +20,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     require_regular(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    name = unfinished(path)
     try:
         with writing(path):
             with open(name, "xb") as file:
@@ -30,6 +30,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         name.unlink(missing_ok=True)
         raise
+
+
+def unfinished(path: Path) -> Path:
+    """The name that something has until it is whole; a name may be as long as the system allows."""
+    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.tmp")
 
 
 @contextmanager

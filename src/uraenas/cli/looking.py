@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from uraenas.cli.printing import AsJson, console
+from uraenas.base.words import printable
+from uraenas.cli.printing import AsJson, console, shown
 from uraenas.cli.runs import PresetOption, RunPath
 from uraenas.run.presets import PRESETS
 
@@ -23,7 +23,7 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(facts))
         return
-    heading = f"[bold]{escape(str(path))}[/]: {escape(facts['dataset'])}, seed {facts['seed']}"
+    heading = f"[bold]{shown(str(path))}[/]: {shown(facts['dataset'])}, seed {facts['seed']}"
     console.print(heading, highlight=False)
     if run.is_pretrained:
         console.print("  pretrained: comes with the package, ready to predict", highlight=False)
@@ -31,10 +31,11 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
         for stage, state in facts["stages"].items():
             console.print(f"  {stage:9} {state}", highlight=False)
     for method, rows in facts["members"].items():
-        console.print(f"[bold]{method}[/]", highlight=False)
+        console.print(f"[bold]{shown(method)}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
             mean = f"mean of {row['samples']}, " if row["samples"] > 1 else ""
-            print(f"  {number:3} {row['chain']:20} {mean}epoch {row['epoch']:<4} {row['architecture']}")
+            chain = printable(row["chain"])
+            print(f"  {number:3} {chain:20} {mean}epoch {row['epoch']:<4} {row['architecture']}")
 
 
 def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
@@ -98,8 +99,8 @@ def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> 
     console.print(f"[bold]{title}[/]", highlight=False)
     for key in (key for key in values if key in chosen):
         value = values[key]
-        shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        console.print(f"  {key:36} {shown}", highlight=False, markup=False)
+        words = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        console.print(f"  {key:36} {words}", highlight=False, markup=False)
 
 
 def bench(

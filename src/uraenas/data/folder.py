@@ -4,14 +4,16 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import open_regular
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 
@@ -30,7 +32,9 @@ FORMATS = (
     "TIFF",
     "PPM",
 )  # Pillow would start Ghostscript for some others
-MOST_PIXELS = 89_478_485  # Pillow's own limit for a picture that is no decompression bomb
+MOST_PIXELS = 50_000_000  # a picture is in memory up to four times, at four bytes a pixel: less than 1 GB
+LARGE, STRIP = 4_000_000, 1 << 20  # pixels
+ONE_LARGE = Lock()  # of large pictures one is decoded at a time, whatever the number of cores
 NAMED_FILES = 5
 
 
@@ -193,14 +197,16 @@ def _bombs_are_errors() -> Iterator[None]:
 def _read(path: Path, height: int, width: int) -> _Picture | str:
     """The picture, or in a few words why there is none."""
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 return f"{image.width}×{image.height} pixels are more than {MOST_PIXELS}"
             stretched = image.width * height != image.height * width
+            large = image.width * image.height > LARGE
             # A JPEG can be decoded at a fraction of its size: much faster, and still twice as fine as needed.
             image.draft(None, (2 * width, 2 * height))
-            upright = _as_rgb(ImageOps.exif_transpose(image))
-        resized = upright.resize((width, height), Image.Resampling.BILINEAR)
+            with ONE_LARGE if large else nullcontext():
+                ImageOps.exif_transpose(image, in_place=True)
+                resized = _as_rgb(image).resize((width, height), Image.Resampling.BILINEAR)
         return _Picture(np.array(resized), stretched)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return f"more than {MOST_PIXELS} pixels"
@@ -214,9 +220,21 @@ def _as_rgb(image: Image.Image) -> Image.Image:
         bits = "16-bit" if image.mode.startswith("I;16") else "16- or 32-bit"
         raise UraenasError(f"{bits} grey has no stated range; save it with 8 bits")
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
-        clear = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
-    return image.convert("RGB")
+        return _on_white(image)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Transparent parts become white; a strip at a time, since a whole picture would be in memory four times."""
+    whole = Image.new("RGB", image.size)
+    rows = max(1, STRIP // image.width)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        strip.info = image.info  # where the transparent colour of a palette is told
+        clear = strip.convert("RGBA")
+        white = Image.new("RGBA", clear.size, "white")
+        whole.paste(Image.alpha_composite(white, clear).convert("RGB"), (0, top))
+    return whole
 
 
 def _stacked(pictures: list[np.ndarray]) -> np.ndarray:

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import open_regular
 from uraenas.data import read_image
 from uraenas.data.folder import FORMATS, images_below, no_image_in
 from uraenas.ensemble.ensemble import Ensemble
@@ -137,7 +138,7 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
     size = (shape.height, shape.width)
     try:
         image = read_image(path, size, shape.channels)
-        with Image.open(path, formats=FORMATS) as opened:
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as opened:
             note = f"resized from {opened.width}×{opened.height}" if opened.size != size[::-1] else ""
     except UraenasError as error:
         return Unreadable(str(path), str(error).removeprefix(f"{path} "))

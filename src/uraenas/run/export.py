@@ -1,12 +1,11 @@
 """What one run hands to another: a small copy of itself, its search, or its chains."""
 
-import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.base.whole_files import rename_for_good, writing
+from uraenas.base.whole_files import rename_for_good, unfinished, writing
 from uraenas.ensemble import Owner
 from uraenas.run.config import Config, differences, in_words, override
 from uraenas.run.directory import KEPT_FILES, SEARCH_FILES, Run, link
@@ -29,14 +28,14 @@ def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool
         raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.path}")
     path = Path(target).absolute()
     _require_new(path, run)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    begun = unfinished(path)
     try:
         with writing(path):
-            unfinished.mkdir(parents=True)
-            _fill(Run(unfinished), run, override(config, {"methods": chosen}), half)
-            rename_for_good(unfinished, path)
+            begun.mkdir(parents=True)
+            _fill(Run(begun), run, override(config, {"methods": chosen}), half)
+            rename_for_good(begun, path)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(begun, ignore_errors=True)
     return Run(target)
 
 

@@ -1,5 +1,6 @@
 """`UraeNAS`, the scikit-learn face: fit on image arrays, predict, and ask for uncertainty by source."""
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.files import FORMAT, read_json, require_format, write_json
+from uraenas.base.fields import Fields, shown
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
-from uraenas.ensemble import SHARE, Ensemble, checked_share
+from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
 from uraenas.run.config import Config, preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
+
+LABEL_KINDS = "biufUSO"
 
 
 class UraeNAS(ClassifierMixin, BaseEstimator):
@@ -95,7 +98,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         method(self.method)
         images = self._images(X)
         labels = np.asarray(y)
-        if labels.dtype.kind not in "biufUSO":
+        if labels.dtype.kind not in LABEL_KINDS or not _are_scalars(labels):
             raise UraenasError(
                 f"labels of type {labels.dtype} are not allowed; allowed: numbers, booleans, texts"
             )
@@ -160,41 +163,34 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to a folder of JSON and safetensors files."""
-        folder = Path(path)
+        """Write the fitted estimator to a folder of JSON and safetensors files; one that was saved there is replaced.
+
+        A folder with anything else in it is refused. Whatever happens meanwhile, `load` gives the old one or the new.
+        """
         ensemble = self._fitted()
-        if Run(folder).exists:
-            raise UraenasError(f"{folder} is a run directory; save the estimator to another folder")
         parameters = {**self.get_params(deep=False), "run_directory": None}
         if not isinstance(self.random_state, int | np.integer):
             parameters["random_state"] = None
-        labels = {"type": self.classes_.dtype.str, "values": self.classes_.tolist()}
-        facts = {"format": FORMAT, "parameters": _plain(parameters), "classes": labels}
-        ensemble.save(folder)
-        write_json(folder / "estimator.json", facts)
+        if Run(path).exists:
+            raise UraenasError(f"{path} is a run directory; save the estimator to another folder")
+        facts = {"parameters": _plain(parameters), "classes": _stored_labels(self.classes_)}
+        try:
+            json.dumps(facts, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UraenasError(f"a parameter of the estimator cannot be saved: {error}") from error
+        saved.write(Path(path), ensemble, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> "UraeNAS":
         """Read what `save` wrote."""
-        folder = Path(path)
-        if Run(folder).exists:
-            raise UraenasError(f"{folder} is a run directory; open it with uraenas.Run")
-        facts = read_json(folder / "estimator.json")
-        require_format(folder, facts)
-        try:
-            parameters = dict(facts["parameters"])
-            for name in ("value_range", "image_shape"):
-                if parameters.get(name) is not None:
-                    parameters[name] = tuple(parameters[name])
-            estimator = cls(**parameters)
-            estimator.classes_ = np.array(
-                facts["classes"]["values"], dtype=np.dtype(facts["classes"]["type"])
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise UraenasError(
-                f"{folder / 'estimator.json'} does not describe an estimator: {error}"
-            ) from error
-        estimator.ensemble_ = Ensemble.load(folder)
+        if Run(path).exists:
+            raise UraenasError(f"{path} is a run directory; open it with uraenas.Run")
+        ensemble, facts = saved.read(Path(path))
+        estimator = cls(**_stored_parameters(facts.table("parameters"), cls._get_param_names()))
+        estimator.classes_ = _stored_as(facts.table("classes"))
+        if tuple(map(str, estimator.classes_)) != ensemble.classes:
+            raise facts.error("its classes are not those of its ensemble")
+        estimator.ensemble_ = ensemble
         return estimator
 
     def _config(self) -> Config:
@@ -240,6 +236,61 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+SCALARS = (str, bool, int, float, bytes)  # what a label may be
+MOST_LABELS = 100 << 20  # bytes
+
+
+def _are_scalars(labels: np.ndarray) -> bool:
+    """Whether an array of objects is one of numbers and texts; missing ones are told elsewhere."""
+    kinds = (*SCALARS, np.generic, type(None))
+    return labels.dtype.kind != "O" or all(isinstance(one, kinds) for one in labels.ravel())
+
+
+def _stored_labels(classes: np.ndarray) -> dict[str, Any]:
+    values = [one.decode("latin-1") if isinstance(one, bytes) else _plain(one) for one in classes.tolist()]
+    return {"type": classes.dtype.str, "values": values}
+
+
+def _stored_as(stored: Fields) -> np.ndarray:
+    """The labels that `_stored_labels` described."""
+    values = stored.list_of("values", lambda one: isinstance(one, SCALARS), "labels")
+    try:
+        kind = np.dtype(stored.text("type", 20))
+        if kind.kind not in LABEL_KINDS or kind.itemsize * len(values) > MOST_LABELS:
+            raise stored.error(f"labels cannot be of type {kind}")
+        labels = np.array(
+            [one.encode("latin-1") for one in values] if kind.kind == "S" else values, dtype=kind
+        )
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise stored.error(f"labels cannot be read: {error}") from error
+    if _stored_labels(labels)["values"] != values:
+        raise stored.error("labels are not of their type")
+    return labels
+
+
+def _stored_parameters(stored: Fields, names: list[str]) -> dict[str, Any]:
+    """The parameters that `save` wrote, all of them and no others."""
+    stored.only(*names)
+    found: dict[str, Any] = {}
+    for name in names:
+        if not stored.has(name):
+            raise stored.error(f"{name} is missing")
+        value = stored.stored[name]
+        if name == "value_range" and value is not None:
+            found[name] = stored.numbers(name, 2)
+        elif name == "image_shape" and value is not None:
+            found[name] = stored.wholes(name)
+        elif name == "settings" and value is not None:
+            found[name] = dict(stored.table(name).stored)
+        elif name in ("method", "preset", "channels", "device"):
+            found[name] = stored.text(name)
+        elif value is None or isinstance(value, SCALARS):
+            found[name] = value
+        else:
+            raise stored.error(f"{name} is {shown(value)}")
+    return found
 
 
 def _checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:

@@ -58,7 +58,7 @@ def test_a_path_that_does_not_exist_does_not_stop_the_others(uraenas, finished_r
     assert [Path(row["file"]).name for row in csv.DictReader(done.stdout.splitlines())] == ["0.png", "1.png"]
     complaint, count = done.stderr.splitlines()
     assert "absent.png: cannot be read as an image: it does not exist" in complaint
-    assert count == "uraenas: 2 of 3 files predicted, 1 could not be read"
+    assert count == "uraenas: 2 of 3 files predicted, 1 could not be predicted"
     nothing = uraenas("predict", finished_run, folder / "absent.png")
     assert nothing.returncode == 2
     assert "does not exist" in nothing.stderr
@@ -69,7 +69,7 @@ def test_of_several_frames_the_first_is_predicted_with_a_note(uraenas, finished_
     frames[0].save(tmp_path / "film.gif", save_all=True, append_images=frames[1:])
     (row,) = json.loads(uraenas("predict", finished_run, tmp_path, "--json").stdout)["predictions"]
     assert row["note"] == "first of 3 frames"
-    assert "Of 1 with several frames" in uraenas("predict", finished_run, tmp_path).stdout
+    assert "Of 1 with several frames" in " ".join(uraenas("predict", finished_run, tmp_path).stdout.split())
 
 
 def test_where_nothing_can_be_read_there_is_no_table(uraenas, finished_run, folder):
@@ -78,7 +78,7 @@ def test_where_nothing_can_be_read_there_is_no_table(uraenas, finished_run, fold
     assert done.stdout == ""
     *_, complaint, count = done.stderr.splitlines()
     assert "notes.txt: cannot be read as an image: cannot identify" in complaint
-    assert count == "uraenas: 0 of 1 files predicted, 1 could not be read"
+    assert count == "uraenas: 0 of 1 files predicted, 1 could not be predicted"
 
 
 @pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
@@ -112,7 +112,7 @@ def test_a_folder_of_a_thousand_with_three_bad_ones(uraenas, finished_run, tmp_p
     assert note == "note: 1 file without the ending of an image left out"
     named = [Path(line.split(": ")[1]).name for line in complaints]
     assert named == ["0100-truncated.png", "0900-deep.tif"]
-    assert count == "uraenas: 997 of 999 files predicted, 2 could not be read"
+    assert count == "uraenas: 997 of 999 files predicted, 2 could not be predicted"
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [Path(row["file"]).name for row in rows] == [f"{number:04d}.png" for number in range(997)]
     ensemble = Run(finished_run).ensemble("uraenas")
@@ -137,8 +137,11 @@ def test_a_foreign_image_is_called_so(uraenas, finished_run, tmp_path):
     done = uraenas("predict", finished_run, tmp_path, "--csv")
     blank, digit = csv.DictReader(done.stdout.splitlines())
     assert (blank["foreign"], blank["abstain"], digit["foreign"]) == ("True", "True", "False")
-    table = " ".join(uraenas("predict", finished_run, tmp_path / "blank.png").stdout.split())
-    assert "trained on (p = 0.0053)" in table
+    assert blank["reason"] == "unlike anything it was trained on (p = 0.0053)"
+    table = uraenas("predict", finished_run, tmp_path / "blank.png").stdout
+    assert "foreign" in table
+    assert "p = 0.0053" in table
+    assert "unlike anything it was trained on" in " ".join(table.split())
     none = json.loads(uraenas("predict", finished_run, tmp_path, "--json", "--foreign", "0.001").stdout)
     assert not any(
         row["foreign"] for row in none["predictions"]
@@ -156,7 +159,8 @@ def test_csv_and_table_hold_the_same_predictions(uraenas, finished_run, folder):
     assert [row["label"] for row in rows] == [rows[0]["label"]]
     assert f"{float(rows[0]['probability']):.3f}" in table.stdout
     assert "resized" not in table.stdout
-    assert "1 of 1 images were resized" in uraenas("predict", finished_run, folder / "large.jpg").stdout
+    resized = uraenas("predict", finished_run, folder / "large.jpg").stdout
+    assert "1 of 1 images were resized" in " ".join(resized.split())
 
 
 def test_predictions_do_not_depend_on_what_else_is_asked(finished_run, folder):

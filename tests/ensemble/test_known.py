@@ -121,7 +121,7 @@ def test_another_ones_knowledge_is_refused(ensemble: Ensemble, finished_run: Pat
     ensemble.save(tmp_path / "copy")
     other = Run(finished_run).members_folder("deep-ensemble") / FILE
     (tmp_path / "copy" / FILE).write_bytes(other.read_bytes())
-    with pytest.raises(UraenasError, match="not the one it was made with"):
+    with pytest.raises(UraenasError, match="is not the file it should be"):
         Ensemble.load(tmp_path / "copy")
 
 

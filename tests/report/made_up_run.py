@@ -11,7 +11,8 @@ import torch
 
 from uraenas.architectures import Dirichlet, Searched
 from uraenas.data.dataset import LabelledImages
-from uraenas.ensemble import Kind, Member, Origin
+from uraenas.data.loader import Normalisation
+from uraenas.ensemble import Ensemble, Kind, Member, Origin, Owner
 from uraenas.evaluation import Cell, EvaluationSet, Evaluator, Judged, summarise
 from uraenas.run.config import Config, build, measuring
 from uraenas.run.directory import Run
@@ -89,7 +90,7 @@ def _members(
 ) -> tuple[list[str], list[str]]:
     """The functions and the chains of a method's members, whose files and costs are written."""
     method = config.method(name)
-    functions, chains = [], []
+    functions, chains, made = [], [], []
     for m in range(1 if method.row.single else members):
         expected = space.architecture([(3, 1, 3, 2)[d % 4] for d in range(len(space.decisions))])
         architecture = expected if method.row.source == "expected" else _drawn(space, generator)
@@ -97,9 +98,12 @@ def _members(
         origin = Origin(f"{method.chains}{m:02d}", 1, 0, 10)
         kind = Kind.of(method.row.weights, method.weights)
         member = Member(architecture, *map(torch.zeros, sizes), origin, kind)
-        member.save(run.members_folder(name) / f"{m:03d}.safetensors", space)
+        made.append(member)
         functions.append(space.canonical(architecture))
         chains.append(origin.chain)
+    units = Normalisation((0.0,) * 3, (1.0,) * 3)
+    names = tuple(f"class {k}" for k in range(space.shape.classes))
+    Ensemble(tuple(made), space, units, names).save(run.members_folder(name), owner=Owner(run.identity, name))
     run.costs.add({f"chains/{chain}": {"seconds": 2.5, "images": 1000} for chain in chains})
     run.costs.add({f"members/{name}": {"seconds": 1.2}})
     return functions, chains

@@ -82,10 +82,10 @@ def test_a_run_says_how_far_it_has_come(run: Run, tmp_path: Path) -> None:
 
 def test_a_damaged_member_is_named_and_a_repr_still_works(run: Run) -> None:
     run.write_text("methods/uraenas/members/000.safetensors", "not a tensor")
-    run.write_text("methods/uraenas/members/ensemble.json", "{")
-    assert "3 methods trained" in repr(run)
     with pytest.raises(UraenasError, match=r"000\.safetensors is damaged"):
         run.member_facts("uraenas")
+    run.write_text("methods/uraenas/members/ensemble.json", "{")
+    assert "3 methods trained" in repr(run)
 
 
 @pytest.mark.parametrize(("columns", "width"), [("", 200), ("70", 70)])

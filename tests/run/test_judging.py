@@ -10,7 +10,7 @@ import torch
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import digits
-from uraenas.ensemble import SharedPredictor
+from uraenas.ensemble import Owner, SharedPredictor
 from uraenas.evaluation import Metrics, metrics
 from uraenas.report import Picked, alike, write
 from uraenas.report.reading import read
@@ -57,7 +57,7 @@ def test_other_members_are_measured_anew_and_alone(own_run: Path, predicted: lis
     first = ensemble.members[0]
     changed = replace(ensemble, members=(replace(first, weights=first.weights * 0.7), *ensemble.members[1:]))
     shutil.rmtree(run.members_folder("uraenas"))  # whose files are the chains' samples
-    changed.save(run.members_folder("uraenas"))
+    changed.save(run.members_folder("uraenas"), owner=Owner(run.identity, "uraenas"))
     after = evaluated(own_run)
     assert set(predicted) == {"uraenas"}
     of_others = [[row for row in one.rows if row.method == "drnas"] for one in (before, after)]

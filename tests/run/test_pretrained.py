@@ -48,7 +48,7 @@ def test_ten_members_with_weights_in_half_precision_and_whole_buffers():
         buffers = {entry.name for entry in space.statistics_layout(member.architecture).entries}
         assert {name for name, tensor in tensors.items() if tensor.dtype == torch.float16} == weights
         assert {name for name, tensor in tensors.items() if tensor.dtype == torch.float32} == buffers
-    assert sum(path.stat().st_size for path in PRETRAINED.rglob("*") if path.is_file()) < 26e6
+    assert sum(path.stat().st_size for path in PRETRAINED.rglob("*") if path.is_file()) < 27e6
 
 
 def test_noise_makes_it_less_sure(cat):

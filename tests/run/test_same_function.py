@@ -11,7 +11,7 @@ from PIL import Image
 
 from uraenas.base import draws
 from uraenas.data import digits
-from uraenas.ensemble import Ensemble, Member, Origin
+from uraenas.ensemble import Ensemble, Member, Origin, Owner
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
@@ -42,7 +42,7 @@ def run(finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = Run(shutil.copytree(finished_run, tmp_path_factory.mktemp("twins") / "run"))
     twins = ensemble_of(run.ensemble("uraenas"), *TWINS)
     shutil.rmtree(run.members_folder("uraenas"))
-    twins.save(run.members_folder("uraenas"))
+    twins.save(run.members_folder("uraenas"), owner=Owner(run.identity, "uraenas"))
     return run
 
 

@@ -36,7 +36,7 @@ def test_members_are_those_of_a_run_with_that_method_alone(
     alone = trained(tmp_path / "alone", method, search_of=together, **own)
     assert_same_members(together, alone, method)
     for chain in {member.origin.chain for member in alone.ensemble(method).members}:
-        histories = [read_chain(run, chain)[1]["history"] for run in (together, alone)]
+        histories = [read_chain(run, chain).history for run in (together, alone)]
         assert histories[0] == histories[1]
 
 
@@ -45,7 +45,7 @@ def test_kinds_differ_after_their_exploration(together: Run) -> None:
     assert point.architecture == sampled.architecture
     assert not torch.equal(point.weights, sampled.weights)
     for chain in ("sampled-point-00", "sampled-sghmc-00"):
-        assert len(read_chain(together, chain)[1]["history"]) == 5
+        assert len(read_chain(together, chain).history) == 5
 
 
 def test_what_is_shared_is_paid_once_and_charged_to_each(together: Run) -> None:
@@ -136,6 +136,13 @@ SMALL = CellSpace(channels=4, cells=1, shape=Shape(8, 8))
 EPOCHS = 5
 
 
+def begun(path: Path) -> Run:
+    """A run with settings, and nothing else."""
+    run = Run(path)
+    run.write_config(preset("tiny"))
+    return run
+
+
 def spec(kind: str, **changes: float) -> ChainSpec:
     """A chain of this kind; point, sghmc and snapshot have four first epochs in common."""
     own = {} if kind == "point" else {"cycles": 1, "samples": 1, **changes}
@@ -143,7 +150,7 @@ def spec(kind: str, **changes: float) -> ChainSpec:
 
 
 def test_a_restarted_chain_leaves_nothing_for_its_siblings(tmp_path: Path) -> None:
-    kept = Checkpoints(Run(tmp_path), EPOCHS, SMALL, seed=0)
+    kept = Checkpoints(begun(tmp_path), EPOCHS, SMALL, seed=0)
     first, sibling = spec("sghmc"), spec("point")
     state = replace(initial_chain(first, SMALL, 0), epoch=4, restarts=1)
     kept.store_explored(state)
@@ -153,7 +160,7 @@ def test_a_restarted_chain_leaves_nothing_for_its_siblings(tmp_path: Path) -> No
 
 
 def test_who_explored_goes_on_from_there_and_owes_nobody(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = begun(tmp_path)
     run.costs.add({"chains/sampled-sghmc-00": {"seconds": 8.0, "images": 400}})
     kept = Checkpoints(run, EPOCHS, SMALL, seed=0)
     first, sibling = spec("sghmc"), spec("point")
@@ -170,7 +177,7 @@ def test_who_explored_goes_on_from_there_and_owes_nobody(tmp_path: Path) -> None
 
 
 def test_an_explored_state_of_another_course_is_not_used(tmp_path: Path) -> None:
-    kept = Checkpoints(Run(tmp_path), EPOCHS, SMALL, seed=0)
+    kept = Checkpoints(begun(tmp_path), EPOCHS, SMALL, seed=0)
     kept.store_explored(replace(initial_chain(spec("sghmc"), SMALL, 0), epoch=4))
     assert kept.chain(spec("snapshot")).epoch == 4
     for other in ({"exploration": 0.4}, {"step_size": 0.05}, {"momentum": 0.5}, {"floor": 0.01}):

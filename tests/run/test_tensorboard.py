@@ -128,8 +128,8 @@ def test_a_run_writes_its_histories(run: Pipeline) -> None:
         assert found[tag] == [(row["epoch"] + 1, pytest.approx(row[tag], rel=1e-6)) for row in rows]
     assert found["concentration 0-1/skip_connect"][-1][1] == pytest.approx(rows[-1]["concentration"][0][1])
     assert sum(tag.startswith("concentration") for tag in found) == 30
-    _, header = read_chain(run.run, "sampled-sghmc-00")
-    losses = [(row["epoch"] + 1, pytest.approx(row["loss"], rel=1e-6)) for row in header["history"]]
+    history = read_chain(run.run, "sampled-sghmc-00").history
+    losses = [(row["epoch"] + 1, pytest.approx(row["loss"], rel=1e-6)) for row in history]
     assert read(folder / "chains/sampled-sghmc-00" / FILE)["loss"] == losses
 
 

@@ -129,7 +129,7 @@ def test_streams_what_was_written(small, tmp_path):
     assert suite.labels.dtype == np.int64
     assert np.array_equal(suite.labels, labels)
     for name, severity, mapped in suite:
-        assert isinstance(mapped, np.memmap)
+        assert not isinstance(mapped, np.memmap)  # a file that is cut short would end the process
         assert np.array_equal(mapped, corrupt(images, name, severity, seed=0))
     assert {name for name, _, _ in open_suite(tmp_path, only=["contrast"])} == {"contrast"}
 

@@ -10,6 +10,10 @@ class UraenasError(Exception):
     """One clear line for the user: what was given, what is allowed, how to mend it."""
 
 
+class DamagedFile(UraenasError):
+    """A file of ours is not what was written. Whoever knows what it is for says how to mend it."""
+
+
 def require_range(name: str, value: float, least: float, most: float) -> None:
     """Refuse a setting outside its limits."""
     if not least <= value <= most:

@@ -5,19 +5,22 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.fields import Fields
+from uraenas.base.regular_files import append_to_regular, open_regular, size_of
 from uraenas.base.whole_files import whole_file, writing
 
 FORMAT = 2  # of everything that is written; files of another are refused
 CHECKSUM = "blake2b"  # in the header of tensors
 JSON_CHECKSUM = "checksum"  # the last key of a JSON file
+METADATA = "__metadata__"  # what safetensors calls the part of the header that is not about tensors
+MOST_JSON, MOST_HEADER, MOST_BYTES = 256 << 20, 64 << 20, 16 << 30  # no file of ours is larger
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -33,19 +36,33 @@ def write_json(path: Path, table: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> Any:
     """What a JSON file holds; a checksum, if it has one, is verified and left out."""
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UraenasError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise UraenasError(f"{path} is damaged: {error}; delete it and run the same command again") from error
+    with _reading(path, MOST_JSON) as (file, _):
+        value = parse_json(path, file.read())
     if isinstance(value, dict) and JSON_CHECKSUM in value:
         stated = value.pop(JSON_CHECKSUM)
         if stated != _json_checksum(value):
-            raise UraenasError(
-                f"{path} is damaged, or was changed by hand; delete it and run the same command again"
-            )
+            raise DamagedFile(f"{path} is damaged, or was changed by hand")
     return value
+
+
+def parse_json(where: object, text: bytes | str, finite: bool = True) -> Any:
+    """JSON without a key twice in a table, and, unless losses may have diverged, without NaN and infinity."""
+    constants = _refuse_constant if finite else None
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=constants)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{where} is damaged: {error}") from error
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("it has a key twice")
+    return table
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
 
 
 def _json_checksum(table: Mapping[str, Any]) -> str:
@@ -59,14 +76,41 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     write_bytes(path, safetensors.torch.save(tensors, metadata=complete))
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and header of a file that `write_tensors` wrote, after its checksum has been verified."""
-    with _opened(path) as file:
-        header = dict(file.metadata() or {})
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    if header.pop(CHECKSUM, None) != _checksum(tensors, header):
-        raise _damaged(path)
+def read_tensors(path: Path, whole: str = "") -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and header of a file that `write_tensors` wrote, after its checksum has been verified.
+
+    `whole` is the checksum of the whole file, where another file vouches for it. The file is read, not mapped: one that
+    is rewritten meanwhile is noticed.
+    """
+    with _reading(path, MOST_BYTES) as (file, size):
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or not 2 <= length <= min(MOST_HEADER, size - 8):
+            raise DamagedFile(f"{path} is damaged")
+        text = file.read(length)
+        header = _checked_header(path, text, size - 8 - length)
+        content = start + text + file.read()
+    if whole and hashlib.blake2b(content, digest_size=16).hexdigest() != whole:
+        raise DamagedFile(f"{path} is not the file it should be: its checksum is another")
+    try:
+        tensors = safetensors.torch.load(content)
+    except Exception as error:  # a handful of kinds, of which none is documented
+        raise DamagedFile(f"{path} is damaged") from error
+    stated = header.pop(CHECKSUM, None)
+    if not whole and stated != _checksum(tensors, header):
+        raise DamagedFile(f"{path} is damaged")
     return tensors, header
+
+
+def _checked_header(path: Path, text: bytes, room: int) -> dict[str, str]:
+    """What the header says beside the tensors, if these fill the rest of the file: nothing is read before that."""
+    table = Fields(path, parse_json(path, text))
+    entries = {name: table.table(name) for name in table.stored if name != METADATA}
+    ends = [max(entry.wholes("data_offsets", 2)) for entry in entries.values()]
+    if max(ends, default=0) != room:
+        raise DamagedFile(f"{path} is damaged: it is shorter or longer than its header says")
+    facts = table.table(METADATA) if table.has(METADATA) else Fields(path, {})
+    return {name: facts.text(name, MOST_HEADER) for name in facts.stored}
 
 
 def require_format(path: Path, facts: Any) -> None:
@@ -80,14 +124,16 @@ def require_format(path: Path, facts: Any) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _reading(path: Path, most: int) -> Iterator[tuple[BinaryIO, int]]:
+    """A regular file of a possible size, and its size."""
     try:
-        with safetensors.safe_open(str(path), framework="pt") as file:
-            yield file
-    except (OSError, safetensors.SafetensorError, ValueError, RuntimeError) as error:
-        if not path.exists():
-            raise UraenasError(f"cannot read {path}: no such file") from error
-        raise _damaged(path) from error
+        with open_regular(path) as file:
+            size = size_of(file)
+            if size > most:
+                raise DamagedFile(f"{path} has {size:,} bytes; no such file has more than {most:,}")
+            yield file, size
+    except OSError as error:
+        raise UraenasError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
@@ -97,28 +143,25 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
         if tensor.dtype == torch.bfloat16:
             tensor = tensor.view(torch.int16)  # numpy has no such type
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.numpy().data)
     return digest.hexdigest()
 
 
 def digest_of(*parts: object) -> str:
     """One checksum of what these are when written."""
-    return hashlib.blake2b("|".join(map(str, parts)).encode(), digest_size=16).hexdigest()
+    text = "|".join(map(str, parts)).encode(errors="surrogatepass")  # a name need not be UTF-8
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def checksum_of(path: Path) -> str:
     """The checksum of a whole file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def _damaged(path: Path) -> UraenasError:
-    return UraenasError(f"{path} is damaged; delete it and run the same command again")
+    with _reading(path, MOST_BYTES) as (file, _):
+        return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def append_line(path: Path, value: Mapping[str, Any]) -> None:
     """Append one JSON line to a log."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
-            file.write(json.dumps(value) + "\n")
+        with append_to_regular(path) as file:
+            file.write((json.dumps(value) + "\n").encode())

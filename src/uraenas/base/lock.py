@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import append_to_regular
+
+OURS = b"process "
 
 
 @contextmanager
@@ -15,7 +18,7 @@ def hold(folder: Path) -> Iterator[None]:
     """Hold a directory while working in it; another process is told who does. What a killed one left is removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("a+")
+        file = append_to_regular(folder / "lock")
     except OSError as error:
         raise UraenasError(f"cannot use {folder}: {error.strerror or error}") from error
     with file:
@@ -23,14 +26,38 @@ def hold(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system frees it when its holder dies
         except OSError as error:
             file.seek(0)
-            holder = file.read().strip() or "another process"
+            holder = file.read(200).decode(errors="replace").strip() or "another process"
             raise UraenasError(
                 f"{folder} is in use by {holder}; wait for it or choose another directory (--out)"
             ) from error
+        file.seek(0)
+        if (found := file.read(200)) and not found.startswith(OURS):
+            raise UraenasError(
+                f"{folder / 'lock'} is a file of another kind; choose another directory (--out)"
+            )
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.write(OURS + f"{os.getpid()} on {platform.node()}\n".encode())
         file.flush()
         for unfinished in folder.rglob(".*.tmp"):
             if not unfinished.is_dir():
                 unfinished.unlink(missing_ok=True)
         yield
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a directory, made where it is not there, without leaving a file in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UraenasError(f"cannot use {folder}: {error.strerror or error}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise UraenasError(
+            f"another process is writing to {folder}; wait for it, or choose another"
+        ) from error
+    finally:
+        os.close(handle)

@@ -8,11 +8,15 @@ import dataclasses
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.fields import Fields
 
 T = TypeVar("T")
+
+MOST_FLOAT = 1e308  # a setting may be any number
 
 
 def given(**more: Any) -> Any:
@@ -33,6 +37,21 @@ class Part(Generic[T]):
     def settings(self) -> dict[str, Any]:
         """The fields that are settings, by name, with their types."""
         return {name: kind for name, kind in settings_of(self.made).items() if name not in self.fixed}
+
+    def restored(self, stored: Fields) -> dict[str, Any]:
+        """The values of its settings that are stored, each of its type."""
+        one: dict[Any, Any] = {
+            int: stored.any_whole,
+            float: partial(stored.number, least=-MOST_FLOAT, most=MOST_FLOAT),
+            str: stored.text,
+            bool: stored.flag,
+        }
+        several: dict[Any, Any] = {int: stored.wholes, float: stored.numbers, str: stored.texts}
+        return {
+            name: several[typing.get_args(kind)[0]](name) if typing.get_args(kind) else one[kind](name)
+            for name, kind in self.settings.items()
+            if stored.has(name)
+        }
 
     def make(self, values: Mapping[str, Any] | None = None) -> T:
         """The part with these values of its settings, and defaults for the rest."""

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 # progress(stage, done, total): what a progress bar needs
 Progress = Callable[[str, float, float], None]
@@ -21,4 +22,5 @@ class Lines:
         tenth = int(10 * done / total) if total else 10
         if self.tenths.get(stage) != tenth:
             self.tenths[stage] = tenth
-            print(f"{stage} {done:g} of {total:g}", file=sys.stderr, flush=True)
+            with suppress(OSError, ValueError):  # where nobody can read it, the work goes on
+                print(f"{stage} {done:g} of {total:g}", file=sys.stderr, flush=True)

@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import require_regular
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name only when all of it is on the disk; nothing stays behind otherwise."""
+    """A file that takes its name only when all of it is on the disk; nothing stays behind otherwise.
+
+    A link, a folder or a device that has the name is refused, not replaced.
+    """
+    require_regular(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    name = unfinished(path)
     try:
         with writing(path):
             with open(name, "xb") as file:
@@ -25,6 +30,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         name.unlink(missing_ok=True)
         raise
+
+
+def unfinished(path: Path) -> Path:
+    """The name that something has until it is whole; a name may be as long as the system allows."""
+    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.tmp")
 
 
 @contextmanager
@@ -43,10 +53,15 @@ def flush_to_disk(file: BinaryIO) -> None:
 
 
 def rename_for_good(source: Path, target: Path) -> None:
-    """The new name survives a power cut, where the system can flush folders."""
+    """The new name survives a power cut."""
     os.replace(source, target)
+    flush_folder(target.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """The names in a folder survive a power cut, where the system can flush folders."""
     try:
-        folder = os.open(target.parent, os.O_RDONLY)
+        folder = os.open(path, os.O_RDONLY)
     except OSError:
         return  # Windows does not open folders
     try:

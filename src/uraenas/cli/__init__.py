@@ -13,7 +13,9 @@ import typer
 from uraenas.base.errors import UraenasError
 from uraenas.base.versions import version_of
 from uraenas.cli import data, looking, predicting, reporting, runs
+from uraenas.cli.printing import tell
 from uraenas.cli.stopping import Stopped, heed
+from uraenas.cli.streams import give_up_output, prepare_streams
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,13 +56,19 @@ def main() -> None:
     """Our own errors are one line on standard error and exit code 2."""
     warnings.filterwarnings("default", module="uraenas")  # not what libraries say of each other on import
     heed(signal.SIGINT)
+    prepare_streams()
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except UraenasError as error:
         _stop(str(error), 2)
     except ClickException as error:  # type: ignore[misc]
         _stop(" ".join(error.format_message().split()), 2)
+    except BrokenPipeError:
+        give_up_output()
+        sys.exit(128 + signal.SIGPIPE)  # whoever read it has gone
     except OSError as error:
+        give_up_output()
         _stop(f"{error.filename or 'the system'}: {error.strerror or error}", 2)
     except (RuntimeError, MemoryError) as error:
         from uraenas.engine import is_want_of_memory
@@ -75,5 +83,5 @@ def main() -> None:
 
 def _stop(line: str, code: int) -> None:
     if line:  # help that was shown for want of a command has none
-        print(f"uraenas: {line}", file=sys.stderr)
+        tell(f"uraenas: {line}")
     sys.exit(code)

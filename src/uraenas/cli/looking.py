@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from uraenas.cli.printing import AsJson, console, outside_table
+from uraenas.base.words import printable
+from uraenas.cli.printing import AsJson, console, outside_table, shown
 from uraenas.cli.runs import PresetOption, RunPath
 from uraenas.run.presets import PRESETS
 
@@ -24,7 +24,7 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(facts, default=asdict))
         return
-    heading = f"[bold]{escape(str(path))}[/]: {escape(facts['dataset'])}, seed {facts['seed']}"
+    heading = f"[bold]{shown(str(path))}[/]: {shown(facts['dataset'])}, seed {facts['seed']}"
     console.print(heading, highlight=False)
     if run.is_pretrained:
         console.print("  pretrained: comes with the package, ready to predict", highlight=False)
@@ -34,10 +34,11 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
     if facts["outside"]:
         console.print(outside_table(facts["outside"]))
     for method, rows in facts["members"].items():
-        console.print(f"[bold]{method}[/]", highlight=False)
+        console.print(f"[bold]{shown(method)}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
             mean = f"mean of {row['samples']}, " if row["samples"] > 1 else ""
-            print(f"  {number:3} {row['chain']:20} {mean}epoch {row['epoch']:<4} {row['architecture']}")
+            chain = printable(row["chain"])
+            print(f"  {number:3} {chain:20} {mean}epoch {row['epoch']:<4} {row['architecture']}")
 
 
 def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
@@ -101,8 +102,8 @@ def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> 
     console.print(f"[bold]{title}[/]", highlight=False)
     for key in (key for key in values if key in chosen):
         value = values[key]
-        shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        console.print(f"  {key:36} {shown}", highlight=False, markup=False)
+        words = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        console.print(f"  {key:36} {words}", highlight=False, markup=False)
 
 
 def bench(

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from uraenas.base.errors import UraenasError
-from uraenas.cli.printing import AsJson, bars, console, note
+from uraenas.base.words import csv_cell
+from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
     from uraenas.ensemble.predict import Prediction
+
+NAMED = 5  # foreign files, below the table
 
 
 def predict(
@@ -78,12 +80,10 @@ def predict(
     elif predictions:
         console.print(_table(predictions, str(threshold), _caption(predictions, ensemble)))
     for row in unreadable:
-        print(f"uraenas: {row.file}: {row.why}", file=sys.stderr)
+        tell(f"uraenas: {row.file}: {row.why}")
     if unreadable:
-        counts = (
-            f"{len(predictions):,} of {len(files):,} files predicted, {len(unreadable):,} could not be read"
-        )
-        print(f"uraenas: {counts}", file=sys.stderr)
+        counts = f"{len(predictions):,} of {len(files):,} files predicted, {len(unreadable):,} could not be predicted"
+        tell(f"uraenas: {counts}")
     return 1 if unreadable else 0
 
 
@@ -93,16 +93,24 @@ def _print_csv(predictions: list["Prediction"], classes: tuple[str, ...]) -> Non
 
     names = [field.name for field in fields(Prediction) if field.name != "probabilities"]
     writer = csv.writer(sys.stdout)
-    writer.writerow([*names, *(f"p({name})" for name in classes)])
+    writer.writerow([*names, *(csv_cell(f"p({name})") for name in classes)])
     for row in predictions:
         writer.writerow(
-            [*(getattr(row, name) for name in names), *(row.probabilities[name] for name in classes)]
+            [
+                *(csv_cell(getattr(row, name)) for name in names),
+                *(row.probabilities[name] for name in classes),
+            ]
         )
 
 
 def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | None:
     """What a reader of the table should know."""
     notes = []
+    if foreign := [
+        f"{shown(Path(row.file).name)} (p = {row.p_value:.2g})" for row in predictions if row.foreign
+    ]:
+        more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""
+        notes.append(f"foreign: unlike anything it was trained on: {', '.join(foreign[:NAMED])}{more}.")
     if noted := sum("resized" in row.note for row in predictions):
         of = f"{noted:,} of {len(predictions):,} images were resized"
         notes.append(f"{of}; --csv and --json say from which size.")
@@ -118,25 +126,24 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | Non
 
 
 def _table(predictions: list["Prediction"], title: str, caption: str | None) -> Table:
-    shown = Table(
+    table = Table(
         title=f"{title}; Prob is temperature-scaled, uncertainty (nats) is not",
         title_justify="left",
         caption=caption,
         caption_justify="left",
     )
-    shown.add_column("File", overflow="fold", min_width=12)
-    for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch"):
-        shown.add_column(heading, no_wrap=True)
-    shown.add_column("", overflow="fold")
+    table.add_column("File", overflow="fold", min_width=12)
+    for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
+        table.add_column(heading, no_wrap=True)
     files = [Path(row.file) for row in predictions]
     alike = all(file.parent == files[0].parent for file in files)
     for row, file in zip(predictions, files, strict=True):
         numbers = (row.probability, row.total, row.data, row.weights, row.architecture)
         words = [f"{number:.3f}" for number in numbers]
-        shown.add_row(
-            escape(file.name if alike else row.file),
-            escape(row.label),
+        table.add_row(
+            shown(file.name if alike else row.file),
+            shown(row.label),
             *words,
-            row.reason,
+            "foreign" if row.foreign else "abstain" if row.abstain else "",
         )
-    return shown
+    return table

@@ -4,8 +4,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -15,20 +15,38 @@ from rich.table import Table
 
 from uraenas.base.progress import Lines, silent
 from uraenas.base.progress import Progress as Report
+from uraenas.base.words import printable
 
 if TYPE_CHECKING:
     from uraenas.evaluation import Metrics, Separated
     from uraenas.run.directory import Run
 
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody watches; a closed stream is none."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
 PIPED_WIDTH = 200  # where nobody can say how wide a page is, nothing is cut
-console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH)
+console = Console(width=None if is_terminal(sys.stdout) or os.environ.get("COLUMNS") else PIPED_WIDTH)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
+def shown(text: str) -> str:
+    """Words from outside in a line that may have markup."""
+    return escape(printable(text))
+
+
+def tell(line: str) -> None:
+    """One line on standard error; where nobody can read it, the work goes on."""
+    with suppress(OSError, ValueError):
+        print(printable(line), file=sys.stderr, flush=True)
+
+
 def say(text: str, as_json: bool, facts: dict[str, Any]) -> None:
     """One result, for people or for machines."""
-    print(json.dumps(facts) if as_json else text)
+    print(json.dumps(facts) if as_json else "\n".join(map(printable, text.split("\n"))))
 
 
 def note(lines: Sequence[str], quiet: bool = False, run: "Run | None" = None) -> None:
@@ -37,7 +55,7 @@ def note(lines: Sequence[str], quiet: bool = False, run: "Run | None" = None) ->
         if run is not None:
             run.log("note", text=line)
         if not quiet:
-            print(f"note: {line}", file=sys.stderr, flush=True)
+            tell(f"note: {line}")
 
 
 @contextmanager
@@ -46,7 +64,7 @@ def bars(quiet: bool) -> Iterator[Report]:
     if quiet:
         yield silent
         return
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield Lines()
         return
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.words import printable
 from uraenas.cli.printing import AsJson, note, say
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def make_report(
         text = _page(picks, against, quiet=as_json)
     whole = len(picks) == 1 and not picks[0][1]
     written = out or (picks[0][0] if whole else Path()) / "report.html"
-    write_bytes(written, text.encode())
+    write_bytes(written, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
     say(f"wrote {written}", as_json, {"report": str(written)})
 
 
@@ -118,7 +119,9 @@ def _table(picks: list[Pick], form: str, asked: "Contents") -> str:
         raise UraenasError("--over-seeds shows values and their spread: leave out --against and --intervals")
     if asked.over_seeds and (why := why_no_mean(found)):
         raise UraenasError(f"there is no mean over seeds: {why}")
-    rows = [(str(one.run.path), one.differences(against) if against else one.rows) for one in found]
+    rows = [
+        (printable(str(one.run.path)), one.differences(against) if against else one.rows) for one in found
+    ]
     if against and not any(of_run for _, of_run in rows):
         raise UraenasError(f"there are no differences to {against}: it is the only method shown")
     return formats.write(form, rows, replace(asked, competing=alike(found)))

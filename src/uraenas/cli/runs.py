@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 
-from uraenas.cli.printing import AsJson, bars, console, methods_table, note, outside_table, say
+from uraenas.cli.printing import AsJson, bars, console, methods_table, note, outside_table, say, shown
 from uraenas.cli.stopping import heed, working_in
 from uraenas.run.presets import PRESETS
 
@@ -200,13 +199,13 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
         ("raw", "as predicted"),
         ("temperature", "temperature-scaled on held-out images"),
     ):
-        title = f"{escape(dataset.name)}, {len(dataset.test):,} test images, {words}"
+        title = f"{shown(dataset.name)}, {len(dataset.test):,} test images, {words}"
         console.print(methods_table(metrics, calibration, title))
     if apart := separations(metrics.rows):
         console.print(outside_table(apart))
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:
-        line = f"trained in this run, too, but not asked for: {', '.join(others)} (--methods)"
+        line = f"trained in this run, too, but not asked for: {shown(', '.join(others))} (--methods)"
         console.print(line, highlight=False)
-    console.print(f"metrics: {escape(str(pipeline.run.path / 'metrics.json'))}", highlight=False)
+    console.print(f"metrics: {shown(str(pipeline.run.path / 'metrics.json'))}", highlight=False)
     if pipeline.run.has("report.html"):
-        console.print(f"report:  {escape(str(pipeline.run.path / 'report.html'))}", highlight=False)
+        console.print(f"report:  {shown(str(pipeline.run.path / 'report.html'))}", highlight=False)

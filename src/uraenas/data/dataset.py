@@ -1,10 +1,15 @@
 """What every dataset reader returns."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from uraenas.base.errors import UraenasError
+
+MOST_NAME = 100  # bytes of a dataset's name: two of them and what a run adds must fit into a file's 255
+MOST_CLASS_NAME = 1000
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,23 @@ def _check_weights(weights: np.ndarray, needed: int) -> None:
         raise UraenasError("weights must be finite and not negative")
 
 
+def require_distinct(classes: Sequence[str]) -> None:
+    """Refuse class names of which two are the same."""
+    if len(set(classes)) < len(classes):
+        twice = Counter(classes).most_common(1)[0][0]
+        raise UraenasError(f"two classes are called {twice!r}; give each a name of its own")
+
+
+def _require_storable(name: str, most: int) -> None:
+    """Refuse, before anything is learned, a name that no file of a run could have or hold."""
+    if len(name.encode(errors="surrogatepass")) > most:
+        raise UraenasError(f"the name {name[:20]!r}… has more than {most} bytes; choose a shorter one")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise UraenasError(f"the name {name!r} is not UTF-8; choose another") from error
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A training and a test set of one task. Augmentation that keeps the label true is a fact of the data."""
@@ -70,6 +92,10 @@ class Dataset:
             raise UraenasError(
                 f"{self.name}: {len(self.classes)} class(es) leave nothing to tell apart; needed: 2"
             )
+        require_distinct(self.classes)
+        _require_storable(self.name, MOST_NAME)
+        for name in self.classes:
+            _require_storable(name, MOST_CLASS_NAME)
         for kind, part in self.parts.items():
             if self.train.images.shape[1:] != part.images.shape[1:]:
                 raise UraenasError(

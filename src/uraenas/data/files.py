@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import open_regular
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 20
+MOST_IN_VAIN = 100
 
 
 @contextmanager
@@ -45,6 +47,7 @@ class LimitedReader:
     def __init__(self, stream: BinaryIO, most: int) -> None:
         self.stream = stream
         self.left = most
+        self.asked_in_vain = 0  # beyond the end: whoever skips what a header promises would do so for years
 
     def read(self, size: int = -1) -> bytes:
         """At most `size` bytes, or all that are left; an error once the limit is passed."""
@@ -52,6 +55,9 @@ class LimitedReader:
             return b"".join(iter(lambda: self.read(CHUNK), b""))
         data = self.stream.read(size)
         self.left -= len(data)
+        self.asked_in_vain += size > 0 and not data
+        if self.asked_in_vain > MOST_IN_VAIN:
+            raise Damaged("it promises more bytes than it has")
         if self.left < 0:
             raise Damaged("it unpacks to more bytes than any file of its kind holds")
         return data
@@ -60,7 +66,7 @@ class LimitedReader:
 @contextmanager
 def open_limited(path: Path, most: int) -> Iterator[LimitedReader]:
     """The file's bytes, unpacked where it is gzip, up to a limit."""
-    with open(path, "rb") as plain:
+    with open_regular(path) as plain:
         packed = plain.read(2) == GZIP_MAGIC
         plain.seek(0)
         if not packed:

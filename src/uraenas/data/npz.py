@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import open_regular
 from uraenas.base.whole_files import whole_file
 from uraenas.data.arrays import as_images
 from uraenas.data.dataset import Dataset, LabelledImages
@@ -99,7 +100,7 @@ def save_npz(path: Path, dataset: Dataset) -> None:
 
 def read_npz(path: Path, keys: set[str], mend: str = MEND) -> tuple[dict[str, np.ndarray], list[str]]:
     """The arrays under these keys, and the names of the others, which are not read."""
-    with blaming(path, mend), zipfile.ZipFile(path) as archive:
+    with blaming(path, mend), open_regular(path) as file, zipfile.ZipFile(file) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         wanted = {key: info for key, info in members.items() if key in keys}
         _refuse_bombs(path, wanted)

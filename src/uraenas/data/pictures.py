@@ -3,14 +3,16 @@
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import open_regular
 
 OF_PHONES = frozenset((".heic", ".heif"))  # Pillow needs pillow-heif for these
 ENDINGS = OF_PHONES | {
@@ -25,7 +27,9 @@ FORMATS = (
     "TIFF",
     "PPM",
 )  # Pillow would start Ghostscript for some others
-MOST_PIXELS = 89_478_485  # Pillow's own limit for a picture that is no decompression bomb
+MOST_PIXELS = 50_000_000  # a picture is in memory up to four times, at four bytes a pixel: less than 1 GB
+LARGE, STRIP = 4_000_000, 1 << 20  # pixels
+ONE_LARGE = Lock()  # of large pictures one is decoded at a time, whatever the number of cores
 DEEPEST, WHITE = 65535, 255  # of 16 and of 8 bits
 DIM = 4095  # cameras use 12 of 16 bits: such files come out nearly black
 
@@ -81,7 +85,7 @@ def try_picture(path: Path, size: tuple[int, int]) -> Picture | str:
     height, width = size
     try:
         formats = _with_heif() if path.suffix.lower() in OF_PHONES else FORMATS
-        with Image.open(path, formats=formats) as image:
+        with open_regular(path) as file, Image.open(file, formats=formats) as image:
             if image.width * image.height > MOST_PIXELS:
                 return f"{image.width}×{image.height} pixels are more than {MOST_PIXELS}"
             own_size = image.size
@@ -90,13 +94,18 @@ def try_picture(path: Path, size: tuple[int, int]) -> Picture | str:
             # A JPEG can be decoded at a fraction of its size: much faster, and still twice as fine as needed.
             image.draft(None, (2 * width, 2 * height))
             deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
-            upright, dim = _as_rgb(ImageOps.exif_transpose(image), deep)
-        resized = upright.resize((width, height), Image.Resampling.BILINEAR)
+            large = own_size[0] * own_size[1] > LARGE
+            with ONE_LARGE if large else nullcontext():
+                ImageOps.exif_transpose(image, in_place=True)
+                upright, dim = _as_rgb(image, deep)
+                resized = upright.resize((width, height), Image.Resampling.BILINEAR)
         return Picture(np.array(resized), own_size, frames, dim)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return f"more than {MOST_PIXELS} pixels"
     except FileNotFoundError:
         return "it does not exist"
+    except UraenasError as error:
+        return str(error).removeprefix(f"cannot read {path}: ")
     except Exception as error:  # Pillow's decoders raise a dozen kinds on hostile bytes
         return " ".join(str(error).split())[:100] or type(error).__name__
 
@@ -120,6 +129,18 @@ def _as_rgb(image: Image.Image, deep: bool) -> tuple[Image.Image, bool]:
     if image.mode.startswith(("I", "F")):
         raise UraenasError("32-bit grey has no stated range; save it with 8 or 16 bits")
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
-        clear = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB"), False
-    return image.convert("RGB"), False
+        return _on_white(image), False
+    return image if image.mode == "RGB" else image.convert("RGB"), False
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Transparent parts become white; a strip at a time, since a whole picture would be in memory four times."""
+    whole = Image.new("RGB", image.size)
+    rows = max(1, STRIP // image.width)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        strip.info = image.info  # where the transparent colour of a palette is told
+        clear = strip.convert("RGBA")
+        white = Image.new("RGBA", clear.size, "white")
+        whole.paste(Image.alpha_composite(white, clear).convert("RGB"), (0, top))
+    return whole

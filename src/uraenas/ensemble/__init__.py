@@ -1,6 +1,6 @@
 """Members and the ensembles they form: predict, split uncertainty, save, load, select."""
 
-from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
+from uraenas.ensemble.ensemble import SHARE, Ensemble, Owner, checked_share
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Kind, Member, MemberFacts, Origin, member_files
 from uraenas.ensemble.predictor import MembersPredictor
@@ -17,6 +17,7 @@ __all__ = [
     "MemberFacts",
     "MembersPredictor",
     "Origin",
+    "Owner",
     "SharedPredictor",
     "checked_share",
     "member_files",

@@ -7,17 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
-from uraenas.base.files import FORMAT, checksum_of, digest_of, read_json, require_format, write_json
+from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.fields import Fields, is_text
+from uraenas.base.files import (
+    FORMAT,
+    checksum_of,
+    digest_of,
+    read_json,
+    read_tensors,
+    require_format,
+    write_json,
+)
 from uraenas.base.svg import element
 from uraenas.data.arrays import as_images
+from uraenas.data.dataset import require_distinct
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
-from uraenas.ensemble.member import Member, member_files
+from uraenas.ensemble.member import Member, MemberFacts, member_files
 from uraenas.ensemble.predictor import MembersPredictor
 from uraenas.evaluation import UncertaintyBySource, calibration, uncertainty_by_source
 from uraenas.evaluation.metrics import mixture
@@ -25,6 +36,20 @@ from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
 
 SHARE = 0.05  # of images like those of the training that may be called foreign
+DESCRIPTION = "ensemble.json"
+MOST_MEMBERS = 10_000
+LEAST_TEMPERATURE = 1e-6
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose members these are: a method of a run, or nobody's."""
+
+    run: str = ""  # its identity
+    method: str = ""
+
+
+NOBODY = Owner()
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +70,14 @@ class Ensemble:
     def __post_init__(self) -> None:
         if not self.members:
             raise UraenasError("an ensemble needs at least one member")
+        require_distinct(self.classes)
+        shape, units = self.space.shape, self.normalisation
+        if len(self.classes) != shape.classes:
+            raise UraenasError(
+                f"{len(self.classes)} classes have names, and the networks tell {shape.classes} apart"
+            )
+        if not len(units.mean) == len(units.deviation) == shape.channels or min(units.deviation) <= 0:
+            raise UraenasError(f"the normalisation is not one of {shape.channels} channels")
 
     def __len__(self) -> int:
         return len(self.members)
@@ -102,7 +135,7 @@ class Ensemble:
 
     def predict_proba(self, images: Any, calibrated: bool = True, device: str = "auto") -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
-        log_p = mixture(self.member_log_probabilities(images, device))
+        log_p = mixture(_finite(self.member_log_probabilities(images, device)))
         return (calibration.scale(log_p, self.temperature) if calibrated else log_p).exp().numpy()
 
     def predict(self, images: Any, device: str = "auto") -> np.ndarray:
@@ -130,24 +163,26 @@ class Ensemble:
 
     def uncertainty(self, images: Any, device: str = "auto") -> UncertaintyBySource:
         """Per image, in nats: total entropy and its parts due to data, weights and architecture."""
-        log_p = self.member_log_probabilities(images, device)
+        log_p = _finite(self.member_log_probabilities(images, device))
         return uncertainty_by_source(log_p, self.functions)
 
-    def save(self, path: Path | str, half: bool = False) -> None:
+    def save(self, path: Path | str, half: bool = False, owner: Owner = NOBODY) -> None:
         """Write a folder: ensemble.json and one safetensors file per member."""
         folder = Path(path)
         for path, member in zip(member_files(folder, len(self)), self.members, strict=True):
             member.save(path, self.space, half)
-        self.describe(folder)
+        self.describe(folder, owner)
 
-    def describe(self, folder: Path) -> None:
+    def describe(self, folder: Path, owner: Owner = NOBODY) -> None:
         """Write all that the members' files do not say. ensemble.json is written last and vouches for the others."""
         if self.known is not None:
             self.known.save(folder / KNOWN)
         write_json(
-            folder / "ensemble.json",
+            folder / DESCRIPTION,
             {
                 "format": FORMAT,
+                "run": owner.run,
+                "method": owner.method,
                 "members": [checksum_of(path) for path in member_files(folder, len(self))],
                 "space": facts_of(self.space),
                 "mean": self.normalisation.mean,
@@ -160,48 +195,65 @@ class Ensemble:
         )
 
     @classmethod
-    def load(cls, path: Path | str) -> "Ensemble":
-        """Read what `save` wrote."""
+    def load(cls, path: Path | str, owner: Owner | None = None) -> "Ensemble":
+        """Read what `save` wrote. Where the owner is known, it must be the same."""
         folder = Path(path)
-        facts = read_json(folder / "ensemble.json")
-        require_format(folder, facts)
+        facts = description(folder, owner)
+        space = space_of(facts.table("space").stored, facts.where)
+        read = [(one, read_tensors(one, checksum)) for one, checksum in vouched_for(folder, facts).items()]
+        described = [MemberFacts.of(one, header) for one, (_, header) in read]
+        if any(member.space != space for member in described):
+            raise facts.error("its space is not that of its members")
+        members = [
+            Member.from_tensors(member, tensors, one)
+            for member, (one, (tensors, _)) in zip(described, read, strict=True)
+        ]
+        for one, member in zip(read, members, strict=True):
+            if not member.is_finite:
+                raise DamagedFile(f"{one[0]} holds weights that are not finite")
         try:
-            normalisation = Normalisation(tuple(facts["mean"]), tuple(facts["deviation"]))
-            files = member_files(folder, len(facts["members"]))
-            members = tuple(Member.load(path) for path in files)
-            for path, checksum in zip(files, facts["members"], strict=True):
-                if checksum_of(path) != checksum:
-                    raise ValueError(f"{path.name} is not the member it was made with")
-            space = space_of(facts["space"])
-            if any(len(m.weights) != space.weight_layout(m.architecture).size for m in members):
-                raise ValueError("its space is not that of its members")
-            known = _known(folder, facts["known"], len(members))
-            temperature = float(facts["temperature"])
-            if not 0 < temperature < float("inf"):
-                raise ValueError(f"temperature = {temperature}")
             return cls(
-                members,
+                tuple(members),
                 space,
-                normalisation,
-                tuple(facts["classes"]),
-                temperature,
-                bool(facts["of_bytes"]),
-                known,
+                Normalisation(facts.numbers("mean"), facts.numbers("deviation")),
+                facts.texts("classes"),
+                facts.number("temperature", LEAST_TEMPERATURE, 1 / LEAST_TEMPERATURE),
+                facts.flag("of_bytes"),
+                _known(folder, facts, len(members)),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise UraenasError(
-                f"{folder / 'ensemble.json'} does not describe an ensemble: {error}"
-            ) from error
+        except DamagedFile:
+            raise
+        except UraenasError as error:
+            raise facts.error(str(error)) from error
 
 
-def _known(folder: Path, checksum: str | None, members: int) -> Known | None:
-    if checksum is None:
+def description(folder: Path, owner: Owner | None = None) -> Fields:
+    """What ensemble.json says; it must be that of the owner, where one is given."""
+    path = folder / DESCRIPTION
+    stored = read_json(path)
+    require_format(folder, stored)
+    facts = Fields(path, stored)
+    found = Owner(facts.text("run"), facts.text("method"))
+    if owner not in (None, found):
+        whose = (
+            f"of method {found.method}" if owner is not None and found.run == owner.run else "of another run"
+        )
+        raise DamagedFile(f"{path} and its members are those {whose}, put in this place")
+    return facts
+
+
+def vouched_for(folder: Path, facts: Fields) -> dict[Path, str]:
+    """The members' files, each with its checksum."""
+    checksums = facts.list_of("members", lambda one: is_text(one, 32) and len(one) == 32, "checksums")
+    if not 1 <= len(checksums) <= MOST_MEMBERS:
+        raise facts.error(f"it has {len(checksums)} members")
+    return dict(zip(member_files(folder, len(checksums)), checksums, strict=True))
+
+
+def _known(folder: Path, facts: Fields, members: int) -> Known | None:
+    if facts.stored.get("known") is None:
         return None
-    path = folder / KNOWN
-    found = Known.load(path, members)
-    if checksum_of(path) != checksum:
-        raise ValueError(f"{path.name} is not the one it was made with")
-    return found
+    return Known.load(folder / KNOWN, members, facts.text("known", 32))
 
 
 def checked_share(share: float) -> float:
@@ -209,3 +261,13 @@ def checked_share(share: float) -> float:
     if not 0 < share < 1:
         raise UraenasError(f"share = {share} is out of range; it must be more than 0 and less than 1")
     return share
+
+
+def _finite(log_p_MNK: Tensor) -> Tensor:
+    """Predictions, if they are numbers."""
+    if not torch.isfinite(log_p_MNK).all():
+        which = torch.nonzero(~torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)).flatten().tolist()
+        raise UraenasError(
+            f"the prediction for image {which[0]} is not finite, and {len(which)} of them are not"
+        )
+    return log_p_MNK

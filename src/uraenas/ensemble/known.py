@@ -111,9 +111,9 @@ class Known:
         write_tensors(path, tensors, {"file": FILE})
 
     @classmethod
-    def load(cls, path: Path, members: int) -> "Known":
-        """Read what `save` wrote for so many members."""
-        tensors, _ = read_tensors(path)
+    def load(cls, path: Path, members: int, checksum: str) -> "Known":
+        """Read what `save` wrote for so many members, if it is the file of this checksum."""
+        tensors, _ = read_tensors(path, checksum)
         try:
             scores = {
                 name.removeprefix("scores."): one

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -12,11 +13,14 @@ import torch
 from torch import Tensor
 
 from uraenas.base import draws
-from uraenas.base.errors import UraenasError
-from uraenas.base.files import read_tensors, write_tensors
+from uraenas.base.errors import DamagedFile
+from uraenas.base.fields import Fields
+from uraenas.base.files import parse_json, read_tensors, write_tensors
 from uraenas.base.parts import row_of, values_of
 from uraenas.spaces import Architecture, Forward, Layout, Space, facts_of, space_of
 from uraenas.weights import WEIGHTS, WeightMethod
+
+PRECISIONS = (torch.float32, torch.float16)  # in which weights are stored
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,9 @@ class Origin:
     cycle: int
     step: int
     samples: int = 1  # how many the weights are the mean of; epoch and step are the newest one's
+    run: str = field(
+        default="", repr=False
+    )  # the run whose chain it was; the repr is part of a member's identity
 
     @property
     def key(self) -> int:
@@ -71,6 +78,12 @@ class Member:
             digest.update(tensor.numpy().tobytes())
         return digest.hexdigest()
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its numbers are; a sum tells in a fraction of the time, unless it overflows."""
+        both = (self.weights, self.statistics)
+        return all(math.isfinite(one.sum()) or bool(torch.isfinite(one).all()) for one in both)
+
     def tensors(self, space: Space) -> dict[str, Tensor]:
         """Weights and statistics by name."""
         return {
@@ -79,10 +92,12 @@ class Member:
         }
 
     @classmethod
-    def from_tensors(cls, facts: "MemberFacts", tensors: dict[str, Tensor]) -> "Member":
+    def from_tensors(cls, facts: "MemberFacts", tensors: dict[str, Tensor], path: Path) -> "Member":
         space, architecture = facts.space, facts.architecture
-        weights = _flatten(space.weight_layout(architecture), tensors)
-        statistics = _flatten(space.statistics_layout(architecture), tensors)
+        layouts = space.weight_layout(architecture), space.statistics_layout(architecture)
+        if sum(len(layout.entries) for layout in layouts) != len(tensors):
+            raise DamagedFile(f"{path} holds other tensors than its architecture has")
+        weights, statistics = (_flatten(layout, tensors, path) for layout in layouts)
         return cls(architecture, weights, statistics, facts.origin, facts.kind)
 
     def save(self, path: Path, space: Space, half: bool = False) -> None:
@@ -90,7 +105,7 @@ class Member:
         tensors = self.tensors(space)
         if half:
             names = {entry.name for entry in space.weight_layout(self.architecture).entries}
-            tensors = {name: t.half() if name in names else t for name, t in tensors.items()}
+            tensors = {name: _halved(t) if name in names else t for name, t in tensors.items()}
         header = {
             "architecture": str(self.architecture),
             **{name: str(value) for name, value in asdict(self.origin).items()},
@@ -100,9 +115,10 @@ class Member:
         write_tensors(path, tensors, header)
 
     @classmethod
-    def load(cls, path: Path) -> "Member":
-        tensors, header = read_tensors(path)
-        return cls.from_tensors(MemberFacts.of(path, header), tensors)
+    def load(cls, path: Path, whole: str = "") -> "Member":
+        """Read what `save` wrote; `whole` is the checksum of the file, where another vouches for it."""
+        tensors, header = read_tensors(path, whole)
+        return cls.from_tensors(MemberFacts.of(path, header), tensors, path)
 
 
 @dataclass(frozen=True)
@@ -115,24 +131,26 @@ class MemberFacts:
     kind: Kind
 
     @classmethod
-    def read(cls, path: Path) -> "MemberFacts":
-        return cls.of(path, read_tensors(path)[1])
+    def read(cls, path: Path, whole: str = "") -> "MemberFacts":
+        return cls.of(path, read_tensors(path, whole)[1])
 
     @classmethod
     def of(cls, path: Path, header: Mapping[str, str]) -> "MemberFacts":
-        try:
-            space = space_of(json.loads(header["space"]))
-            numbers = (int(header[name]) for name in ("epoch", "cycle", "step", "samples"))
-            kind = json.loads(header["kind"])
-            row_of(WEIGHTS, "kind of weights", str(kind["name"])).make(kind["settings"])  # its checks
-            return cls(
-                space,
-                space.parse(header["architecture"]),
-                Origin(header["chain"], *numbers),
-                Kind(str(kind["name"]), dict(kind["settings"])),
-            )
-        except (KeyError, ValueError, TypeError) as error:
-            raise UraenasError(f"{path} is not a member file: {error}") from error
+        facts = Fields(path, header)
+        space = space_of(parse_json(path, facts.text("space")), path)
+        kind = Fields(path, parse_json(path, facts.text("kind")))
+        row = row_of(WEIGHTS, "kind of weights", kind.text("name"))
+        settings = row.restored(kind.table("settings"))
+        kind.table("settings").only(*settings)
+        row.make(settings)  # its checks
+        numbers = {name: _whole(facts, name) for name in ("epoch", "cycle", "step", "samples")}
+        run = facts.text("run") if facts.has("run") else ""
+        return cls(
+            space,
+            space.parse(facts.text("architecture")),
+            Origin(facts.text("chain"), **numbers, run=run),
+            Kind(kind.text("name"), settings),
+        )
 
     @cached_property
     def function(self) -> str:
@@ -140,14 +158,27 @@ class MemberFacts:
         return self.space.canonical(self.architecture)
 
 
-def _flatten(layout: Layout, tensors: dict[str, Tensor]) -> Tensor:
+def _flatten(layout: Layout, tensors: dict[str, Tensor], path: Path) -> Tensor:
     parts = []
     for entry in layout.entries:
         tensor = tensors.get(entry.name)
-        if tensor is None or tuple(tensor.shape) != entry.shape:
-            raise UraenasError(f"the member's file lacks {entry.name} of shape {entry.shape}")
-        parts.append(tensor.float().reshape(-1) if tensor.dtype == torch.float16 else tensor.reshape(-1))
+        if tensor is None or tuple(tensor.shape) != entry.shape or tensor.dtype not in PRECISIONS:
+            raise DamagedFile(f"{path} lacks {entry.name} of shape {entry.shape}")
+        parts.append(tensor.reshape(-1).float())
     return torch.cat(parts) if parts else torch.zeros(0)
+
+
+def _halved(tensor: Tensor) -> Tensor:
+    """In half precision, unless that cannot hold a value."""
+    half = tensor.half()
+    return half if torch.isfinite(half).all() else tensor
+
+
+def _whole(facts: Fields, name: str) -> int:
+    text = facts.text(name, 20)
+    if not (text.isascii() and text.isdecimal()):
+        raise facts.error(f"{name} is {text!r}, not a whole number")
+    return int(text)
 
 
 def member_files(folder: Path, count: int) -> list[Path]:

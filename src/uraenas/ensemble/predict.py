@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.folder import images_below, no_image_in
@@ -14,6 +15,7 @@ from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
 from uraenas.evaluation import calibration, metrics
 
 BATCH = 256
+NOT_FINITE = "no prediction: the members' probabilities are not finite"
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,9 @@ class Prediction:
     p_value: float  # how often an image like those of the training looks like this
     foreign: bool  # too seldom
     abstain: bool  # it is foreign, or the probability is below the threshold
+    reason: str  # why it abstains
     probabilities: dict[str, float]  # by class
     note: str = ""
-
-    @property
-    def reason(self) -> str:
-        """Why it abstains."""
-        if self.foreign:
-            return f"unlike anything it was trained on (p = {self.p_value:.2g})"
-        return "abstain: not sure enough" if self.abstain else ""
 
 
 @dataclass(frozen=True)
@@ -90,11 +86,12 @@ def predict_files(
         images = [item[0] for item in read if not isinstance(item, Unreadable)]
         rows = iter(_rows(ensemble, np.stack(images), threshold, share) if images else [])
         for path, item in zip(batch, read, strict=True):
-            yield (
-                item
-                if isinstance(item, Unreadable)
-                else Prediction(file=str(path), note=item[1], **next(rows))
-            )
+            if isinstance(item, Unreadable):
+                yield item
+            elif row := next(rows):
+                yield Prediction(file=str(path), note=item[1], **row)
+            else:
+                yield Unreadable(str(path), NOT_FINITE)
         progress(start + len(batch))
 
 
@@ -113,19 +110,29 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
 
 
 def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float, share: float) -> list[dict[str, Any]]:
+    """What is said of each image; nothing where it would not be a number."""
     log_p_MNK, p_value_N = ensemble.look(images)
+    finite_N = torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)
     probability_NK = calibration.scale(metrics.mixture(log_p_MNK), ensemble.temperature).exp()
     split = metrics.uncertainty_by_source(log_p_MNK, ensemble.functions)
     confidence_N, label_N = probability_NK.max(dim=1)
+    foreign_N, unsure_N = p_value_N <= share, confidence_N < threshold
     return [
         {
             "label": ensemble.classes[int(label_N[n])],
             "probability": float(confidence_N[n]),
             "p_value": float(p_value_N[n]),
-            "foreign": bool(p_value_N[n] <= share),
-            "abstain": bool(confidence_N[n] < threshold or p_value_N[n] <= share),
+            "foreign": bool(foreign_N[n]),
+            "abstain": bool(foreign_N[n] or unsure_N[n]),
+            "reason": f"unlike anything it was trained on (p = {p_value_N[n]:.2g})"
+            if foreign_N[n]
+            else "not sure enough"
+            if unsure_N[n]
+            else "",
             "probabilities": dict(zip(ensemble.classes, probability_NK[n].tolist(), strict=True)),
             **{source: float(getattr(split, source)[n]) for source in metrics.SOURCES},
         }
+        if finite_N[n]
+        else {}
         for n in range(len(images))
     ]

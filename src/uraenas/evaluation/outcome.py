@@ -1,10 +1,9 @@
 """All that a run's evaluation has found: what metrics.json holds, typed."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields, is_table
 from uraenas.evaluation.row import Row
 
 
@@ -17,8 +16,8 @@ class Diverged:
     given_up: str  # why, if it was
 
     @classmethod
-    def from_json(cls, stored: Any) -> "Diverged":
-        return cls(str(stored["chain"]), int(stored["restarts"]), str(stored["given_up"]))
+    def of(cls, stored: Fields) -> "Diverged":
+        return cls(stored.text("chain"), stored.whole("restarts"), stored.text("given_up"))
 
 
 @dataclass(frozen=True)
@@ -43,24 +42,26 @@ class Metrics:
         }
 
     @classmethod
-    def from_json(cls, stored: Any) -> "Metrics":
-        """What `as_json` described; an UraenasError where it is something else."""
-        try:
-            if not stored["rows"]:
-                raise UraenasError("there are no rows")
-            return cls(
-                rows=[Row.from_json(row) for row in stored["rows"]],
-                differences=[Row.from_json(row) for row in stored["differences"]],
-                temperatures={str(name): float(value) for name, value in stored["temperatures"].items()},
-                suite=str(stored["suite"]),
-                diverged=[Diverged.from_json(one) for one in stored["diverged"]],
-                settings=dict(_mapping(stored["settings"])),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UraenasError(f"metrics are not described: {error!r}") from error
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError("settings are no table")
-    return value
+    def of(cls, stored: Fields) -> "Metrics":
+        """What `as_json` described."""
+        rows = [Row.of(Fields(stored.where, row)) for row in stored.list_of("rows", is_table, "rows")]
+        methods = {row.method for row in rows}
+        temperatures, settings = stored.table("temperatures"), stored.table("settings")
+        if not rows:
+            raise stored.error("there are no rows")
+        if strange := methods ^ temperatures.stored.keys():
+            raise stored.error(f"rows or temperature of {sorted(strange)[0]} are missing")
+        if any(isinstance(value, dict) for value in settings.stored.values()):
+            raise stored.error("a setting is a table")
+        differences = stored.list_of("differences", is_table, "rows")
+        return cls(
+            rows=rows,
+            differences=[Row.of(Fields(stored.where, row)) for row in differences],
+            temperatures={name: temperatures.number(name, 1e-9) for name in temperatures.stored},
+            suite=stored.text("suite"),
+            diverged=[
+                Diverged.of(Fields(stored.where, one))
+                for one in stored.list_of("diverged", is_table, "chains")
+            ],
+            settings=dict(settings.stored),
+        )

@@ -1,11 +1,10 @@
 """One measured value: the typed row that goes from evaluation through metrics.json to the report."""
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
 
 CALIBRATIONS = ("raw", "temperature")
 
@@ -40,28 +39,31 @@ class Row:
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @classmethod
-    def from_json(cls, stored: Any) -> "Row":
+    def of(cls, stored: Fields) -> "Row":
         """The row that `as_json` described."""
-        if not isinstance(stored, Mapping) or not NEEDED <= stored.keys() <= set(FIELDS):
-            raise UraenasError("a row of metrics lacks fields, or has others")
-        for name, value in stored.items():
-            if type(value) not in FIELDS[name] or (isinstance(value, float) and math.isinf(value)):
-                raise UraenasError(f"a row of metrics has {name} = {str(value)[:40]!r}")
-        if ("low" in stored) != ("high" in stored) or stored["calibration"] not in CALIBRATIONS:
-            raise UraenasError("a row of metrics has half an interval, or an unknown calibration")
-        return cls(**stored)
+        stored.only(*FIELDS)
+        row = cls(
+            **{
+                name: read(stored, name)
+                for name, read in FIELDS.items()
+                if stored.has(name) or name in NEEDED
+            }
+        )
+        if (row.low is None) != (row.high is None) or row.calibration not in CALIBRATIONS:
+            raise stored.error("a row has half an interval, or an unknown calibration")
+        return row
 
 
-FIELDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("method", "dataset", "shift"), (str,)),
-    "severity": (int,),
-    "metric": (str,),
-    "value": (float, int),
-    "members": (int,),
-    "calibration": (str,),
-    "seed": (int,),
-    "baseline": (str,),
-    **dict.fromkeys(("low", "high"), (float, int)),
+FIELDS: dict[str, Callable[[Fields, str], Any]] = {
+    **dict.fromkeys(("method", "dataset", "shift"), Fields.text),
+    "severity": lambda stored, name: stored.whole(name, 0, 5),
+    "metric": Fields.text,
+    "value": Fields.number,
+    "members": lambda stored, name: stored.whole(name, 1, 1_000_000),
+    "calibration": Fields.text,
+    "seed": Fields.whole,
+    "baseline": Fields.text,
+    **dict.fromkeys(("low", "high"), Fields.number),
 }
 NEEDED = FIELDS.keys() - {"low", "high", "baseline"}
 

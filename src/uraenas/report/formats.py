@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from uraenas.base.errors import unknown
+from uraenas.base.words import csv_cell
 from uraenas.evaluation import Row, mean_names
 from uraenas.report.table import (
     COLUMNS,
@@ -118,7 +119,9 @@ def csv(tables: Tables, contents: Contents) -> str:
                 calibration,
             ]
             values += [] if against else [line.disagreement]
-            writer.writerow([*start, *values, *([line.disagreement_spread] if over_seeds else [])])
+            writer.writerow(
+                [*map(csv_cell, start), *values, *([line.disagreement_spread] if over_seeds else [])]
+            )
     return text.getvalue()
 
 

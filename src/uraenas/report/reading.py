@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from uraenas.architectures import Searched
-from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.errors import DamagedFile, UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
 from uraenas.ensemble import MemberFacts
 from uraenas.evaluation import (
@@ -100,7 +100,7 @@ class RunFacts:
     name: str
     metrics: Metrics
     config: Config
-    environment: dict[str, Any]
+    environment: dict[str, str | int]
     data: DataFacts
     costs: dict[str, dict[str, float]]
     searched: Searched | None
@@ -263,6 +263,9 @@ def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) ->
         file = run.predictions_file(name, dataset)
         if run.has(file):
             log_p = run.read_tensors(file, ["log_probabilities"])[0]["log_probabilities"]
+            with run.mending(file):
+                if log_p.ndim != 3 or not log_p.is_floating_point() or not torch.isfinite(log_p).all():
+                    raise DamagedFile(f"{run.path / file} does not hold predictions")
             if log_p.shape[1] == images:
                 found[name] = log_p
     return found

@@ -5,16 +5,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
 from uraenas.ensemble import Member
 from uraenas.evaluation import Diverged
-from uraenas.learning.chains import ChainSpec, ChainState, initial_chain
+from uraenas.learning.chains import MOST_EPOCHS, RESTARTS, ChainSpec, ChainState, initial_chain
 from uraenas.learning.search import SearchState
-from uraenas.run.directory import SEARCH_STATE, Run
+from uraenas.run.directory import SEARCH_STATE, Run, history_of
 from uraenas.spaces import Space
 
 MOST_UNWRITTEN = 100  # samples that wait in memory
@@ -49,6 +51,7 @@ class SampleWriter:
         self.thread.shutdown()
 
     def add(self, sample: Member) -> None:
+        sample = replace(sample, origin=replace(sample.origin, run=self.run.chains_identity))
         path = self.run.sample_path(sample.origin.chain, sample.origin.epoch)
         if len(self.writing) >= MOST_UNWRITTEN:
             self._await_oldest()
@@ -83,12 +86,14 @@ class Checkpoints:
     def search(self) -> SearchState | None:
         if not self.run.has(SEARCH_STATE):
             return None
-        tensors, header = self.run.read_tensors(SEARCH_STATE, ("epoch", "history", "weights.weights"))
+        tensors, header = self.run.read_tensors(SEARCH_STATE, ("weights.weights",))
         parts: dict[str, dict[str, Tensor]] = {"weights": {}, "distribution": {}}
         for name, tensor in tensors.items():
             part, _, own = name.partition(".")
             parts.setdefault(part, {})[own] = tensor
-        return SearchState(header["epoch"], parts["weights"], parts["distribution"], header["history"])
+        with self.run.mending(SEARCH_STATE):
+            epoch = header.whole("epoch", 0, MOST_EPOCHS)
+            return SearchState(epoch, parts["weights"], parts["distribution"], history_of(header, "entropy"))
 
     def store_search(self, state: SearchState) -> None:
         parts = {"weights": state.weights, "distribution": state.distribution}
@@ -121,42 +126,52 @@ class Checkpoints:
             moves = spec.moves(self.epochs, epoch)
             if moves is None:
                 continue
-            needed = ("architecture", "epoch", "history", "chain", "cost", "moves", "weights", "statistics")
-            tensors, header = self.run.read_tensors(name, needed)
-            self._require_same(name, header, spec)
-            if header["moves"] == moves and set(spec.weights.state) <= set(tensors):
-                spent = {} if header["chain"] == spec.name else header["cost"]
-                return ChainState(spec, header["epoch"], tensors, header["history"]), spent
+            tensors, header = self.run.read_tensors(name, ("weights", "statistics"))
+            with self.run.mending(name):
+                facts = ChainFacts.of(header)
+                cost = header.table("cost")
+                spent = {unit: cost.number(unit, 0) for unit in cost.stored}
+                self._require_same(name, facts, spec)
+                if header.text("moves") == moves and set(spec.weights.state) <= set(tensors):
+                    self._require_sizes(header, tensors, spec)
+                    own = header.text("chain") == spec.name
+                    return ChainState(spec, facts.epoch, tensors, facts.history), {} if own else spent
         return None
 
     def _stored_chain(self, spec: ChainSpec) -> ChainState | None:
         name = self.run.chain_file(spec.name)
         if not self.run.has(name):
             return None
-        tensors, header = self.read_chain(spec.name)
-        self._require_same(name, header, spec)
+        tensors, header = self.run.read_tensors(name)
+        with self.run.mending(name):
+            facts = ChainFacts.of(header)
+            self._require_same(name, facts, spec)
+            state = ChainState(spec, facts.epoch, tensors, facts.history, facts.failure, facts.restarts)
+            if not state.is_over(self.epochs):
+                self._require_sizes(header, tensors, spec)
         cycle = spec.weights.cycle(self.epochs, 1)
-        collected = [epoch for epoch in range(header["epoch"]) if cycle.collects_after(epoch)]
+        collected = [epoch for epoch in range(facts.epoch) if cycle.collects_after(epoch)]
         lost = not all(self.run.sample_path(spec.name, epoch).exists() for epoch in collected)
-        if lost:
-            return None
-        facts = (header[key] for key in ("history", "failure", "restarts"))
-        return ChainState(spec, header["epoch"], tensors, *facts)
+        return None if lost else state
 
-    def read_chain(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return read_chain(self.run, name)
-
-    def _require_same(self, name: str, header: dict[str, Any], spec: ChainSpec) -> None:
-        if header["architecture"] != str(spec.architecture):
+    def _require_same(self, name: str, facts: "ChainFacts", spec: ChainSpec) -> None:
+        if facts.architecture != str(spec.architecture):
             raise UraenasError(
                 f"{self.run.path / name} belongs to another architecture; the run is inconsistent"
             )
 
+    def _require_sizes(self, header: Fields, tensors: dict[str, Tensor], spec: ChainSpec) -> None:
+        weights = self.space.weight_layout(spec.architecture).size
+        sizes = dict.fromkeys(("weights", *spec.weights.state), weights)
+        sizes["statistics"] = self.space.statistics_layout(spec.architecture).size
+        for name, size in sizes.items():
+            if name not in tensors or tensors[name].shape != (size,) or not tensors[name].is_floating_point():
+                raise header.error(f"it lacks {name} of {size} numbers")
+
     def store_chain(self, state: ChainState) -> None:
         """A chain that is over needs no weights to go on with; its samples are kept elsewhere."""
         tensors = {} if state.is_over(self.epochs) else state.tensors
-        header = {**_facts(state), "failure": state.failure, "restarts": state.restarts}
-        self.run.write_tensors(self.run.chain_file(state.spec.name), tensors, header)
+        self.run.write_tensors(self.run.chain_file(state.spec.name), tensors, _facts(state))
 
     def store_explored(self, state: ChainState) -> None:
         """Keep what other chains of the root can go on from; a chain that was restarted is no longer like them."""
@@ -172,20 +187,44 @@ class Checkpoints:
     def diverged(self) -> list[Diverged]:
         """The chains that had to be restarted, or were given up for the reason stated."""
         return [
-            Diverged(name, header["restarts"], header["failure"])
-            for name, header in chain_headers(self.run).items()
-            if header["restarts"] or header["failure"]
+            Diverged(name, chain.restarts, chain.failure)
+            for name, chain in chain_facts(self.run).items()
+            if chain.restarts or chain.failure
         ]
 
 
-def read_chain(run: Run, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and header of a chain's checkpoint."""
-    return run.read_tensors(run.chain_file(name), ("architecture", "epoch", "history", "failure", "restarts"))
+@dataclass(frozen=True)
+class ChainFacts:
+    """What a chain's checkpoint says of it, apart from its tensors."""
+
+    architecture: str
+    epoch: int
+    history: list[dict[str, Any]]
+    failure: str = ""
+    restarts: int = 0
+
+    @classmethod
+    def of(cls, header: Fields) -> "ChainFacts":
+        return cls(
+            header.text("architecture"),
+            header.whole("epoch", 0, MOST_EPOCHS),
+            history_of(header, "loss"),
+            header.text("failure"),
+            header.whole("restarts", 0, RESTARTS),
+        )
 
 
-def chain_headers(run: Run) -> dict[str, dict[str, Any]]:
+def read_chain(run: Run, name: str) -> ChainFacts:
+    """What the checkpoint of a chain says."""
+    file = run.chain_file(name)
+    _, header = run.read_tensors(file)
+    with run.mending(file):
+        return ChainFacts.of(header)
+
+
+def chain_facts(run: Run) -> dict[str, ChainFacts]:
     """What the checkpoints of all chains say."""
-    return {name: read_chain(run, name)[1] for name in run.chains()}
+    return {name: read_chain(run, name) for name in run.chains()}
 
 
 def _facts(state: ChainState) -> dict[str, Any]:
@@ -193,4 +232,6 @@ def _facts(state: ChainState) -> dict[str, Any]:
         "architecture": str(state.spec.architecture),
         "epoch": state.epoch,
         "history": state.history,
+        "failure": state.failure,
+        "restarts": state.restarts,
     }

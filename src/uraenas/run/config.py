@@ -40,6 +40,7 @@ FREE_KEYS = (
     "engine.stack",
     "engine.checkpoint_seconds",
 )
+NO_SETTINGS = ("format", "run", "chains")  # what config.json says besides them: whose it is
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,13 @@ def from_json(stored: Any) -> Config:
     """The config that `as_json` described."""
     if not isinstance(stored, dict):
         raise UraenasError("config.json does not hold a table of settings")
-    return build({key: value for key, value in stored.items() if key != "format"})
+    return build({key: value for key, value in stored.items() if key not in NO_SETTINGS})
+
+
+def deciding(config: Config) -> dict[str, Any]:
+    """The settings that a run may not change once it has begun."""
+    every = {**config.others, **config.values}
+    return {key: value for key, value in every.items() if not key.startswith(FREE_KEYS)}
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:

@@ -2,19 +2,25 @@
 
 import json
 import os
+import shlex
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from uraenas.architectures import DISTRIBUTIONS, Searched
-from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.errors import DamagedFile, UraenasError, unknown
+from uraenas.base.fields import MOST_NUMBER, Fields, is_table, shown
 from uraenas.base.files import (
     append_line,
+    digest_of,
+    parse_json,
     read_json,
     read_tensors,
     require_format,
@@ -24,8 +30,10 @@ from uraenas.base.files import (
 )
 from uraenas.base.lock import hold
 from uraenas.base.parts import row_of, values_of
+from uraenas.base.regular_files import open_regular
 from uraenas.base.svg import element
-from uraenas.ensemble import SHARE, Ensemble, Member, MemberFacts, member_files
+from uraenas.ensemble import SHARE, Ensemble, Member, MemberFacts, Owner, member_files
+from uraenas.ensemble.ensemble import DESCRIPTION, description, vouched_for
 from uraenas.ensemble.predict import (
     Prediction,
     Unreadable,
@@ -34,14 +42,14 @@ from uraenas.ensemble.predict import (
 )
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import Metrics
-from uraenas.run.config import Config, from_json
+from uraenas.learning.chains import MOST_EPOCHS
+from uraenas.run.config import Config, deciding, from_json
 from uraenas.run.cost import Costs
 from uraenas.run.facts import DataFacts
 from uraenas.spaces import facts_of, space_of
-from uraenas.spaces.cells.skeleton import LONGEST
 
-HALVINGS = "network.halvings"
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
+COSTS = "cost.json"
 REPLICATES = "bootstrap.safetensors"
 SEARCH_STATE = "search/state.safetensors"
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
@@ -51,7 +59,7 @@ KEPT_FILES = (
     "data.json",
     "environment.json",
     "log.jsonl",
-    "cost.json",
+    COSTS,
     "metrics.json",
     REPLICATES,
     "report.html",
@@ -64,7 +72,8 @@ class Run:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.costs = Costs(self.path / "cost.json")
+        self.costs = Costs(partial(self._read, COSTS), partial(self._write, COSTS))
+        self._identities: tuple[str, str] | None = None
 
     @classmethod
     def pretrained(cls, name: str = "cifar10") -> "Run":
@@ -149,62 +158,155 @@ class Run:
         (self.path / name).unlink(missing_ok=True)
 
     def write_text(self, name: str, text: str) -> None:
-        write_bytes(self.path / name, text.encode())
+        write_bytes(
+            self.path / name, text.encode(errors="backslashreplace")
+        )  # a file's name need not be UTF-8
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-        """Write tensors with a header of JSON values, and the name by which they will be read."""
-        texts = {key: json.dumps(value) for key, value in {**header, "file": name}.items()}
+        """Write tensors with a header of JSON values, and whose they are: a run's, under the name they are read by."""
+        whose = {"file": name, "run": self._owner_of(name)}
+        texts = {key: json.dumps(value) for key, value in {**header, **whose}.items()}
         write_tensors(self.path / name, tensors, texts)
 
-    def read_tensors(self, name: str, needed: Iterable[str] = ()) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and header of a file that must hold the needed names, in the one or in the other."""
-        tensors, texts = read_tensors(self.path / name)
+    def read_tensors(self, name: str, needed: Iterable[str] = ()) -> tuple[dict[str, Tensor], Fields]:
+        """Tensors, among them the needed ones, and header of a file of this run."""
+        path = self.path / name
+        with self.mending(name):
+            tensors, texts = read_tensors(path)
+            header = {key: parse_json(path, value, finite=False) for key, value in texts.items()}
+            self._require_own(name, Fields(path, header))
+            if missing := set(needed) - set(tensors):
+                raise DamagedFile(f"{path} lacks {', '.join(sorted(missing))}")
+        return tensors, Fields(path, {key: header[key] for key in header.keys() - {"file", "run"}})
+
+    def _write(self, name: str, table: Mapping[str, Any]) -> None:
+        write_json(self.path / name, {**table, "run": self._owner_of(name)})
+
+    def _read(self, name: str) -> Fields | None:
+        """What a JSON file of this run says, if it is there."""
+        if not self.has(name):
+            return None
+        with self.mending(name):
+            found = Fields(self.path / name, read_json(self.path / name))
+            self._require_own(name, found)
+        return Fields(found.where, {key: value for key, value in found.stored.items() if key != "run"})
+
+    def _owner_of(self, name: str) -> str:
+        return self.chains_identity if name.startswith("chains/") else self.identity
+
+    def _require_own(self, name: str, facts: Fields) -> None:
+        """Refuse a file of another run, and one that has another's name."""
+        own = facts.text("run") == self._owner_of(name)
+        if not own or (facts.has("file") and facts.text("file") != name):
+            whose = "this run, put in its place" if own else "another run"
+            raise DamagedFile(f"{facts.where} is another file of {whose}")
+
+    @contextmanager
+    def mending(self, name: str) -> Iterator[None]:
+        """Say how to mend a file that is found to be damaged, by what it is for."""
         try:
-            header = {key: json.loads(value) for key, value in texts.items()}
-        except ValueError:
-            header = {}  # not written by `write_tensors` above
-        if header.pop("file", name) != name:
-            raise UraenasError(f"{self.path / name} is another file of a run, put in its place")
-        if missing := set(needed) - set(tensors) - set(header):
-            raise UraenasError(
-                f"{self.path / name} lacks {', '.join(sorted(missing))}; delete it and run the same command again"
-            )
-        return tensors, header
+            yield
+        except DamagedFile as error:
+            raise UraenasError(f"{error}; {self._remedy(name)}") from error
+
+    def _remedy(self, name: str) -> str:
+        path = shlex.quote(str(self.path))
+        if self.is_pretrained:
+            return "install uraenas again"
+        if name == "config.json":
+            return "it cannot be made again: put back a copy, or begin anew in another directory (--out)"
+        if name in ("data.json", "environment.json"):
+            return "delete it and repeat the `uraenas run` command that the run began with"
+        if name in ("metrics.json", REPLICATES) or "/predictions/" in name or "/evaluation/" in name:
+            return f"delete it and run: uraenas evaluate {path}"
+        return f"delete it and run: uraenas train {path}"
 
     def hand_on(self, names: Iterable[str], other: "Run") -> None:
         """Copy whole files to another run, where they are there; a damaged one is not handed on."""
         for name in filter(self.has, names):
             if name.endswith(".json"):
-                read_json(self.path / name)
+                self._read(name)
             elif name.endswith(".safetensors"):
-                read_tensors(self.path / name)
-            write_bytes(other.path / name, (self.path / name).read_bytes())
+                self.read_tensors(name)
+            with open_regular(self.path / name) as file:
+                write_bytes(other.path / name, file.read())
 
     # Settings and surroundings
 
-    def config(self) -> Config:
-        self.require()
-        stored = read_json(self.path / "config.json")
-        require_format(self.path, stored)
-        if HALVINGS not in stored and (data := self.data()) and max(data.image[:2]) > LONGEST:
-            stored[HALVINGS] = 0  # it is from before the stem could halve its images
-        return from_json(stored)
+    @property
+    def identity(self) -> str:
+        """What all its files carry: a checksum of settings and images at its beginning."""
+        return self._known_identities[0]
 
-    def write_config(self, config: Config) -> None:
-        write_json(self.path / "config.json", config.as_json())
+    @property
+    def chains_identity(self) -> str:
+        """What its chains carry: its own identity, or that of the run they were taken from."""
+        return self._known_identities[1]
+
+    @property
+    def _known_identities(self) -> tuple[str, str]:
+        if self._identities is None:
+            facts = self._stored_config()
+            own = facts.text("run", 64)
+            self._identities = own, facts.text("chains", 64) if facts.has("chains") else own
+        return self._identities
+
+    def _stored_config(self) -> Fields:
+        self.require()
+        with self.mending("config.json"):
+            stored = read_json(self.path / "config.json")
+            require_format(self.path, stored)
+            facts = Fields(self.path / "config.json", stored)
+            facts.text("run", 64)
+            return facts
+
+    def config(self) -> Config:
+        facts = self._stored_config()
+        try:
+            return from_json(facts.stored)
+        except UraenasError as error:
+            raise UraenasError(f"{facts.where}: {error}; {self._remedy('config.json')}") from error
+
+    def begin(self, config: Config, data: DataFacts, chains_of: "Run | None" = None) -> None:
+        """Write settings and what the images are known by. A run that has begun stays who it is."""
+        if not self.exists:
+            own = digest_of(json.dumps(deciding(config)), json.dumps(data.as_json()))
+            self._identities = own, own if chains_of is None else chains_of.chains_identity
+        self.write_config(config)
+        self.write_data(data)
+
+    def write_config(self, config: Config, copy_of: "Run | None" = None) -> None:
+        """Write the settings; a copy of a run has the identity of the run."""
+        if copy_of is not None:
+            self._identities = copy_of._known_identities
+        elif self._identities is None and not self.exists:
+            own = digest_of(json.dumps(deciding(config)))
+            self._identities = own, own
+        own, chains = self._known_identities
+        whose = {"run": own} if chains == own else {"run": own, "chains": chains}
+        write_json(self.path / "config.json", {**config.as_json(), **whose})
 
     def data(self) -> DataFacts | None:
         """What its images are known by."""
-        return DataFacts.from_json(read_json(self.path / "data.json")) if self.has("data.json") else None
+        stored = self._read("data.json")
+        with self.mending("data.json"):
+            return None if stored is None else DataFacts.of(stored)
 
     def write_data(self, facts: DataFacts) -> None:
-        write_json(self.path / "data.json", facts.as_json())
+        self._write("data.json", facts.as_json())
 
-    def environment(self) -> dict[str, Any]:
-        return read_json(self.path / "environment.json") if self.has("environment.json") else {}
+    def environment(self) -> dict[str, str | int]:
+        stored = self._read("environment.json")
+        with self.mending("environment.json"):
+            if stored is None:
+                return {}
+            return {
+                name: stored.text(name) if isinstance(value, str) else stored.whole(name)
+                for name, value in stored.stored.items()
+            }
 
     def write_environment(self, facts: Mapping[str, Any]) -> None:
-        write_json(self.path / "environment.json", facts)
+        self._write("environment.json", facts)
 
     def log(self, event: str, **facts: Any) -> None:
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
@@ -219,18 +321,22 @@ class Run:
         """What the search has found, once it is over."""
         if not self.has_search:
             return None
-        tensors, header = self.read_tensors(SEARCH_FILES[-1], ("distribution", "space", "history"))
-        try:
-            chosen, history = header["distribution"], tuple(header["history"])
-            distribution = row_of(DISTRIBUTIONS, "distribution", chosen["name"]).make(chosen["settings"])
-        except (KeyError, TypeError) as error:
-            raise UraenasError(f"{self.path / SEARCH_FILES[-1]} is no search's result: {error!r}") from error
-        return Searched(space_of(header["space"]), distribution, tensors, history)
+        tensors, header = self.read_tensors(SEARCH_FILES[-1])
+        with self.mending(SEARCH_FILES[-1]):
+            chosen = header.table("distribution")
+            row = row_of(DISTRIBUTIONS, "distribution", chosen.text("name"))
+            distribution = row.make(row.restored(chosen.table("settings")))
+            space = space_of(header.table("space").stored, header.where)
+            for name, tensor in tensors.items():
+                if not torch.isfinite(tensor).all():
+                    raise header.error(f"{name} is not finite")
+            return Searched(space, distribution, tensors, tuple(history_of(header, "entropy")))
 
     @property
     def search_taken_from(self) -> str:
         """The run whose search this one has; empty if it is its own."""
-        return str(self.read_tensors(SEARCH_FILES[-1])[1].get("of", "")) if self.has_search else ""
+        facts = self.read_tensors(SEARCH_FILES[-1])[1] if self.has_search else None
+        return facts.text("of") if facts is not None and facts.has("of") else ""
 
     def write_searched(self, found: Searched, name: str, **facts: Any) -> None:
         """Keep what a search with the distribution of this name has found; its checkpoint is needed no more."""
@@ -259,7 +365,8 @@ class Run:
     def explored_files(self, root: str) -> dict[int, str]:
         """Where chains of one root part, by epoch, the last first."""
         found = self.path.glob(f"chains/explored/{root}-*.safetensors")
-        epochs = sorted((int(path.stem.rpartition("-")[2]) for path in found), reverse=True)
+        numbers = (path.stem.rpartition("-")[2] for path in found)
+        epochs = sorted((int(text) for text in numbers if text.isdecimal()), reverse=True)
         return {epoch: self.explored_file(root, epoch) for epoch in epochs}
 
     def explored_file(self, root: str, epoch: int) -> str:
@@ -276,10 +383,13 @@ class Run:
         """The weight samples of a chain, the newest first."""
         files = (self.path / "chains" / chain / "samples").glob("*.safetensors")
         paths = sorted(files, key=lambda path: (len(path.name), path.name), reverse=True)
-        members = [Member.load(path) for path in paths]
-        for path, member in zip(paths, members, strict=True):
-            if path != self.sample_path(chain, member.origin.epoch) or member.origin.chain != chain:
-                raise UraenasError(f"{path} is another sample, put in its place")
+        with self.mending("chains/"):
+            members = [Member.load(path) for path in paths]
+            for path, member in zip(paths, members, strict=True):
+                origin = member.origin
+                right = (self.sample_path(chain, origin.epoch), chain, self.chains_identity)
+                if (path, origin.chain, origin.run) != right:
+                    raise DamagedFile(f"{path} is another sample, put in its place")
         return members
 
     # Members
@@ -299,10 +409,16 @@ class Run:
         return any(self.path.glob("methods/*/predictions/*.safetensors"))
 
     def member_facts(self, method: str) -> list[MemberFacts]:
-        """What the members' files say of them."""
-        return [
-            MemberFacts.read(path) for path in sorted(self.members_folder(method).glob("[0-9]*.safetensors"))
-        ]
+        """What the members' files say of them, where they are there."""
+        folder = self.members_folder(method)
+        if not (folder / DESCRIPTION).exists():
+            return []
+        with self._mending_members(method):
+            files = vouched_for(folder, description(folder, Owner(self.identity, method)))
+            return [MemberFacts.read(path, checksum) for path, checksum in files.items()]
+
+    def _mending_members(self, method: str) -> AbstractContextManager[None]:
+        return self.mending(f"methods/{method}/members/{DESCRIPTION}")
 
     def adopt(self, method: str, ensemble: Ensemble) -> None:
         """Make these the method's members; samples' files are shared, not copied, where the disk allows it."""
@@ -315,16 +431,16 @@ class Run:
                 member.save(target, ensemble.space)
             else:
                 link(self.sample_path(member.origin.chain, member.origin.epoch), target)
-        ensemble.describe(folder)
+        ensemble.describe(folder, Owner(self.identity, method))
 
     def is_trained(self, method: str) -> bool:
-        """Whether the method's members are there, all of them."""
+        """Whether the method's members are there, all of them, and what says when they should abstain."""
         folder = self.members_folder(method)
-        if not (folder / "ensemble.json").exists():
+        if not (folder / DESCRIPTION).exists():
             return False
-        facts = read_json(folder / "ensemble.json")
-        members = facts.get("members") if isinstance(facts, dict) else None
-        return isinstance(members, list) and all(p.exists() for p in member_files(folder, len(members)))
+        with self._mending_members(method):
+            facts = description(folder, Owner(self.identity, method))
+            return all(path.exists() for path in vouched_for(folder, facts))
 
     @property
     def trained(self) -> list[str]:
@@ -345,7 +461,8 @@ class Run:
             if self.trained and method not in config.methods:
                 raise unknown("trained method", method, self.trained)
             raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
-        return Ensemble.load(self.members_folder(method))
+        with self._mending_members(method):
+            return Ensemble.load(self.members_folder(method), Owner(self.identity, method))
 
     # Predicting
 
@@ -367,24 +484,43 @@ class Run:
         self.config()  # a directory of another version is told so
         if not self.has("metrics.json"):
             raise UraenasError(f"{self.path} holds no metrics yet; run: uraenas evaluate {self.path}")
-        try:
-            return Metrics.from_json(read_json(self.path / "metrics.json"))
-        except UraenasError as error:
-            raise UraenasError(
-                f"{self.path / 'metrics.json'} is damaged ({error}); run: uraenas evaluate {self.path}"
-            ) from error
+        stored = self._read("metrics.json")
+        assert stored is not None
+        with self.mending("metrics.json"):
+            return Metrics.of(stored)
 
     def write_outcome(self, metrics: Metrics, replicates: Mapping[str, Tensor]) -> None:
         """Write metrics.json, and the bootstrap replicates by which another run can be compared with this one."""
         self.write_tensors(REPLICATES, {k: r.float() for k, r in replicates.items()}, {})
-        write_json(self.path / "metrics.json", metrics.as_json())
+        self._write("metrics.json", metrics.as_json())
 
     def replicates(self) -> dict[str, Tensor]:
         """The bootstrap's, by shift/method/calibration/metric."""
-        found, _ = self.read_tensors(REPLICATES)
-        if len({one.shape for one in found.values()}) != 1:
-            raise UraenasError(f"{self.path / REPLICATES} is damaged; run: uraenas evaluate {self.path}")
+        found, facts = self.read_tensors(REPLICATES)
+        with self.mending(REPLICATES):
+            shapes = {(one.ndim, len(one), one.dtype) for one in found.values() if one.ndim}
+            if len(shapes) != 1 or not all(
+                one.ndim == 1 and torch.isfinite(one).all() for one in found.values()
+            ):
+                raise facts.error("it does not hold as many replicates of every metric")
         return found
+
+
+def history_of(header: Fields, needed: str) -> list[dict[str, Any]]:
+    """The rows of a history: an epoch, a number that is needed, and others, of which none need be finite."""
+    rows = header.list_of("history", is_table, "rows")
+    for row in rows:
+        facts = Fields(header.where, row)
+        facts.whole("epoch", 0, MOST_EPOCHS)
+        if not isinstance(row.get(needed), int | float):
+            raise facts.error(f"its history has an epoch without {needed}")
+        for name, value in row.items():
+            if isinstance(value, list):
+                for numbers in facts.list_of(name, lambda one: isinstance(one, list), "numbers"):
+                    Fields(header.where, {name: numbers}).numbers(name)
+            elif isinstance(value, dict) or (isinstance(value, int) and abs(value) > MOST_NUMBER):
+                raise facts.error(f"its history has {name} = {shown(value)}")
+    return rows
 
 
 def link(source: Path, target: Path) -> None:

@@ -6,12 +6,13 @@ the same images, and rows measured in the same way from these.
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.fields import Fields, is_table
 from uraenas.base.files import digest_of
 from uraenas.data import Dataset, LabelledImages, fit_images, in_units_of, load_images
 from uraenas.engine import Engine
@@ -110,38 +111,54 @@ class Judge:
 
     def _read_cell(self, file: str, name: str, where: EvaluationSet) -> Cell | None:
         """What a method was found to be before."""
-        found = self._read(file, self._rows_from(name, where), ("rows", "temperatures"))
-        if found is None:
-            return None
+        found = self._read(file, self._rows_from(name, where))
+        if found is None or (where.shift == "none" and self._predicted(name, where) is None):
+            return None  # the page is drawn from predictions for the clean set
         replicates, header = found
-        rows = [Row.from_json(row) for row in header["rows"]]
-        return Cell(where.shift, where.severity, rows, replicates, header["temperatures"])
+        try:
+            rows = [Row.of(Fields(file, row)) for row in header.list_of("rows", is_table, "rows")]
+            temperature = header.table("temperatures").number(name, 1e-9)
+            if any(one.shape != (self.config.evaluate.bootstrap,) for one in replicates.values()):
+                return None
+        except DamagedFile:
+            return None  # it can be made again
+        return Cell(where.shift, where.severity, rows, replicates, {name: temperature})
+
+    def _predicted(self, name: str, where: EvaluationSet) -> Tensor | None:
+        """What a method predicted before."""
+        found = self._read(self.run.predictions_file(name, where.name), self._predictions_from(name, where))
+        log_p = None if found is None else found[0].get("log_probabilities")
+        shape = (len(self._ensembles[name]), len(where.part), len(self.dataset.classes))
+        return log_p if log_p is not None and log_p.shape == shape and torch.isfinite(log_p).all() else None
 
     def _judge(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, Judged]:
         files = {name: self.run.predictions_file(name, where.name) for name in methods}
         log_p: dict[str, Tensor] = {}
-        for name, file in files.items():
-            if found := self._read(file, self._predictions_from(name, where), ("log_probabilities",)):
-                log_p[name] = found[0]["log_probabilities"]
+        for name in files:
+            if (found := self._predicted(name, where)) is not None:
+                log_p[name] = found
         if missing := tuple(name for name in methods if name not in log_p):
             log_p |= self._predictor(missing)(where.part.images)
+            for name in missing:
+                if not torch.isfinite(log_p[name]).all():
+                    raise UraenasError(
+                        f"{name} predicts what is not finite on {where.name}; leave it out (methods)"
+                    )
         if self.config.evaluate.keep_predictions or where.shift == "none":
             for name in missing:
                 facts = {"made_from": self._predictions_from(name, where)}
                 self.run.write_tensors(files[name], {"log_probabilities": log_p[name]}, facts)
         return {name: self._judged(name, log_p[name]) for name in self._ensembles if name in methods}
 
-    def _read(
-        self, file: str, made_from: str, needed: tuple[str, ...]
-    ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def _read(self, file: str, made_from: str) -> tuple[dict[str, Tensor], Fields] | None:
         """Tensors and header of a file, if it is there, whole, and was made from the same."""
         if not self.run.has(file):
             return None
         try:
-            tensors, header = self.run.read_tensors(file, needed)
+            tensors, header = self.run.read_tensors(file)
         except UraenasError:
             return None  # it can be made again
-        return (tensors, header) if header.get("made_from") == made_from else None
+        return (tensors, header) if header.stored.get("made_from") == made_from else None
 
     def _predictions_from(self, name: str, where: EvaluationSet) -> str:
         return digest_of(self._ensembles[name].identity, where.checksum)

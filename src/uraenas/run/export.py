@@ -1,6 +1,5 @@
 """What one run hands to another: a small copy of itself, its search, or its chains."""
 
-import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,8 +7,9 @@ from pathlib import Path
 
 from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.base.whole_files import rename_for_good, writing
+from uraenas.base.whole_files import rename_for_good, unfinished, writing
 from uraenas.data import DATASETS
+from uraenas.ensemble import Owner
 from uraenas.run.config import Config, build, differences, in_words, override
 from uraenas.run.directory import KEPT_FILES, Run, link
 from uraenas.run.facts import DataFacts
@@ -35,14 +35,14 @@ def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool
         raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.path}")
     path = Path(target).absolute()
     _require_new(path, run)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    begun = unfinished(path)
     try:
         with writing(path):
-            unfinished.mkdir(parents=True)
-            _fill(Run(unfinished), run, override(config, {"methods": chosen}), half)
-            rename_for_good(unfinished, path)
+            begun.mkdir(parents=True)
+            _fill(Run(begun), run, override(config, {"methods": chosen}), half)
+            rename_for_good(begun, path)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(begun, ignore_errors=True)
     return Run(target)
 
 
@@ -57,10 +57,10 @@ def _require_new(path: Path, run: Run) -> None:
 
 def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
     for name in config.methods:
-        run.ensemble(name).save(copy.members_folder(name), half)
+        run.ensemble(name).save(copy.members_folder(name), half, Owner(run.identity, name))
     clean = run.metrics().rows[0].dataset if run.has("metrics.json") else ""  # the report is drawn from these
     run.hand_on((*KEPT_FILES, *(run.predictions_file(name, clean) for name in config.methods)), copy)
-    copy.write_config(config)
+    copy.write_config(config, copy_of=run)
 
 
 def usual_search(config: Config, task: Task) -> Run | None:
@@ -97,10 +97,14 @@ def _searched(source: Run) -> Searched:
     return found
 
 
-def check_chains(source: Run, config: Config, data: DataFacts) -> None:
+def check_chains(run: Run, source: Run, config: Config, data: DataFacts) -> None:
     """Refuse a run whose chains are not those that these settings and images ask for."""
     kinds = {config.method(name).weights for name in config.methods}
     free = {f"train.{kind.section}.{name}" for kind in kinds for name in kind.of_members}
+    if run.exists and run.chains_identity != source.chains_identity:
+        raise UraenasError(
+            f"{run.path} has other chains than {source.path}; choose another directory (--out)"
+        )
     changed = differences(source.config(), config)
     deciding = tuple(key for key in changed if not key.startswith("ensemble.") and key not in free)
     if deciding:

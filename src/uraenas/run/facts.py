@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
 from uraenas.data import LabelledImages
 
 
@@ -27,21 +27,22 @@ class DataFacts:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, stored: Any) -> "DataFacts":
-        try:
-            height, width, channels = map(int, stored["image"])
-            return cls(
-                classes=tuple(map(str, stored["classes"])),
-                image=(height, width, channels),
-                flip=bool(stored["flip"]),
-                padding=int(stored["padding"]),
-                training_images=int(stored["training_images"]),
-                held_out_images=int(stored["held_out_images"]),
-                test_images=int(stored["test_images"]),
-                blake2b=str(stored["blake2b"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise UraenasError(f"no images are described: {error!r}") from error
+    def of(cls, stored: Fields) -> "DataFacts":
+        """What `as_json` described."""
+        height, width, channels = stored.wholes("image", 3)
+        classes = stored.texts("classes")
+        if len(set(classes)) < len(classes) or len(classes) < 2 or min(height, width, channels) < 1:
+            raise stored.error("it does not describe images of two classes or more, each of its own name")
+        return cls(
+            classes=classes,
+            image=(height, width, channels),
+            flip=stored.flag("flip"),
+            padding=stored.whole("padding"),
+            training_images=stored.whole("training_images"),
+            held_out_images=stored.whole("held_out_images"),
+            test_images=stored.whole("test_images"),
+            blake2b=stored.text("blake2b"),
+        )
 
 
 def digest_of_images(*parts: LabelledImages) -> str:

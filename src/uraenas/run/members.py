@@ -17,7 +17,7 @@ from uraenas.evaluation import calibration, metrics
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics
-from uraenas.run.checkpoints import Checkpoints
+from uraenas.run.checkpoints import Checkpoints, read_chain
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
@@ -95,7 +95,7 @@ class Chooser:
         return self.task.loader(self.task.train, self.config.train.batch, self.engine)
 
     def _samples(self, spec: ChainSpec) -> list[Member]:
-        reached = self.checkpoints.read_chain(spec.name)[1]["epoch"]
+        reached = read_chain(self.run, spec.name).epoch
         # A chain that began anew and was given up has samples of its earlier course, too.
         return [sample for sample in self.run.samples(spec.name) if sample.origin.epoch < reached]
 

@@ -89,7 +89,7 @@ class Pipeline:
         device = pipeline.engine.device
         pipeline.check_evaluation()
         if chains_of is not None:
-            check_chains(chains_of, config, pipeline.task.facts)
+            check_chains(run, chains_of, config, pipeline.task.facts)
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
             planned = pipeline._planned(chains_of.searched())
             _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
@@ -97,8 +97,7 @@ class Pipeline:
             _with_earlier_settings(run, config)  # another process may have begun a run meanwhile
             pipeline._check_data()
             pipeline.remeasured = measured_differently(pipeline._known().settings, config)
-            run.write_config(config)
-            run.write_data(pipeline.task.facts)
+            run.begin(config, pipeline.task.facts, chains_of)
             run.write_environment(environment(device))
             if search_of is not None:
                 take_search(run, search_of, pipeline.task.space)

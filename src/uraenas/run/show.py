@@ -3,7 +3,7 @@
 from typing import Any
 
 from uraenas.evaluation import separations
-from uraenas.run.checkpoints import chain_headers
+from uraenas.run.checkpoints import chain_facts
 from uraenas.run.config import Config, measured_differently
 from uraenas.run.directory import Run
 
@@ -11,9 +11,9 @@ from uraenas.run.directory import Run
 def summary(run: Run) -> dict[str, Any]:
     """Dataset, seed, how far each stage is, what is told apart how well, and the members of each method."""
     config = run.config()
-    chains = chain_headers(run)
+    chains = chain_facts(run)
     trained = [name for name in config.methods if run.is_trained(name)]
-    diverged = sum(bool(chain["failure"]) for chain in chains.values())
+    diverged = sum(bool(chain.failure) for chain in chains.values())
     stages = {
         "search": _search_state(run, config),
         "train": f"{len(trained)} of {len(config.methods)} methods"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from uraenas.base.regular_files import append_to_regular
 from uraenas.base.whole_files import whole_file, writing
 from uraenas.spaces import Decision
 
@@ -35,7 +36,7 @@ class EventFiles:
             _event(seconds, row, self.decisions) for row in history[len(written or ()) if goes_on else 0 :]
         )
         if goes_on:
-            with writing(path), path.open("ab") as file:
+            with writing(path), append_to_regular(path) as file:
                 file.write(new)
         else:
             with whole_file(path) as file:

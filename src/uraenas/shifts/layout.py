@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.regular_files import open_regular
 from uraenas.shifts.table import SEVERITIES, SHIFTS
 
 # Of the official CIFAR-10-C. The other eleven are random; their bytes cannot be made again.
@@ -53,6 +54,7 @@ def map_array(path: Path) -> np.ndarray:
     """An array mapped from disk; a file that is missing, cut short or no array is one clear line."""
     if not path.exists():
         raise UraenasError(f"{path} is missing; {remedy(path)}")
+    open_regular(path).close()
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy evaluates the header as a Python literal, with all kinds of errors
@@ -60,6 +62,20 @@ def map_array(path: Path) -> np.ndarray:
     if not isinstance(array, np.ndarray):
         raise UraenasError(f"{path} is an archive, not an array; {remedy(path)}")
     return array
+
+
+def read_rows(path: Path, start: int, count: int) -> np.ndarray:
+    """Some rows of an array on disk, read and not mapped: a file that is cut short meanwhile would end the process."""
+    whole = map_array(path)
+    row = whole.itemsize * int(np.prod(whole.shape[1:]))
+    if not whole.flags.c_contiguous or not isinstance(whole, np.memmap):
+        return np.array(whole[start : start + count])
+    with open_regular(path) as file:
+        file.seek(whole.offset + start * row)
+        data = file.read(count * row)
+    if len(data) != count * row:
+        raise UraenasError(f"{path} is truncated or no array; {remedy(path)}")
+    return np.frombuffer(data, whole.dtype).reshape(count, *whole.shape[1:])
 
 
 def remedy(path: Path) -> str:

@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import PIL
 import PIL.features
 import scipy
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.fields import Fields
+from uraenas.base.files import read_json
+from uraenas.base.regular_files import open_regular
 from uraenas.base.versions import version_of
 from uraenas.base.whole_files import whole_file
 
@@ -36,10 +39,8 @@ class Manifest:
         if not path.exists():
             return None
         try:
-            manifest = cls(**json.loads(path.read_text()))
-            if not all({"md5", "libraries"} <= entry.keys() for entry in manifest.files.values()):
-                raise ValueError("a file without checksum or libraries")
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            manifest = cls._of(Fields(path, read_json(path)))
+        except DamagedFile as error:
             raise UraenasError(
                 f"{path} cannot be read ({error}); delete it and make the suite again"
             ) from error
@@ -48,6 +49,16 @@ class Manifest:
                 f"{path} has format {manifest.format}; this version reads {FORMAT}: upgrade uraenas"
             )
         return manifest
+
+    @classmethod
+    def _of(cls, stored: Fields) -> "Manifest":
+        files = stored.table("files")
+        entries = {name: files.table(name) for name in files.stored}
+        known = {
+            name: {"md5": entry.text("md5"), "libraries": dict(entry.table("libraries").stored)}
+            for name, entry in entries.items()
+        }
+        return cls(stored.any_whole("seed"), stored.text("images_sha256"), known, stored.whole("format"))
 
     def save(self, folder: Path) -> None:
         """Write the manifest in one piece."""
@@ -90,8 +101,8 @@ def write_array(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype, blocks:
 
 def md5_of(path: Path) -> str:
     """The md5 of a file, which need not fit in memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    with open_regular(path) as file:
+        return hashlib.file_digest(cast(Any, file), lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def sha256_of(images: np.ndarray) -> str:

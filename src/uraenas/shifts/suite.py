@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.shifts.layout import RELEASE_MD5, Part, loose_parts, map_array, remedy
+from uraenas.shifts.layout import RELEASE_MD5, Part, loose_parts, map_array, read_rows, remedy
 from uraenas.shifts.manifest import Manifest, md5_of
 from uraenas.shifts.table import SEVERITIES, SHIFTS
 from uraenas.shifts.writing import Progress, write_suite
@@ -21,7 +21,7 @@ FileState = Literal["identical", "regenerated", "unknown"]
 
 @dataclass(frozen=True)
 class Suite:
-    """Streams (corruption, severity, images [N, H, W, C]) mapped from disk; the labels belong to each."""
+    """Streams (corruption, severity, images [N, H, W, C]) read from disk; the labels belong to each."""
 
     labels: np.ndarray  # [N], int64
     parts: tuple[Part, ...]
@@ -31,8 +31,7 @@ class Suite:
 
     def __iter__(self) -> Iterator[tuple[str, int, np.ndarray]]:
         for part in self.parts:
-            images = map_array(part.path)[part.start : part.start + len(self.labels)]
-            yield part.corruption, part.severity, images
+            yield part.corruption, part.severity, read_rows(part.path, part.start, len(self.labels))
 
 
 def open_suite(folder: Path | str, only: Sequence[str] | None = None) -> Suite:

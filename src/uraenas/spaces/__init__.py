@@ -1,9 +1,8 @@
 """Which networks exist. A space is a row of SPACES; `space.py` says what it must offer."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
 from uraenas.base.parts import Part, row_of
 from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
 from uraenas.spaces.layout import Entry, Layout, Tensors
@@ -32,17 +31,24 @@ SPACES: dict[str, Part[Any]] = {
     ),
 }
 
-FORMERLY = {"halvings": 0}  # what a space has that was stored before there was such a setting
+
+LATER = (
+    "halvings",
+)  # settings that a stored space may lack, since they came later: by default they change nothing
 
 
-def space_of(facts: Mapping[str, Any]) -> Space:
+def space_of(stored: Any, where: object = "the space") -> Space:
     """The space that `facts_of` described."""
-    try:
-        row = row_of(SPACES, "space", str(facts["name"]))
-        values = {name: {**FORMERLY, **facts}[name] for name in row.settings}
-        return row.make({**values, "shape": shape_of(facts)})
-    except (KeyError, TypeError, ValueError) as error:
-        raise UraenasError(f"no space is described: {error}") from error
+    facts = Fields(where, stored)
+    row = row_of(SPACES, "space", facts.text("name"))
+    for name in row.settings:
+        if not facts.has(name) and name not in LATER:
+            raise facts.error(f"{name} is missing")
+    for name, fixed in row.fixed.items():
+        found = stored.get(name)
+        if (tuple(found) if isinstance(found, list) else found) != fixed:
+            raise facts.error(f"{name} is not that of {facts.text('name')}")
+    return row.make({**row.restored(facts), "shape": shape_of(facts.table("shape"))})
 
 
 __all__ = [

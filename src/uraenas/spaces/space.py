@@ -5,7 +5,7 @@ any hashable value whose `str` is its text. Everything else in the program speak
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -13,8 +13,10 @@ from markupsafe import Markup
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
 from uraenas.spaces.layout import Layout, Tensors
 
+MOST_SIDE, MOST_CLASSES = 100_000, 1_000_000
 Architecture = Any  # a hashable value; its `str` is its text
 Features = tuple[
     Tensor, ...
@@ -32,10 +34,15 @@ class Shape:
 
     def __post_init__(self) -> None:
         for name, least in (("height", 4), ("width", 4), ("channels", 1)):
-            if getattr(self, name) < least:
-                raise UraenasError(f"images have {name} {getattr(self, name)}; it must be at least {least}")
-        if self.classes < 2:
-            raise UraenasError(f"classes = {self.classes} is out of range; a classifier needs at least 2")
+            if not least <= getattr(self, name) <= MOST_SIDE:
+                raise UraenasError(
+                    f"images have {name} {getattr(self, name)}; it must be at least {least}, and at most {MOST_SIDE:,}"
+                )
+        if not 2 <= self.classes <= MOST_CLASSES:
+            raise UraenasError(
+                f"classes = {self.classes} is out of range; a classifier needs at least 2, and has at most "
+                f"{MOST_CLASSES:,}"
+            )
 
 
 @dataclass(frozen=True)
@@ -159,9 +166,6 @@ def facts_of(space: Space) -> dict[str, Any]:
     return asdict(space)  # type: ignore[call-overload]  # a space is a dataclass
 
 
-def shape_of(facts: Mapping[str, Any]) -> Shape:
+def shape_of(facts: Fields) -> Shape:
     """The shape that `facts_of` stored."""
-    try:
-        return Shape(**{name: int(value) for name, value in facts["shape"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UraenasError(f"no shape of images is stored: {error}") from error
+    return Shape(*(facts.whole(name) for name in ("height", "width", "channels", "classes")))

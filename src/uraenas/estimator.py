@@ -1,6 +1,7 @@
 """`UraeNAS`, the scikit-learn face: fit on image arrays, predict, and ask for uncertainty by source."""
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from uraenas.ensemble import SHARE, Ensemble, checked_share
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
-from uraenas.run.config import Config, preset
+from uraenas.run.budget import plan
+from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 
@@ -38,6 +40,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     padding : how many pixels random crops may shift an image; None: an eighth of its size.
     value_range, channels : what the arrays do not say of themselves; see `uraenas.data.as_images`.
     run_directory : where the run is kept; a fit that was cut off goes on from there, on the same images. None: nowhere.
+    budget : how long `fit` may take: seconds, or a text such as "10m". What is not set above is chosen to fit.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
     verbose : whether `fit` says how far it has come, on standard error.
@@ -59,6 +62,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         value_range: tuple[float, float] | None = None,
         channels: str = "auto",
         run_directory: str | Path | None = None,
+        budget: float | str | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
@@ -76,6 +80,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         self.value_range = value_range
         self.channels = channels
         self.run_directory = run_directory
+        self.budget = budget
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -111,12 +116,12 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             raise UraenasError(f"padding = {padding!r} is not allowed; it must be a whole number, 0 … 256")
         # No stage that fit calls looks at the test images, so the training images may stand in for them.
         dataset = Dataset("arrays", part, part, tuple(map(str, self.classes_)), self.flip, padding)
-        config = self._config()
+        settings = self._settings()
         if self.run_directory is not None:
-            self.ensemble_ = self._run(Path(self.run_directory), config, dataset)
+            self.ensemble_ = self._run(Path(self.run_directory), settings, dataset)
         else:
             with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
-                self.ensemble_ = self._run(Path(folder), config, dataset)
+                self.ensemble_ = self._run(Path(folder), settings, dataset)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -185,7 +190,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         estimator.ensemble_ = Ensemble.load(folder)
         return estimator
 
-    def _config(self) -> Config:
+    def _settings(self) -> dict[str, Any]:
+        """Those that differ from the preset's."""
         wanted = {
             "methods": self.method,
             "ensemble.members": self.members,
@@ -198,17 +204,27 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             "seed": self._seed(),
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
-        return preset(self.preset, {**changes, **(self.settings or {})})
+        return {**changes, **(self.settings or {})}
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _run(self, folder: Path, config: Config, dataset: Dataset) -> Ensemble:
-        pipeline = Pipeline.start(folder, config, Lines() if self.verbose else silent, dataset)
+    def _run(self, folder: Path, settings: dict[str, Any], dataset: Dataset) -> Ensemble:
+        config = preset(self.preset, settings)
+        progress = Lines() if self.verbose else silent
+        if self.budget is None:
+            pipeline = Pipeline.checked(folder, config, progress, dataset)
+        else:
+            pipeline = plan(
+                folder, config, progress, dataset, budget=self.budget, fixed=settings, evaluating=False
+            ).pipeline
+        pipeline.begin()
         with pipeline.run.held():
             pipeline.train(pipeline.search())
+        for line in pipeline.left_out:
+            warnings.warn(line, stacklevel=3)
         return pipeline.run.ensemble(self.method)
 
     def _fitted(self) -> Ensemble:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from uraenas.cli.printing import AsJson, bars, console, methods_table, note, say
+from uraenas.cli.printing import AsJson, bars, console, methods_table, note, print_plan, say
 from uraenas.cli.stopping import heed, working_in
 from uraenas.run.presets import PRESETS
 
 if TYPE_CHECKING:
     from uraenas.architectures import Searched
     from uraenas.evaluation import Metrics
+    from uraenas.run.budget import Planned
     from uraenas.run.pipeline import Pipeline
 
 SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
@@ -40,26 +41,45 @@ def run(
         Path | None,
         typer.Option("--search-of", help="Take the search of this run instead of searching; it must fit."),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", help="90s, 10m, 2h: choose epochs, members and width to be over by then."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done and how long it takes; write nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
     from uraenas import report
+    from uraenas.run.budget import plan
     from uraenas.run.config import preset
     from uraenas.run.directory import Run
-    from uraenas.run.pipeline import Pipeline
 
-    config = preset(preset_name, _changes(methods, assignments))
+    changes = _changes(methods, assignments)
+    config, place = preset(preset_name, changes), out or Path("runs") / preset_name
+    source = None if search_of is None else Run.find(search_of)
     with bars(quiet=as_json) as progress:
-        source = None if search_of is None else Run.find(search_of)
-        pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)
+        planned = plan(place, config, progress, search_of=source, budget=budget, fixed=changes, asked=dry_run)
+        pipeline = planned.pipeline
+        if dry_run:
+            print_plan(planned, as_json)
+            return
+        pipeline.begin(source)
         with working_in(pipeline.run):
-            note(pipeline.notes(), as_json, pipeline.run)
+            note([*pipeline.notes(), *planned.notes, *_on_time(planned)], as_json, pipeline.run)
             searched = pipeline.search()
             note(_on_the_search(searched), as_json, pipeline.run)
             pipeline.train(searched)
             metrics = pipeline.evaluate()
+            note(pipeline.left_out, as_json, pipeline.run)
             report.write(pipeline.run, pipeline.task.dataset.test)
     _print_result(pipeline, metrics, as_json)
+
+
+def _on_time(planned: "Planned") -> list[str]:
+    """How long it will take, where that is known and worth a word."""
+    return [str(planned.expected)] if planned.expected and planned.expected.total >= 1 else []
 
 
 def _changes(methods: str, assignments: list[str]) -> dict[str, Any]:

@@ -18,15 +18,17 @@ from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suit
 from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
 from uraenas.learning.search import Search, SearchState, search
 from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
-from uraenas.run.config import Config, differences, in_words, measured_differently, measuring
+from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
 from uraenas.run.directory import SEARCH_STATE, Run
 from uraenas.run.evaluation import Judge, outside_images
 from uraenas.run.export import check_chains, check_search, take_chains, take_search
+from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
+from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.task import prepare
 from uraenas.run.tensorboard import EventFiles
-from uraenas.run.training import ChainRunner
+from uraenas.run.training import ChainRunner, TimeUp
 
 FEW_STEPS, ENOUGH_STEPS = 200, 1000  # of a chain, for networks as small as these
 
@@ -37,7 +39,8 @@ class Pipeline:
     def __init__(
         self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
     ) -> None:
-        self.run, self.config, self.progress = run, config, progress
+        self.run, self.config, self.progress = run, config, Countdown(progress)
+        self.left_out: list[str] = []  # for want of time, to be told
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
         self.events = EventFiles(run.path / "tensorboard", decisions) if config.tensorboard else None
@@ -69,10 +72,25 @@ class Pipeline:
         With `search_of` the run does not search, but takes what another has found; with `chains_of` it takes another's
         search and chains.
         """
+        pipeline = cls.checked(path, config, progress, dataset, search_of, chains_of)
+        pipeline.begin(search_of, chains_of)
+        return pipeline
+
+    @classmethod
+    def checked(
+        cls,
+        path: Path | str,
+        config: Config,
+        progress: Progress = silent,
+        dataset: Dataset | None = None,
+        search_of: Run | None = None,
+        chains_of: Run | None = None,
+    ) -> "Pipeline":
+        """What `start` begins, when nothing speaks against it; nothing is written."""
         run = Run(path)
         config = _with_earlier_settings(run, config)
-        pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
-        device = pipeline.engine.device
+        pipeline = cls(run, config, progress, dataset)
+        pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()
         if search_of is not None:
             check_search(search_of, config, pipeline.task.facts)
@@ -81,18 +99,22 @@ class Pipeline:
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
             planned = pipeline._planned(chains_of.searched())
             _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
+        return pipeline
+
+    def begin(self, search_of: Run | None = None, chains_of: Run | None = None) -> None:
+        """Write what the run is, and take what others have."""
+        run, config = self.run, self.config
         with run.held():
             _with_earlier_settings(run, config)  # another process may have begun a run meanwhile
-            pipeline._check_data()
-            pipeline.remeasured = measured_differently(pipeline._known().settings, config)
+            self._check_data()
+            self.remeasured = measured_differently(self._known().settings, config)
             run.write_config(config)
-            run.write_data(pipeline.task.facts)
-            run.write_environment(environment(device))
+            run.write_data(self.task.facts)
+            run.write_environment(environment(self.engine.device))
             if search_of is not None:
                 take_search(run, search_of)
             if chains_of is not None:
                 take_chains(run, chains_of)
-        return pipeline
 
     @classmethod
     def resume(cls, path: Path | str, progress: Progress = silent) -> "Pipeline":
@@ -140,6 +162,14 @@ class Pipeline:
             )
         return notes
 
+    def forecast(
+        self, search_of: Run | None = None, evaluating: bool = True, patience: float = PATIENCE
+    ) -> Forecast:
+        """How long what is left will take, from a few steps that are run and thrown away."""
+        searched = (search_of or self.run).searched()
+        rates = Rates(self.config, self.task, self.engine, searched, patience)
+        return forecast(self.config, self.task, self.run, rates, evaluating)
+
     # Stage 1
 
     def search(self) -> Searched | None:
@@ -166,11 +196,18 @@ class Pipeline:
             if self.checkpoints.due(config.engine.checkpoint_seconds):
                 self.checkpoints.store_search(state)
                 del unsaved["search"]
+            if self.progress.is_slow("search"):
+                raise TimeUp
 
-        epochs = parts.settings.epochs
-        self.progress("search", searching.epoch, epochs)
+        self.progress("search", searching.epoch * train.steps, parts.settings.epochs * train.steps)
         with saved_when_cut_short(self.checkpoints.store_search) as unsaved:
-            found = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
+            try:
+                found = search(searching, checkpoint, lambda *steps: self.progress("search", *steps))
+            except TimeUp:
+                found = searching.found()
+        epochs = searching.epoch
+        if not searching.done:
+            self.left_out.append(f"the search was ended after {epochs} of {parts.settings.epochs} epochs")
         self.run.write_searched(found, parts.settings.distribution, epochs=epochs, seed=config.seed)
         self.run.log("searched", genotype=str(found.expected))
         return found
@@ -186,8 +223,29 @@ class Pipeline:
         """Run every chain that some method asks for, each once, then give the methods their members."""
         if plans := self._plans(searched):
             specs = {spec.name: spec for planned in plans.values() for spec in planned}
-            self._runner.run_all(list(specs.values()))
+            runner = self._runner
+            if not runner.run_all(list(specs.values())):
+                plans = self._in_time(runner, plans, len(specs))
             self._choose(plans)
+
+    def _in_time(
+        self, runner: ChainRunner, plans: Mapping[str, Sequence[ChainSpec]], count: int
+    ) -> dict[str, list[ChainSpec]]:
+        """The chains that methods have when time is up; a method that has none is left out."""
+        usable = {name: runner.usable(specs) for name, specs in plans.items()}
+        found = {name: specs for name, specs in usable.items() if specs}
+        left = [name for name in self.config.methods if name in found or self.run.is_trained(name)]
+        if not left:
+            raise UraenasError(
+                f"time was up before a network was trained; {self.run.path} holds how far it came, and the same "
+                "command goes on from there"
+            )
+        finished = {s.name for specs in found.values() for s in specs if self.checkpoints.has_finished(s)}
+        self.left_out.append(f"time was up when {len(finished)} of {count} chains were trained")
+        if missing := [name for name in self.config.methods if name not in left]:
+            self.left_out.append(f"without members, and left out: {', '.join(missing)}")
+            self.config = self.config.only(*left)
+        return found
 
     def choose(self, searched: Searched | None) -> None:
         """Give the methods their members from chains that are there already; none is trained."""
@@ -203,9 +261,11 @@ class Pipeline:
     def _choose(self, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
         chooser = Chooser(self.run, self.config, self.task, self.engine, self.checkpoints)
         clock = Clock()
-        for name, planned in plans.items():
+        for number, (name, planned) in enumerate(plans.items()):
+            self.progress("members", number, len(plans))
             chooser.choose(self.config.method(name), planned)
             self.run.costs.add({f"members/{name}": {"seconds": clock.lap()}})
+            self.progress("members", number + 1, len(plans))
 
     def _plans(self, searched: Searched | None) -> dict[str, list[ChainSpec]]:
         """The chains of each method that has no members yet."""
@@ -234,6 +294,13 @@ class Pipeline:
         for cell in judge.cells():
             cells.append(cell)
             self.progress("evaluate", len(cells), total)
+            if len(cells) < total and self.progress.room("evaluate") < 0:
+                cells = cells[:1]  # a part of a suite would be taken for the whole
+                self.left_out.append(
+                    f"time was up: shifted images were left out ({self.config.evaluate.suite})"
+                )
+                self.config = override(self.config, {"evaluate.suite": "none"})
+                break
         self.run.costs.add({"evaluate": {"seconds": clock.lap()}})
         result, replicates = summarise(cells)
         result = replace(

@@ -5,7 +5,7 @@
 Without a folder, one is made from scikit-learn's digits, so that the example runs as it stands.
 """
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -27,13 +27,18 @@ def digits_as_folder(root: Path) -> Path:
     return root
 
 
+what, _, without = (__doc__ or "").partition("\n\n    python examples/own_images.py [FOLDER]\n\n")
+parser = argparse.ArgumentParser(description=what, epilog=without)
+parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="one sub-folder per class")
+given = parser.parse_args().folder
+
 with tempfile.TemporaryDirectory() as scratch:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else digits_as_folder(Path(scratch) / "images")
+    folder = given or digits_as_folder(Path(scratch) / "images")
     config = preset(
         "digits",
         {
             "data.name": str(folder),
-            "data.image_size": 32 if len(sys.argv) > 1 else 8,
+            "data.image_size": 32 if given else 8,
             "methods": "uraenas",
             "ensemble.members": 4,
             "train.sampled.architectures": 2,

@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from uraenas import Run, UraeNAS, UraenasError
 
@@ -185,7 +186,7 @@ def test_an_estimator_is_not_saved_into_its_run(single):
 
 
 def test_a_fit_says_how_far_it_has_come(capfd):
-    small("drnas", verbose=True).fit(IMAGES[:200], LABELS[:200])
+    small("drnas", search_epochs=2, verbose=True).fit(IMAGES[:200], LABELS[:200])
     told = capfd.readouterr().err
     assert "search 2 of 2" in told
     assert "train 2 of 2" in told
@@ -205,3 +206,77 @@ def test_nothing_is_predicted_before_fit():
 def test_images_of_another_size_are_refused(fitted):
     with pytest.raises(UraenasError, match="takes images of"):
         fitted.predict(np.zeros((2, 9, 9), np.uint8))
+
+
+def test_logarithms_of_probabilities_are_finite(fitted):
+    probabilities = fitted.predict_proba(IMAGES[:20])
+    logarithms = fitted.predict_log_proba(IMAGES[:20])
+    np.testing.assert_allclose(np.exp(logarithms), probabilities)
+    assert np.isfinite(logarithms).all()
+
+
+def test_flattened_images_are_taken_by_their_shape(tmp_path):
+    rows = IMAGES.reshape(400, 64)
+    flat, plain = smallest(image_shape=(8, 8)).fit(rows, LABELS), smallest().fit(IMAGES, LABELS)
+    assert flat.n_features_in_ == 64
+    np.testing.assert_array_equal(flat.predict_proba(rows[:9]), plain.predict_proba(IMAGES[:9]))
+    np.testing.assert_array_equal(flat.predict(IMAGES[:9]), flat.predict(rows[:9]))  # images as they are, too
+    with pytest.raises(UraenasError, match="rows of 63 values are no images of 8×8"):
+        flat.predict(rows[:, :63])
+    flat.save(tmp_path / "saved")
+    loaded = UraeNAS.load(tmp_path / "saved")
+    assert loaded.image_shape == (8, 8)
+    np.testing.assert_array_equal(loaded.predict(rows[:9]), flat.predict(rows[:9]))
+
+
+class OfRows(UraeNAS):
+    """Rows of any length and values, as scikit-learn's checks draw them, made images of 8 × 8."""
+
+    def __init__(self, image_shape=(8, 8), random_state=0):
+        small = {"preset": "tiny", "members": 1, "epochs": 1, "width": 2, "padding": 0}
+        super().__init__("random-ensemble", **small, image_shape=image_shape, random_state=random_state)
+
+    def _images(self, X):
+        rows = 1 / (1 + np.exp(-np.asarray(X, dtype=float)))
+        return super()._images(np.pad(rows[:, :64], ((0, 0), (0, max(0, 64 - rows.shape[1])))))
+
+
+# Those that ask for a ValueError where we raise an UraenasError, for what we refuse (one class, sparse arrays), or for
+# weights that equal repetitions, which no method of random batches has.
+NOT_HELD = {
+    "check_all_zero_sample_weights_error",
+    "check_classifier_data_not_an_array",  # needs pandas
+    "check_classifiers_one_label",
+    "check_classifiers_train",
+    "check_complex_data",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+    "check_estimator_sparse_tag",
+    "check_estimators_empty_data_messages",
+    "check_estimators_nan_inf",
+    "check_fit1d",
+    "check_fit2d_1sample",
+    "check_fit2d_predict1d",
+    "check_n_features_in_after_fitting",
+    "check_requires_y_none",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
+    "check_supervised_y_2d",
+    "check_supervised_y_no_nan",
+}
+HELD = {
+    check.func.__name__: check
+    for _, check in estimator_checks_generator(OfRows(), legacy=True)
+    if check.func.__name__ not in NOT_HELD and "array_api" not in check.func.__name__
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_hold_on_rows(name):
+    HELD[name](OfRows())
+
+
+def test_most_checks_of_scikit_learn_are_among_them():
+    assert len(HELD) > 30

@@ -36,9 +36,9 @@ from uraenas.base.files import read_json, read_tensors, write_tensors
 from uraenas.data.cifar import CIFAR10, CIFAR100, Cifar, load_cifar, read_binary, read_python
 from uraenas.data.dataset import Dataset
 from uraenas.data.files import blaming
-from uraenas.data.folder import read_image
 from uraenas.data.idx import read_idx
 from uraenas.data.npz import load_npz
+from uraenas.data.pictures import read_image
 from uraenas.ensemble import Ensemble, Member
 from uraenas.learning.methods import METHODS
 from uraenas.run.config import Config, build, from_json, override, parse_assignments, preset

@@ -30,9 +30,9 @@ with atheris.instrument_imports(include=["uraenas"]):
     from uraenas.base.files import read_json, read_tensors, write_json, write_tensors
     from uraenas.data.cifar import CIFAR10, load_cifar, read_binary, read_python
     from uraenas.data.files import blaming
-    from uraenas.data.folder import read_image
     from uraenas.data.idx import read_idx
     from uraenas.data.npz import load_npz
+    from uraenas.data.pictures import read_image
     from uraenas.learning.methods import METHODS
     from uraenas.run.config import build, from_json, override, parse_assignments
     from uraenas.spaces import CellSpace

@@ -3,7 +3,7 @@
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -34,11 +34,13 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     ----------
     method : a row of the table of methods; the default is the joint ensemble.
     preset : the settings to start from, as on the command line.
-    members, epochs, search_epochs, width, cells : the most wanted settings; None keeps the preset's.
+    members, epochs, search_epochs, width, cells : the most wanted settings; None keeps the preset's. Fewer than 10,000
+        images are not searched on unless `search_epochs` is set: the search that comes with the package serves.
     settings : any other setting by its dotted key, such as {"train.sampling.temperature": 0.01}.
     flip : whether a mirrored image keeps its label.
     padding : how many pixels random crops may shift an image; None: an eighth of its size.
     value_range, channels : what the arrays do not say of themselves; see `uraenas.data.as_images`.
+    image_shape : (H, W) or (H, W, C), where images come as rows N×D, as scikit-learn's own datasets have them.
     run_directory : where the run is kept; a fit that was cut off goes on from there, on the same images. None: nowhere.
     budget : how long `fit` may take: seconds, or a text such as "10m". What is not set above is chosen to fit.
     device : "auto", "cpu" or "cuda".
@@ -61,6 +63,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         padding: int | None = None,
         value_range: tuple[float, float] | None = None,
         channels: str = "auto",
+        image_shape: tuple[int, ...] | None = None,
         run_directory: str | Path | None = None,
         budget: float | str | None = None,
         device: str = "auto",
@@ -79,6 +82,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         self.padding = padding
         self.value_range = value_range
         self.channels = channels
+        self.image_shape = image_shape
         self.run_directory = run_directory
         self.budget = budget
         self.device = device
@@ -87,14 +91,14 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
+        tags.input_tags.two_d_array = self.image_shape is not None
         tags.input_tags.three_d_array = True
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNAS":
         """Learn the architecture distribution, draw and train the members."""
         method(self.method)
-        images = as_images(X, self.value_range, self.channels)
+        images = self._images(X)
         labels = np.asarray(y)
         if labels.dtype.kind not in "biufUSO":
             raise UraenasError(
@@ -107,6 +111,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if any(label is None or label != label for label in labels.tolist()):
             raise UraenasError("labels contain missing values; leave those images out")
         check_classification_targets(labels)
+        if (rows := np.asarray(X)).ndim == 2:  # scikit-learn wants to know how long they are
+            self.n_features_in_ = rows.shape[1]
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise UraenasError(f"a classifier needs at least 2 classes; all labels are {self.classes_[0]}")
@@ -127,6 +133,11 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on images that no member was trained on."""
         return self._fitted().predict_proba(self._images(X), device=self.device)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities [N, K]."""
+        smallest = np.finfo(np.float64).tiny  # a probability can be 0, and then has no logarithm
+        return np.log(np.maximum(self.predict_proba(X), smallest))
 
     def predict(self, X: Any, abstain: bool = False, risk: float = 0.05, share: float = SHARE) -> np.ndarray:
         """The most probable class of each image.
@@ -177,8 +188,9 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         require_format(folder, facts)
         try:
             parameters = dict(facts["parameters"])
-            if parameters.get("value_range") is not None:
-                parameters["value_range"] = tuple(parameters["value_range"])
+            for name in ("value_range", "image_shape"):
+                if parameters.get(name) is not None:
+                    parameters[name] = tuple(parameters[name])
             estimator = cls(**parameters)
             estimator.classes_ = np.array(
                 facts["classes"]["values"], dtype=np.dtype(facts["classes"]["type"])
@@ -214,12 +226,13 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def _run(self, folder: Path, settings: dict[str, Any], dataset: Dataset) -> Ensemble:
         config = preset(self.preset, settings)
         progress = Lines() if self.verbose else silent
+        own = self.search_epochs is not None or any(key.startswith("search.") for key in self.settings or {})
+        search_of: Literal["usual"] | None = None if own else "usual"
         if self.budget is None:
-            pipeline = Pipeline.checked(folder, config, progress, dataset)
+            pipeline = Pipeline.checked(folder, config, progress, dataset, search_of)
         else:
-            pipeline = plan(
-                folder, config, progress, dataset, budget=self.budget, fixed=settings, evaluating=False
-            ).pipeline
+            known = (progress, dataset, search_of, self.budget)
+            pipeline = plan(folder, config, *known, fixed=settings, evaluating=False).pipeline
         pipeline.begin()
         with pipeline.run.held():
             pipeline.train(pipeline.search())
@@ -232,7 +245,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         return self.ensemble_
 
     def _images(self, X: Any) -> np.ndarray:
-        return as_images(X, self.value_range, self.channels)
+        return as_images(X, self.value_range, self.channels, self.image_shape)
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """What a user should know before anything is trained: left-out files, hopeless settings, what is a run and what not."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(10):
             pixels = draw.integers(0, 256, (8, 9 if number == 0 else 8, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(root / name / f"{number}.png")
-    (root / "cat/notes.heic").write_bytes(b"from a telephone")
+    (root / "cat/notes.mov").write_bytes(b"from a telephone")
     return root
 
 
@@ -38,7 +39,7 @@ def test_a_run_says_what_it_left_out_and_that_it_is_too_short(uraenas, photos, t
     assert done.returncode == 0, done.stderr
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert "note: 1 file without the ending of an image left out" in notes
-    assert "note: 2 of 20 images are not square and were stretched to be so" in notes
+    assert "note: 2 of 20 images are not square and were stretched to be so, such as 0.png" in notes
     few = next(line for line in notes if "too few to learn well" in line)
     images = json.loads((out / "data.json").read_text())["training_images"]
     assert few.startswith(f"note: 2 epochs of {images} images are 2 steps")
@@ -96,3 +97,19 @@ def test_a_run_and_a_saved_estimator_are_told_apart(uraenas, tmp_path):
     (tmp_path / "model/estimator.json").write_text("{}")
     done = uraenas("show", tmp_path / "model")
     assert "is a saved UraeNAS" in done.stderr
+
+
+def test_a_run_leaves_out_unreadable_images_where_told_to(uraenas, photos, tmp_path):
+    images = Path(shutil.copytree(photos, tmp_path / "photos"))
+    (images / "dog" / "broken.png").write_text("not an image")
+    settings = (f"data.name={images}", "data.image_size=8", "evaluate.suite=none", "train.batch=16")
+    sets = [word for setting in settings for word in ("--set", setting)]
+    command = ("run", "--preset", "tiny", "--methods", "random-ensemble", *sets, "--out", tmp_path / "run")
+    refused = uraenas(*command)
+    assert refused.returncode == 2
+    assert "--skip-unreadable" in refused.stderr
+    done = uraenas(*command, "--skip-unreadable")
+    assert done.returncode == 0, done.stderr
+    assert "note: 1 of 21 images cannot be read and were left out" in done.stderr
+    assert "broken.png" in done.stderr
+    assert uraenas("evaluate", tmp_path / "run").returncode == 0  # it is kept among the settings

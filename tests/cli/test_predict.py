@@ -19,12 +19,13 @@ from uraenas.run.directory import Run
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """Images of many kinds, among them a truncated one and a 16-bit grey one; and a text file."""
+    """Images of many kinds, among them a truncated one, a 16-bit grey one and a 32-bit one; and a text file."""
     random = np.random.default_rng(0)
     for number in range(5):
         Image.fromarray(random.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / f"{number}.png")
     Image.fromarray(random.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(tmp_path / "large.jpg")
     Image.fromarray(random.integers(0, 65536, (8, 8)).astype(np.uint16)).save(tmp_path / "deep.png")
+    Image.fromarray(random.random((8, 8)).astype(np.float32)).save(tmp_path / "vast.tif")
     whole = (tmp_path / "0.png").read_bytes()
     (tmp_path / "broken.png").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "notes.txt").write_text("no image")
@@ -36,17 +37,39 @@ def test_what_cannot_be_read_is_named_and_the_rest_predicted(uraenas, finished_r
     done = uraenas("predict", finished_run, folder, "--json")
     assert done.returncode == 1
     result = json.loads(done.stdout)
-    assert [Path(row["file"]).name for row in result["unreadable"]] == ["broken.png", "deep.png"]
+    assert [Path(row["file"]).name for row in result["unreadable"]] == ["broken.png", "vast.tif"]
     assert result["left_out"] == 1
     names = {Path(row["file"]).name: row for row in result["predictions"]}
-    assert set(names) == {"0.png", "1.png", "2.png", "3.png", "4.png", "large.jpg"}
+    assert set(names) == {"0.png", "1.png", "2.png", "3.png", "4.png", "deep.png", "large.jpg"}
     assert "resized from 30×20" in names["large.jpg"]["note"]
     assert names["0.png"]["note"] == ""
-    for name, why in (("broken.png", "truncated"), ("deep.png", "16-bit grey")):
+    for name, why in (("broken.png", "truncated"), ("vast.tif", "32-bit grey")):
         assert any(name in line and why in line for line in done.stderr.splitlines())
     assert "notes.txt" not in done.stderr
     for row in names.values():
         assert row["total"] == pytest.approx(row["data"] + row["weights"] + row["architecture"], abs=1e-9)
+
+
+def test_a_path_that_does_not_exist_does_not_stop_the_others(uraenas, finished_run, folder):
+    done = uraenas(
+        "predict", finished_run, folder / "absent.png", folder / "0.png", folder / "1.png", "--csv"
+    )
+    assert done.returncode == 1
+    assert [Path(row["file"]).name for row in csv.DictReader(done.stdout.splitlines())] == ["0.png", "1.png"]
+    complaint, count = done.stderr.splitlines()
+    assert "absent.png: cannot be read as an image: it does not exist" in complaint
+    assert count == "uraenas: 2 of 3 files predicted, 1 could not be read"
+    nothing = uraenas("predict", finished_run, folder / "absent.png")
+    assert nothing.returncode == 2
+    assert "does not exist" in nothing.stderr
+
+
+def test_of_several_frames_the_first_is_predicted_with_a_note(uraenas, finished_run, tmp_path):
+    frames = [Image.new("L", (8, 8), level) for level in (10, 250, 90)]
+    frames[0].save(tmp_path / "film.gif", save_all=True, append_images=frames[1:])
+    (row,) = json.loads(uraenas("predict", finished_run, tmp_path, "--json").stdout)["predictions"]
+    assert row["note"] == "first of 3 frames"
+    assert "Of 1 with several frames" in uraenas("predict", finished_run, tmp_path).stdout
 
 
 def test_where_nothing_can_be_read_there_is_no_table(uraenas, finished_run, folder):
@@ -76,19 +99,19 @@ def test_files_that_are_no_images_are_counted_in_one_note_and_no_error(uraenas, 
 
 
 def test_a_folder_of_a_thousand_with_three_bad_ones(uraenas, finished_run, tmp_path):
-    """997 digits as PNG files, a truncated one, a 16-bit grey one and a text file."""
+    """997 digits as PNG files, a truncated one, a 32-bit grey one and a text file."""
     digits = np.uint8(load_digits().images * 255 / 16)[:997]
     for number, image in enumerate(digits):
         Image.fromarray(image).save(tmp_path / f"{number:04d}.png")
     (tmp_path / "0100-truncated.png").write_bytes((tmp_path / "0100.png").read_bytes()[:-60])
     (tmp_path / "notes.txt").write_text("no image")
-    Image.fromarray(digits[0].astype(np.uint16) * 257).save(tmp_path / "0900-deep.png")
+    Image.fromarray(digits[0].astype(np.float32)).save(tmp_path / "0900-deep.tif")
     done = uraenas("predict", finished_run, tmp_path, "--csv")
     assert done.returncode == 1
     note, *complaints, count = done.stderr.splitlines()
     assert note == "note: 1 file without the ending of an image left out"
     named = [Path(line.split(": ")[1]).name for line in complaints]
-    assert named == ["0100-truncated.png", "0900-deep.png"]
+    assert named == ["0100-truncated.png", "0900-deep.tif"]
     assert count == "uraenas: 997 of 999 files predicted, 2 could not be read"
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [Path(row["file"]).name for row in rows] == [f"{number:04d}.png" for number in range(997)]

@@ -1,5 +1,6 @@
 """A folder of images becomes a dataset; nothing in it is dropped silently."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from PIL import Image
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import load_folder, read_image
+from uraenas.data.pictures import read_picture
 
 
 def picture(
@@ -85,13 +87,89 @@ def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:
     assert len(dataset.train) + len(dataset.test) == 9
 
 
-@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
-def test_grey_of_more_than_eight_bits_is_refused(tmp_path: Path, kind: type) -> None:
+@pytest.mark.parametrize("ending", ["png", "tif", "pgm"])
+def test_grey_of_sixteen_bits_is_scaled_by_its_bit_depth(tmp_path: Path, ending: str) -> None:
+    levels = np.linspace(0, 65535, 8 * 8).astype(np.uint16).reshape(8, 8)
+    path = tmp_path / f"deep.{ending}"
+    if ending == "pgm":
+        path.write_bytes(b"P5 8 8 65535\n" + levels.astype(">u2").tobytes())
+    else:
+        Image.fromarray(levels).save(path)
+    found = read_image(path, 8, 1)[..., 0]
+    np.testing.assert_array_equal(found, np.rint(levels / 257))
+    assert not read_picture(path, (8, 8)).dim
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.float32])
+def test_grey_of_thirty_two_bits_is_refused(tmp_path: Path, kind: type) -> None:
     """Nothing in the file says which value is white."""
     levels = np.linspace(0, 4095, 8 * 8).astype(kind).reshape(8, 8)
     Image.fromarray(levels).save(tmp_path / "deep.tif")
-    with pytest.raises(UraenasError, match=r"deep\.tif .*no stated range; save it with 8 bits"):
+    with pytest.raises(UraenasError, match=r"deep\.tif .*no stated range; save it with 8 or 16 bits"):
         read_image(tmp_path / "deep.tif", 8, 1)
+
+
+def test_what_is_not_as_in_other_images_is_noted(tmp_path: Path) -> None:
+    """Several frames, and a camera's 12 of 16 bits."""
+    for name in ("a", "b"):
+        for number in range(4):
+            picture(tmp_path / name / f"{number}.png", 200)
+    frames = [Image.new("L", (20, 20), level) for level in (10, 250)]
+    frames[0].save(tmp_path / "a" / "film.gif", save_all=True, append_images=frames[1:])
+    Image.fromarray(np.full((20, 20), 4000, np.uint16)).save(tmp_path / "a" / "camera.png")
+    notes = load_folder(tmp_path).notes
+    assert "1 of 10 images hold several frames, of which the first is used, such as film.gif" in notes
+    assert "1 of 10 images use at most 12 of their 16 bits and come out dark, such as camera.png" in notes
+    assert (read_image(tmp_path / "a" / "film.gif", 8, 1) == 10).all()
+
+
+def test_images_of_phones_are_read_where_their_package_is(tmp_path: Path) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    heif.register_heif_opener()
+    Image.new("RGB", (64, 48), (200, 30, 30)).save(tmp_path / "phone.heic")
+    found = read_image(tmp_path / "phone.heic", 8, 3)
+    assert np.abs(found.astype(int) - [200, 30, 30]).max() < 12
+
+
+def test_images_of_phones_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    (tmp_path / "phone.HEIC").write_bytes(b"any")
+    with pytest.raises(UraenasError, match=r"pip install 'uraenas\[heic\]'"):
+        read_image(tmp_path / "phone.HEIC", 8, 3)
+
+
+def test_unreadable_images_can_be_left_out(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for number in range(5):
+            picture(tmp_path / name / f"{number}.png", 200)
+    (tmp_path / "a" / "broken.png").write_text("not an image")
+    with pytest.raises(UraenasError, match="--skip-unreadable"):
+        load_folder(tmp_path)
+    dataset = load_folder(tmp_path, skip_unreadable=True)
+    assert len(dataset.train) + len(dataset.test) == 10
+    note = next(note for note in dataset.notes if "left out" in note)
+    assert note.startswith("1 of 11 images cannot be read and were left out: ")
+    assert "broken.png" in note
+    for number in range(5):
+        (tmp_path / "b" / f"{number}.png").write_text("not an image")
+    with pytest.raises(UraenasError, match="class 'b' has 0"):
+        load_folder(tmp_path, skip_unreadable=True)
+
+
+@pytest.mark.parametrize("tested", [False, True])
+def test_a_validation_part_lies_beside_the_train_part(tmp_path: Path, tested: bool) -> None:
+    for part, count in (("train", 5), ("val", 2), *([("test", 1)] if tested else [])):
+        for number in range(count):
+            picture(tmp_path / part / "a" / f"{number}.png", 10)
+            picture(tmp_path / part / "b" / f"{number}.png", 240)
+    (tmp_path / "valid" / "a").mkdir(parents=True)
+    dataset = load_folder(tmp_path)
+    assert dataset.validation is not None
+    assert [len(part) for part in (dataset.train, dataset.test, dataset.validation)] == (
+        [10, 2, 4] if tested else [8, 2, 4]
+    )
+    assert all(name.startswith("val/") for name in dataset.validation.names or ())
+    assert any(note.startswith("not used, beside train/") and "valid" in note for note in dataset.notes)
 
 
 def test_transparency_palettes_and_orientation_are_seen_to(tmp_path: Path) -> None:

@@ -51,6 +51,25 @@ def test_a_missing_test_part_is_made_and_noted(tmp_path: Path) -> None:
     assert any("comment" in note for note in dataset.notes)
 
 
+@pytest.mark.parametrize(
+    "keys", [("x_train", "y_train", "x_val", "y_val"), ("X", "y", "X_val", "y_val"), None]
+)
+def test_a_validation_part_is_kept(tmp_path: Path, keys: tuple[str, ...] | None) -> None:
+    keys = keys or ("images", "labels", "val_images", "val_labels")
+    arrays = dict(zip(keys, (IMAGES, LABELS, IMAGES[:6], LABELS[:6]), strict=True))
+    dataset = load_npz(saved(tmp_path, **arrays))
+    assert dataset.validation is not None
+    assert np.array_equal(dataset.validation.images[..., 0], IMAGES[:6])
+    assert np.array_equal(dataset.validation.labels, LABELS[:6])
+    save_npz(tmp_path / "again.npz", dataset)
+    again = load_npz(tmp_path / "again.npz")
+    assert again.validation is not None
+    assert np.array_equal(again.validation.images, dataset.validation.images)
+    del arrays[keys[3]]
+    with pytest.raises(UraenasError, match="both or not at all"):
+        load_npz(saved(tmp_path, **arrays))
+
+
 def test_labels_may_be_strings_columns_and_gappy_integers(tmp_path: Path) -> None:
     words = np.where(LABELS == 1, "dog", "cat")
     assert load_npz(saved(tmp_path, images=IMAGES, labels=words)).classes == ("cat", "dog")

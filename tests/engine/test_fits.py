@@ -15,7 +15,7 @@ from uraenas.spaces import CellSpace, Shape
     [
         {},
         {"shape": Shape(8, 12, 1, 2)},
-        {"shape": Shape(64, 64, 4, 100)},
+        {"halvings": 0, "shape": Shape(64, 64, 4, 100)},
         {"nodes": 5, "operations": ("none", "skip_connect", "nor_conv_3x3", "avg_pool_3x3")},
     ],
     ids=["paper", "small and oblong", "four image channels", "five nodes"],
@@ -35,6 +35,13 @@ def test_other_channels_do_not(channels: int) -> None:
 def test_odd_and_small_sides_do_not(height: int, width: int) -> None:
     said = why_not(CellSpace(shape=Shape(height, width)))
     assert said == f"they take sides that are multiples of 4 from 8 up, not {height} × {width}"
+
+
+def test_a_stem_that_halves_images_does_not() -> None:
+    said = "their stem does not halve images, and images of 64 × 64 are halved"
+    assert why_not(CellSpace(shape=Shape(64, 64))) == said
+    assert kernels_for(CellSpace(shape=Shape(64, 64))) == (None, said)
+    assert why_not(CellSpace(halvings=1)) == said.replace("64", "32")
 
 
 def test_five_image_channels_do_not() -> None:

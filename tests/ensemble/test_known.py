@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_digits
 
 from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble
-from uraenas.ensemble.known import FILE, Level, conformal_p_values
+from uraenas.ensemble.known import FILE, Level, conformal_p_values, joined_scores
 
 
 def scores(random: np.random.Generator, count: int) -> np.ndarray:
@@ -29,6 +30,17 @@ def test_p_values_are_those_of_a_plain_count() -> None:
         ranks = (everyone[:, None] >= everyone[:, :, None]).sum(axis=2)
         joined = -np.log(ranks).sum(axis=0)
         assert float(found) == (joined >= joined[-1] - 1e-9).mean()
+
+
+def test_joined_scores_rank_as_p_values_do_and_go_on_beyond_them() -> None:
+    random = np.random.default_rng(3)
+    held_out, new = (torch.from_numpy(scores(random, count)) for count in (400, 300))
+    p_values, joined = conformal_p_values(held_out, new), joined_scores(held_out, new)
+    assert spearmanr(p_values, joined).statistic < -0.99
+    beyond = held_out.max(dim=1, keepdim=True).values + torch.tensor([1.0, 10.0, torch.inf])
+    assert conformal_p_values(held_out, beyond).tolist() == pytest.approx([1 / 401] * 3)
+    first, second, third = joined_scores(held_out, beyond).tolist()
+    assert first < second < third
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.2])

@@ -17,6 +17,7 @@ SECTIONS = {
     "methods": "difference-accuracy-clean",
     "size": "size-nll-clean",
     "shift": "severity-ece-raw",
+    "outside": "",  # a table, where such images are set
     "calibration": "reliability-uraenas-temperature",
     "classes": "",  # a table
     "architecture": "favour",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.files import read_json, write_json
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
@@ -45,3 +46,15 @@ def test_a_run_that_another_process_began_meanwhile_is_not_gone_on_with(tmp_path
     with pytest.raises(UraenasError, match=r"train\.epochs was 4 and is now 2"):
         Pipeline.start(out, preset("tiny"))
     assert Run(out).config().train.epochs == 4
+
+
+@pytest.mark.parametrize(("size", "halvings"), [(32, -1), (64, 0)])
+def test_a_run_from_before_stems_halved_images_goes_on_as_it_began(tmp_path, size, halvings):
+    images = np.zeros((40, size, size, 1), np.uint8)
+    np.savez(tmp_path / "data.npz", X=images, y=np.tile(np.arange(2), 20))
+    config = preset("tiny", {"data.name": str(tmp_path / "data.npz")})
+    Pipeline.start(tmp_path / "run", config)
+    file = tmp_path / "run" / "config.json"
+    write_json(file, {key: value for key, value in read_json(file).items() if key != "network.halvings"})
+    assert Run(tmp_path / "run").config().values["network.halvings"] == halvings
+    assert Pipeline.resume(tmp_path / "run").task.space.skeleton.halvings == 0

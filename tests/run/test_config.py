@@ -282,6 +282,7 @@ def test_a_single_value_where_several_belong_is_refused(key: str, value: Any) ->
         ("methods", "drnas,drnas"),
         ("network.channels", "0"),
         ("network.cells", "0"),
+        ("network.halvings", "-2"),
         ("search.epochs", "0"),
         ("search.batch", "1"),
         ("search.sampling.cycles", "3"),
@@ -383,3 +384,9 @@ def test_differences_list_what_changes_the_result_and_nothing_else() -> None:
 def test_the_default_methods_are_those_of_the_paper_and_their_controls() -> None:
     assert DEFAULTS.methods == DEFAULT
     assert set(DEFAULT) == set(METHODS) - {"uraenas-swa", "deep-ensemble-swa"}
+
+
+def test_a_gpu_is_called_cuda() -> None:
+    """`gpu` is spelled nearer to `cpu`."""
+    with pytest.raises(UraenasError, match="Did you mean 'cuda'"):
+        preset("digits", {"engine.device": "gpu"})

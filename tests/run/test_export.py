@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from uraenas import Run, UraenasError, load_dataset
 from uraenas.base.files import read_tensors
@@ -189,20 +190,57 @@ def test_a_run_begins_from_another_ones_search(finished_run: Path, tmp_path: Pat
 def test_a_search_that_does_not_fit_is_refused_before_anything_is_written(
     finished_run: Path, tmp_path: Path, uraenas: Callable
 ) -> None:
+    """On the same images, those that are held out must be those that it has not seen."""
     out = tmp_path / "other"
-    for setting in ("search.epochs=4", "seed=1", "network.channels=5", "data.held_out=0.3"):
+    for setting in ("seed=1", "data.held_out=0.3"):
         done = uraenas("run", "--preset", "tiny", "--out", out, "--search-of", finished_run, "--set", setting)
         assert done.returncode == 2
         assert f"does not fit: {setting.partition('=')[0]} was" in done.stderr
         assert not out.exists()
     changed = shutil.copytree(finished_run, tmp_path / "changed")
-    run = Run(changed)
-    data = run.data()
-    assert data is not None
-    run.write_data(replace(data, blake2b="0"))
-    done = uraenas("run", "--preset", "tiny", "--out", out, "--search-of", changed)
-    assert "was made with other images" in done.stderr
-    run.remove("search/architecture.safetensors")
+    Run(changed).remove("search/architecture.safetensors")
     done = uraenas("run", "--preset", "tiny", "--out", out, "--search-of", changed)
     assert "holds no finished search" in done.stderr
     assert not out.exists()
+
+
+def test_a_search_on_other_images_serves_networks_of_another_width(
+    finished_run: Path, tmp_path: Path, uraenas: Callable
+) -> None:
+    """Its settings are taken over; the new run's data, seed and networks are its own."""
+    small = ("--preset", "tiny", "--methods", "drnas", "--set", "network.channels=5", "--set", "seed=3")
+    out = tmp_path / "run"
+    done = uraenas("run", *small, "--set", "search.epochs=7", "--search-of", "cifar10", "--out", out)
+    assert done.returncode == 0, done.stderr
+    found, theirs = Run(out).searched(), Run.pretrained().searched()
+    assert found is not None
+    assert theirs is not None
+    assert found.expected == theirs.expected
+    assert found.space == Run(out).ensemble("drnas").space
+    config = Run(out).config().values
+    assert (config["search.epochs"], config["seed"], config["network.channels"]) == (100, 3, 5)
+    again = uraenas("run", *small, "--search-of", "cifar10", "--out", out)
+    assert again.returncode == 0, again.stderr
+
+
+def test_few_own_images_are_not_searched_on_unless_asked(tmp_path: Path, uraenas: Callable) -> None:
+    random = np.random.default_rng(0)
+    for part, count in (("train", 12), ("test", 4)):
+        for kind in ("left", "right"):
+            (tmp_path / "own" / part / kind).mkdir(parents=True)
+            for number in range(count):
+                image = random.integers(0, 256, (8, 8), dtype=np.uint8)
+                Image.fromarray(image).save(tmp_path / "own" / part / kind / f"{number}.png")
+    call = ("run", "--preset", "tiny", "--methods", "drnas", "--set", f"data.name={tmp_path / 'own'}")
+    call = (*call, "--set", "data.image_size=8", "--set", "evaluate.suite=none")
+    for options, taken in (
+        ((), "cifar10"),
+        (("--search-of", "none"), ""),
+        (("--set", "search.epochs=2"), ""),
+    ):
+        out = tmp_path / f"run{len(options)}{taken}{options[-1:]}"
+        done = uraenas(*call, *options, "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert Run(out).search_taken_from == taken
+        assert ("architectures come from the search of cifar10" in done.stderr) == bool(taken)
+        assert uraenas(*call, *options, "--out", out).returncode == 0  # it goes on

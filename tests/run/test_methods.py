@@ -26,6 +26,7 @@ OTHERWISE = {
     "train.epochs": 100,
     "train.batch": 64,
     "train.prior_deviation": 1.0,
+    "train.class_weights": "balanced",
     "train.expected.genotype": GENOTYPE,
     "train.sampled.architectures": 20,
     "train.sampled.temperature": 0.01,
@@ -71,6 +72,7 @@ def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
         train.epochs,
         train.batch,
         train.decay(1000),
+        train.class_weights,  # test_division.py says what they do
         config.ensemble,
     )
 

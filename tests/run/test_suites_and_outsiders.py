@@ -1,14 +1,21 @@
 """Evaluation on suites from disk and on images of another dataset."""
 
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from uraenas.base.errors import UraenasError
-from uraenas.data import LabelledImages, digits
-from uraenas.evaluation import EvaluateSettings, cell_count, evaluation_sets
+from uraenas.data import LabelledImages, digits, in_units_of
+from uraenas.evaluation import EvaluateSettings, cell_count, evaluation_sets, separations
 from uraenas.evaluation.metrics import separation
 from uraenas.run.config import preset
+from uraenas.run.directory import Run
+from uraenas.run.evaluation import outside_images
 from uraenas.run.pipeline import Pipeline
 from uraenas.shifts import SUITES
 from uraenas.shifts.suite import write_suite
@@ -60,18 +67,80 @@ def test_an_unknown_suite_names_the_nearest_when_it_is_needed():
         list(evaluation_sets("digits", digits().test, EvaluateSettings(suite="basics")))
 
 
-def test_images_from_elsewhere_are_told_apart(own_run, tmp_path):
-    """Pure noise against digits: scores, rows and their names."""
+@pytest.fixture
+def elsewhere(tmp_path) -> dict[str, Path]:
+    """Noise as an .npz file with two parts, as a flat folder of 12 files, and as a folder of one class."""
     random = np.random.default_rng(0)
     noise = random.integers(0, 256, (80, 16, 16, 3), dtype=np.uint8)
     labels = np.arange(80) % 2
     np.savez(tmp_path / "noise.npz", x_train=noise, y_train=labels, x_test=noise[:40], y_test=labels[:40])
-    changes = {"evaluate.suite": "none", "evaluate.outside": str(tmp_path / "noise.npz")}
+    for folder in (tmp_path / "flat", tmp_path / "one" / "class"):
+        folder.mkdir(parents=True)
+        for number in range(12):
+            Image.fromarray(noise[number]).save(folder / f"{number}.png")
+    return {"noise": tmp_path / "noise.npz", "flat": tmp_path / "flat", "one": tmp_path / "one"}
+
+
+def test_images_from_elsewhere_are_told_apart(own_run, elsewhere):
+    """Noise against digits: all its images, of both parts; scores, rows and their names."""
+    changes = {"evaluate.suite": "none", "evaluate.outside": ", ".join(map(str, elsewhere.values()))}
     metrics = Pipeline.start(own_run, preset("tiny", {**changes, "methods": "uraenas"})).evaluate()
+    scores = ("confidence", "total_uncertainty", "model_uncertainty", "foreign", "distance-1", "distance-2")
+    measured = {f"{m}_{s}" for m in ("auroc", "aupr", "fpr95") for s in scores}
     rows = [row for row in metrics.rows if row.shift.startswith("outside-")]
-    scores = ("confidence", "total_uncertainty", "model_uncertainty")
-    assert {row.metric for row in rows} == {f"{m}_{s}" for m in ("auroc", "aupr", "fpr95") for s in scores}
-    assert all(0 <= row.value <= 1 for row in rows)
+    shares = {"turned_away", "false_alarms"}
+    assert {row.metric for row in rows} == measured | shares | {"images"}
+    assert all(0 <= row.value <= 1 + 1e-12 for row in rows if row.metric != "images")
+    assert all(row.value == 1 for row in rows if row.metric == "turned_away")  # it is noise
+    assert all(row.value < 0.1 for row in rows if row.metric == "false_alarms")
+    found = {one.other: one for one in separations(metrics.rows)}
+    assert {name: one.images for name, one in found.items()} == {"noise": 120, "flat": 12, "one": 12}
+    assert found["flat"].auroc == found["one"].auroc  # the same images
+    value = next(r.value for r in rows if r.shift == "outside-noise" and r.metric == "fpr95_confidence")
+    assert found["noise"].fpr95["confidence"] == value
+
+
+def test_table_report_and_show_say_how_well_they_are_told_apart(uraenas, own_run, elsewhere):
+    changes = ("--set", f"evaluate.outside={elsewhere['flat']}", "--set", "evaluate.suite=none")
+    done = uraenas("run", "--preset", "tiny", "--methods", "uraenas", *changes, "--out", own_run)
+    assert done.returncode == 0, done.stderr
+    (one,) = separations(Run(own_run).metrics().rows)
+    auroc = f"{one.auroc['foreign']:.3f}"
+    page = (own_run / "report.html").read_text()
+    for shown in (done.stdout, uraenas("show", own_run).stdout, page):
+        assert "flat" in shown
+        assert "AUROC" in shown
+        assert auroc in shown
+    assert json.loads(uraenas("show", own_run, "--json").stdout)["outside"] == [asdict(one)]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_images_from_elsewhere_get_the_units_of_the_test_images(elsewhere, kind):
+    test = digits().test
+    part = LabelledImages(in_units_of(test.images, np.dtype(kind)), test.labels)
+    dataset = replace(digits(), train=part, test=part)
+    names = f"{elsewhere['flat']},digits"
+    found = outside_images(preset("tiny", {"evaluate.outside": names}), dataset)
+    assert {name: len(one) for name, one in found.items()} == {"flat": 12, "digits": 1797}
+    for one in found.values():
+        assert one.images.dtype == kind
+        assert one.images.max() > (100 if kind is np.uint8 else 0.4)
+        assert one.images.max() <= (255 if kind is np.uint8 else 1)
+
+
+def test_sets_from_elsewhere_that_cannot_be_told_by_name_or_are_empty_are_refused(elsewhere, tmp_path):
+    twice = preset("tiny", {"evaluate.outside": f"{elsewhere['flat']},{elsewhere['flat']}"})
+    with pytest.raises(UraenasError, match="two sets called flat"):
+        outside_images(twice, digits())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UraenasError, match="holds no files"):
+        outside_images(preset("tiny", {"evaluate.outside": str(tmp_path / "empty")}), digits())
+    np.savez(tmp_path / "other.npz", pixels=np.zeros((4, 8, 8), np.uint8))
+    with pytest.raises(UraenasError, match="holds pixels; needed: images"):
+        outside_images(preset("tiny", {"evaluate.outside": str(tmp_path / "other.npz")}), digits())
+    np.savez(tmp_path / "unnamed.npz", np.zeros((4, 8, 8), np.uint8))
+    found = outside_images(preset("tiny", {"evaluate.outside": str(tmp_path / "unnamed.npz")}), digits())
+    assert found["unnamed"].images.shape == (4, 8, 8, 1)
 
 
 def test_grey_images_get_the_suite_without_what_needs_colour(tmp_path):

@@ -29,6 +29,8 @@ SPACES = {
     "tiny": TINY,
     "two cells, colour": CellSpace(channels=3, cells=2, shape=Shape(8, 8, 3, 5)),
     "odd and oblong": CellSpace(channels=2, cells=1, shape=Shape(7, 5, 2, 2)),
+    "halved": CellSpace(channels=3, cells=1, halvings=1, shape=Shape(9, 16, 3, 2)),
+    "halved three times": CellSpace(channels=2, cells=1, halvings=3, shape=Shape(33, 24, 1, 2)),
 }
 
 

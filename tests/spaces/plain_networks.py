@@ -121,8 +121,11 @@ class PlainNetwork(nn.Module):
     def __init__(self, space: CellSpace, cell: Callable[[int], nn.Module]) -> None:
         super().__init__()
         channels = space.channels
-        self.stem = nn.Conv2d(space.shape.channels, channels, 3, padding=1, bias=False)
+        stride = 2 if space.halvings > 0 else 1
+        self.stem = nn.Conv2d(space.shape.channels, channels, 3, stride, padding=1, bias=False)
         self.stem_norm = nn.BatchNorm2d(channels)
+        more = range(1, space.halvings)
+        self.more_stem = nn.ModuleList(ReLUConvBN(channels, channels, 3, stride=2) for _ in more)
         blocks: list[nn.Module] = []
         for stage in range(3):
             if stage:
@@ -135,6 +138,8 @@ class PlainNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem_norm(self.stem(x))
+        for module in self.more_stem:
+            x = module(x)
         for block in self.blocks:
             x = block(x)
         return self.classifier(torch.relu(self.head_norm(x)).mean(dim=(2, 3)))
@@ -164,6 +169,8 @@ def named_tensors(network: PlainNetwork) -> Named:
         norm(f"{name}.norm", module.norm)
 
     norm("stem.norm", network.stem_norm)
+    for number, module in enumerate(network.more_stem, start=1):
+        convolution(f"stem{number}", module)
     cells = reductions = 0
     for block in network.blocks:
         if isinstance(block, Reduction):

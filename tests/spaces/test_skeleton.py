@@ -6,6 +6,7 @@ import pytest
 
 from uraenas.base.errors import UraenasError
 from uraenas.spaces import CellSpace, Cost, Genotype, Shape
+from uraenas.spaces.cells import Skeleton
 
 CONVOLUTIONS_ONLY = Genotype(("nor_conv_3x3",) * 6)
 TINY = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 3))
@@ -47,8 +48,49 @@ def test_blocks_halve_the_map_upwards_and_double_the_channels() -> None:
 
 
 @pytest.mark.parametrize(
+    ("size", "halvings", "map_size"),
+    [
+        ((8, 8), 0, (8, 8)),
+        ((48, 48), 0, (48, 48)),
+        ((49, 20), 1, (25, 10)),
+        ((64, 64), 1, (32, 32)),
+        ((96, 97), 2, (24, 25)),
+        ((128, 128), 2, (32, 32)),
+        ((224, 224), 3, (28, 28)),
+        ((1024, 4), 5, (32, 1)),
+    ],
+)
+def test_the_stem_halves_large_images_until_cells_can_bear_them(
+    size: tuple[int, int], halvings: int, map_size: tuple[int, int]
+) -> None:
+    skeleton = CellSpace(channels=4, cells=1, shape=Shape(*size)).skeleton
+    assert skeleton.halvings == halvings
+    first = next(skeleton.blocks())
+    assert (first.height, first.width) == map_size
+
+
+def test_halvings_that_are_set_are_kept() -> None:
+    large, small = Shape(224, 224), Shape(32, 32)
+    assert CellSpace(halvings=0, shape=large).skeleton == Skeleton(height=224, width=224)
+    assert [step.stride for step in CellSpace(halvings=0, shape=large).skeleton.stem()] == [1]
+    steps = list(CellSpace(halvings=2, shape=small).skeleton.stem())
+    assert [(step.name, step.channels_in, step.stride, step.height) for step in steps] == [
+        ("stem", 3, 2, 16),
+        ("stem1", 16, 2, 8),
+    ]
+
+
+def test_halving_makes_large_images_cost_about_what_small_ones_do() -> None:
+    small, large = (CellSpace(shape=Shape(size, size)).cost(CONVOLUTIONS_ONLY) for size in (32, 224))
+    assert large.multiply_adds < 1.2 * small.multiply_adds
+    assert large.parameters == small.parameters + 2 * (9 * 16 * 16 + 2 * 16)
+
+
+@pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"halvings": -2}, "halvings = -2 is out of range"),
+        ({"halvings": 9}, "halvings = 9 is out of range"),
         ({"channels": 0}, "channels = 0 is out of range"),
         ({"cells": 0}, "cells = 0 is out of range"),
         ({"nodes": 1}, "nodes = 1 is out of range"),

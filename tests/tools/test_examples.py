@@ -40,6 +40,16 @@ def test_an_example_runs_and_says_how_well_it_did(example, lines, monkeypatch, c
     assert len(printed.splitlines()) == lines
 
 
+def test_an_example_says_how_it_is_called(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["own_images.py", "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(EXAMPLES / "own_images.py"), run_name="__main__")
+    assert end.value.code == 0
+    printed = capsys.readouterr().out
+    assert "[FOLDER]" in printed
+    assert "one sub-folder per class" in printed
+
+
 @pytest.mark.slow
 def test_the_first_example_is_less_sure_of_noise_than_of_digits(monkeypatch, capsys):
     digits, noise = map(

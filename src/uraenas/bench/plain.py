@@ -107,8 +107,11 @@ class PlainNetwork(nn.Module):
 
     def __init__(self, genotype: Genotype | None, skeleton: Skeleton) -> None:
         super().__init__()
-        stem = nn.Conv2d(skeleton.image_channels, skeleton.channels, 3, padding=1, bias=False)
-        self.stem = nn.Sequential(stem, nn.BatchNorm2d(skeleton.channels))
+        self.stem = nn.Sequential()
+        for step in skeleton.stem():
+            convolution = nn.Conv2d(step.channels_in, skeleton.channels, 3, step.stride, 1, bias=False)
+            before = [nn.ReLU()] if len(self.stem) else []
+            self.stem.extend([*before, convolution, nn.BatchNorm2d(skeleton.channels)])
         self.blocks = nn.ModuleList()
         for block in skeleton.blocks():
             if block.reduces:

@@ -64,9 +64,8 @@ def of_search_step(skeleton: Skeleton, images: int) -> Work:
 
 
 def _numbers_per_image(skeleton: Skeleton, maps_per_cell: int) -> int:
-    total = (
-        2 * skeleton.channels * skeleton.height * skeleton.width
-    )  # the stem's convolution and its norm's output
+    # The stem's convolutions and their norms' outputs.
+    total = sum(2 * skeleton.channels * step.height * step.width for step in skeleton.stem())
     for block in skeleton.blocks():
         maps = 5 if block.reduces else maps_per_cell  # a residual block: three convolutions, two nodes
         total += maps * block.channels * block.height * block.width

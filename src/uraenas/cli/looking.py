@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from uraenas.cli.printing import AsJson, console
+from uraenas.cli.printing import AsJson, console, outside_table
 from uraenas.cli.runs import PresetOption, RunPath
 from uraenas.run.presets import PRESETS
 
@@ -21,7 +22,7 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
     run = Run.find(path)
     facts = summary(run)
     if as_json:
-        print(json.dumps(facts))
+        print(json.dumps(facts, default=asdict))
         return
     heading = f"[bold]{escape(str(path))}[/]: {escape(facts['dataset'])}, seed {facts['seed']}"
     console.print(heading, highlight=False)
@@ -30,6 +31,8 @@ def show(path: RunPath, as_json: AsJson = False) -> None:
     else:
         for stage, state in facts["stages"].items():
             console.print(f"  {stage:9} {state}", highlight=False)
+    if facts["outside"]:
+        console.print(outside_table(facts["outside"]))
     for method, rows in facts["members"].items():
         console.print(f"[bold]{method}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied

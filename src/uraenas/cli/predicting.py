@@ -103,9 +103,11 @@ def _print_csv(predictions: list["Prediction"], classes: tuple[str, ...]) -> Non
 def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | None:
     """What a reader of the table should know."""
     notes = []
-    if noted := sum(bool(row.note) for row in predictions):
+    if noted := sum("resized" in row.note for row in predictions):
         of = f"{noted:,} of {len(predictions):,} images were resized"
         notes.append(f"{of}; --csv and --json say from which size.")
+    if several := sum("frames" in row.note for row in predictions):
+        notes.append(f"Of {several:,} with several frames the first is used.")
     distinct = len(set(ensemble.functions))
     if 1 < len(ensemble) < 2 * distinct:
         notes.append(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -25,7 +26,7 @@ from uraenas.base.progress import Lines, in_words, silent
 from uraenas.base.progress import Progress as Report
 
 if TYPE_CHECKING:
-    from uraenas.evaluation import Metrics
+    from uraenas.evaluation import Metrics, Separated
     from uraenas.run.budget import Planned
     from uraenas.run.directory import Run
 
@@ -128,4 +129,19 @@ def methods_table(metrics: "Metrics", calibration: str, title: str) -> Table:
             for column, value, top in zip(report.COLUMNS, line.values, best, strict=True)
         ]
         shown.add_row(line.method, str(line.members), *cells, report.DISAGREEMENT.show(line.disagreement))
+    return shown
+
+
+def outside_table(found: "Sequence[Separated]") -> Table:
+    """How well each method tells images from elsewhere from the test images."""
+    from uraenas.evaluation.separation import SHARES
+
+    shown = Table(title="Images from elsewhere", title_justify="left", caption=SHARES, caption_justify="left")
+    shown.add_column("Outside", overflow="fold")
+    shown.add_column("Method", no_wrap=True)
+    for heading in ("Images", "Turned away", "False alarms", "AUROC", "FPR95"):
+        shown.add_column(heading, justify="right")
+    for one in found:
+        joined = (f"{by['foreign']:.3f}" if "foreign" in by else "–" for by in (one.auroc, one.fpr95))
+        shown.add_row(escape(one.other), one.method, f"{one.images:,}", *one.shares(), *joined)
     return shown

@@ -5,12 +5,21 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 
-from uraenas.cli.printing import AsJson, bars, console, methods_table, note, print_plan, say
+from uraenas.cli.printing import (
+    AsJson,
+    bars,
+    console,
+    methods_table,
+    note,
+    outside_table,
+    print_plan,
+    say,
+)
 from uraenas.cli.stopping import heed, working_in
 from uraenas.run.presets import PRESETS
 
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
     from uraenas.architectures import Searched
     from uraenas.evaluation import Metrics
     from uraenas.run.budget import Planned
+    from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
 
 SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
@@ -38,9 +48,13 @@ def run(
     assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; default: runs/<preset>.")] = None,
     search_of: Annotated[
-        Path | None,
-        typer.Option("--search-of", help="Take the search of this run instead of searching; it must fit."),
-    ] = None,
+        str,
+        typer.Option(
+            "--search-of",
+            help="Take the search of this run instead of searching; `none`: search. Default: `cifar10`, which comes "
+            "with the package, for own images that are few; else `none`.",
+        ),
+    ] = "",
     budget: Annotated[
         str | None,
         typer.Option("--budget", help="90s, 10m, 2h: choose epochs, members and width to be over by then."),
@@ -48,24 +62,29 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done and how long it takes; write nothing.")
     ] = False,
+    skip_unreadable: Annotated[
+        bool,
+        typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
     from uraenas import report
     from uraenas.run.budget import plan
     from uraenas.run.config import preset
-    from uraenas.run.directory import Run
 
     changes = _changes(methods, assignments)
+    if skip_unreadable:
+        changes["data.skip_unreadable"] = True
     config, place = preset(preset_name, changes), out or Path("runs") / preset_name
-    source = None if search_of is None else Run.find(search_of)
+    source = _search_to_take(search_of, changes)
     with bars(quiet=as_json) as progress:
         planned = plan(place, config, progress, search_of=source, budget=budget, fixed=changes, asked=dry_run)
         pipeline = planned.pipeline
         if dry_run:
             print_plan(planned, as_json)
             return
-        pipeline.begin(source)
+        pipeline.begin()
         with working_in(pipeline.run):
             note([*pipeline.notes(), *planned.notes, *_on_time(planned)], as_json, pipeline.run)
             searched = pipeline.search()
@@ -75,6 +94,15 @@ def run(
             note(pipeline.left_out, as_json, pipeline.run)
             report.write(pipeline.run, pipeline.task.dataset.test)
     _print_result(pipeline, metrics, as_json)
+
+
+def _search_to_take(name: str, changes: dict[str, Any]) -> "Run | Literal['usual'] | None":
+    """Another run's search; where none is named and no setting is of a search, the usual one."""
+    from uraenas.run.directory import Run
+
+    if name and name != "none":
+        return Run.find(name)
+    return None if name or any(key.startswith("search.") for key in changes) else "usual"
 
 
 def _on_time(planned: "Planned") -> list[str]:
@@ -197,6 +225,9 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
+    from uraenas.evaluation import separations, unbeaten
+
+    note(unbeaten(metrics.rows, pipeline.run.primary))
     dataset = pipeline.task.dataset
     for calibration, words in (
         ("raw", "as predicted"),
@@ -204,6 +235,8 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     ):
         title = f"{escape(dataset.name)}, {len(dataset.test):,} test images, {words}"
         console.print(methods_table(metrics, calibration, title))
+    if apart := separations(metrics.rows):
+        console.print(outside_table(apart))
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:
         line = f"trained in this run, too, but not asked for: {', '.join(others)} (--methods)"
         console.print(line, highlight=False)

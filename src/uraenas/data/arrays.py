@@ -11,14 +11,18 @@ CHANNEL_ORDERS = ("auto", "first", "last")
 
 
 def as_images(
-    array: Any, value_range: tuple[float, float] | None = None, channels: str = "auto"
+    array: Any,
+    value_range: tuple[float, float] | None = None,
+    channels: str = "auto",
+    shape: tuple[int, ...] | None = None,
 ) -> np.ndarray:
     """N images as N×H×W×C, in uint8 or in float32 from 0 to 1.
 
     Accepted are N×H×W (grey), N×H×W×C and N×C×H×W with 1 to 4 channels. Which axis holds the channels shows
-    in the shape; where both could, `channels` ("first" or "last") must say. Without `value_range`, uint8
-    stays as it is, booleans become 0 and 1, and floats must lie within 0 … 1. With it, values must lie within
-    the stated range, which is mapped to 0 … 1; integers within (0, 255) become uint8.
+    in the shape; where both could, `channels` ("first" or "last") must say. Rows N×D are images where `shape`,
+    H×W or H×W×C, says so. Without `value_range`, uint8 stays as it is, booleans become 0 and 1, and floats must
+    lie within 0 … 1. With it, values must lie within the stated range, which is mapped to 0 … 1; integers within
+    (0, 255) become uint8.
     """
     try:
         array = np.asarray(array)
@@ -26,6 +30,11 @@ def as_images(
         raise UraenasError("images of different sizes are not allowed; resize them to one size") from error
     if array.dtype.kind not in "buif":
         raise UraenasError(f"images of type {array.dtype} are not allowed; allowed: uint8 or float")
+    if shape is not None and array.ndim == 2:
+        if array.shape[1] != np.prod(shape):
+            form = "×".join(map(str, shape))
+            raise UraenasError(f"rows of {array.shape[1]} values are no images of {form}; see image_shape")
+        array = array.reshape(len(array), *shape)
     if array.ndim not in (3, 4):
         raise UraenasError(
             f"images of shape {array.shape} are not allowed; allowed: N×H×W, N×H×W×C or N×C×H×W"

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.cifar import CIFAR10, CIFAR100, Cifar, is_cifar_folder, load_cifar
 from uraenas.data.dataset import Dataset
 from uraenas.data.digits import digits
 from uraenas.data.download import Progress, RemoteFile, download
-from uraenas.data.folder import DEFAULT_SIZE, load_folder
+from uraenas.data.folder import DEFAULT_SIZE, load_folder, read_folder
 from uraenas.data.idx import FASHION_MNIST_CLASSES, MNIST_CLASSES, is_idx_folder, load_idx
-from uraenas.data.npz import load_npz, save_npz
+from uraenas.data.npz import load_npz, read_npz_images, save_npz
 from uraenas.data.settings import DataSettings, data_root
 
 
@@ -86,11 +88,12 @@ def load_dataset(
     image_size: int | None = None,
     channels: str = "auto",
     value_range: tuple[float, float] | None = None,
+    skip_unreadable: bool = False,
 ) -> Dataset:
     """The dataset of this name, or of the .npz file, official archive or folder at this path.
 
-    `root` is where named datasets lie. `image_size` matters to folders of images, `channels` and
-    `value_range` to .npz files whose arrays do not speak for themselves.
+    `root` is where named datasets lie. `image_size` and `skip_unreadable` matter to folders of images, `channels`
+    and `value_range` to .npz files whose arrays do not speak for themselves.
     """
     if name in EMBEDDED:
         return EMBEDDED[str(name)]()
@@ -98,7 +101,7 @@ def load_dataset(
         return _load_official(str(name), data_root(root))
     path = Path(name).expanduser()
     if path.is_dir():
-        return _load_any_folder(path, image_size or DEFAULT_SIZE)
+        return _load_any_folder(path, image_size or DEFAULT_SIZE, skip_unreadable)
     if path.suffix == ".npz":
         return load_npz(path, value_range, channels)
     if path.name.endswith((".tar.gz", ".tgz", ".tar")):
@@ -111,10 +114,34 @@ def load_dataset(
     raise unknown("dataset or folder", str(name), [*DATASETS, *folders])
 
 
+def load_images(
+    name: str | os.PathLike[str],
+    root: str | os.PathLike[str],
+    size: tuple[int, int],
+    skip_unreadable: bool = False,
+) -> tuple[str, np.ndarray]:
+    """Name and all images [N, H, W, C] of a dataset, of an .npz file, or of a folder with classes or without.
+
+    Labels are not needed. Files in a folder are resized as a whole to this height and width, as for predictions.
+    """
+    path = Path(name).expanduser()
+    if name not in DATASETS and path.is_dir() and not _is_official_folder(path):
+        return path.resolve().name, read_folder(path, size, skip_unreadable)
+    if name not in DATASETS and path.suffix == ".npz":
+        return path.stem, read_npz_images(path)
+    dataset = load_dataset(name, root)
+    return dataset.name, np.concatenate([part.images for part in dataset.parts.values()])
+
+
 def load_from_settings(settings: DataSettings) -> Dataset:
     """The dataset that the settings name, with their say on flips and padding."""
     dataset = load_dataset(
-        settings.name, settings.root, settings.image_size, settings.channels, settings.value_limits()
+        settings.name,
+        settings.root,
+        settings.image_size,
+        settings.channels,
+        settings.value_limits(),
+        settings.skip_unreadable,
     )
     return replace(
         dataset,
@@ -173,10 +200,14 @@ def _load_official(name: str, root: Path) -> Dataset:
     )
 
 
-def _load_any_folder(path: Path, image_size: int) -> Dataset:
+def _is_official_folder(path: Path) -> bool:
+    return is_cifar_folder(path, CIFAR10) or is_cifar_folder(path, CIFAR100) or is_idx_folder(path)
+
+
+def _load_any_folder(path: Path, image_size: int, skip_unreadable: bool) -> Dataset:
     for kind in (CIFAR10, CIFAR100):
         if is_cifar_folder(path, kind):
             return load_cifar(path, kind)
     if is_idx_folder(path):
         return load_idx(path, name=path.resolve().name)
-    return load_folder(path, image_size)
+    return load_folder(path, image_size, skip_unreadable)

@@ -63,21 +63,28 @@ class Dataset:
     flip: bool  # a mirrored image keeps its label
     padding: int  # random crops come from the image padded by this many black pixels on each side
     notes: tuple[str, ...] = ()  # what the reader did to the data and the user should know
+    validation: LabelledImages | None = None  # held out instead of a share of the training set
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
             raise UraenasError(
                 f"{self.name}: {len(self.classes)} class(es) leave nothing to tell apart; needed: 2"
             )
-        if self.train.images.shape[1:] != self.test.images.shape[1:]:
-            raise UraenasError(
-                f"{self.name}: training images are {self.train.images.shape[1:]} and test images "
-                f"{self.test.images.shape[1:]}; they must agree"
-            )
-        for kind, part in (("training", self.train), ("test", self.test)):
+        for kind, part in self.parts.items():
+            if self.train.images.shape[1:] != part.images.shape[1:]:
+                raise UraenasError(
+                    f"{self.name}: training images are {self.train.images.shape[1:]} and {kind} images "
+                    f"{part.images.shape[1:]}; they must agree"
+                )
             low, high = int(part.labels.min()), int(part.labels.max())
             if low < 0 or high >= len(self.classes):
                 raise UraenasError(
                     f"{self.name}: {kind} labels reach from {low} to {high}; "
                     f"allowed: 0 … {len(self.classes) - 1}"
                 )
+
+    @property
+    def parts(self) -> dict[str, LabelledImages]:
+        """All that there are, by what they are called."""
+        known = {"training": self.train, "test": self.test}
+        return known if self.validation is None else {**known, "validation": self.validation}

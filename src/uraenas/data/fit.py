@@ -29,6 +29,15 @@ def fit_images(images: np.ndarray, height: int, width: int, channels: int) -> np
     return np.pad(images, ((0, 0), rows, columns, (0, 0)))
 
 
+def in_units_of(images: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """Images as bytes, or as floats in 0 … 1, whichever this type asks for."""
+    if images.dtype == kind:
+        return images
+    if kind == np.uint8:
+        return np.rint(images * 255).clip(0, 255).astype(np.uint8)
+    return images.astype(np.float32) / 255
+
+
 def _with_channels(images: np.ndarray, channels: int) -> np.ndarray:
     have = images.shape[3]
     if have == channels:

@@ -1,98 +1,76 @@
 """A folder of images with one sub-folder per class."""
 
 import os
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset, LabelledImages
+from uraenas.data.pictures import ENDINGS, Picture, bombs_are_errors, try_picture
 from uraenas.data.splits import stratified_split
 
 SPLIT_KEY = 8110  # a constant, so that every run on a folder without a test part has the same test images
 TEST_FRACTION = 0.2
 DEFAULT_SIZE = 32
-ENDINGS = frozenset(
-    (".png", ".jpg", ".jpeg", ".jpe", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-)
-FORMATS = (
-    "PNG",
-    "JPEG",
-    "BMP",
-    "GIF",
-    "WEBP",
-    "TIFF",
-    "PPM",
-)  # Pillow would start Ghostscript for some others
-MOST_PIXELS = 89_478_485  # Pillow's own limit for a picture that is no decompression bomb
+PARTS = ("train", "test", "val")
 NAMED_FILES = 5
 
 
-@dataclass(frozen=True)
-class _Picture:
-    pixels: np.ndarray  # [size, size, 3]
-    stretched: bool
-
-
-def load_folder(path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE) -> Dataset:
-    """The dataset in `path/CLASS/…`, or in `path/train/CLASS/…` and `path/test/CLASS/…`.
+def load_folder(
+    path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE, skip_unreadable: bool = False
+) -> Dataset:
+    """The dataset in `path/CLASS/…`, or in `path/train/CLASS/…` with `path/test/…`, `path/val/…` or both.
 
     Every image is resized as a whole to `image_size` × `image_size`. The dataset is RGB, or grey where every
     pixel of every image is. Without a test part, a fifth of each class becomes one. A file with the ending of
-    an image that cannot be read is an error; other files are left out and counted in the notes.
+    an image that cannot be read is an error, unless it is to be skipped; other files are left out and counted
+    in the notes.
     """
     path = Path(path)
-    divided = _is_divided(path)
-    train_files, classes, ignored = _find_images(path / "train" if divided else path)
-    notes = []
-    if divided:
-        test_files, _, ignored_in_test = _find_images(path / "test", classes)
-        ignored += ignored_in_test
-    else:
-        test_files = []
-    labels = np.array([classes.index(name) for name, _ in (*train_files, *test_files)], np.int64)
-    pictures = _read_all([file for _, file in (*train_files, *test_files)], image_size)
-    stretched = sum(picture.stretched for picture in pictures)
-    if stretched:
-        notes.append(f"{stretched} of {len(pictures)} images are not square and were stretched to be so")
-    notes += notes_on_left_out(ignored)
-    names = tuple(str(file.relative_to(path)) for _, file in (*train_files, *test_files))
-    everything = LabelledImages(_stacked([picture.pixels for picture in pictures]), labels, names=names)
-    if divided:
-        order = np.arange(len(labels))
-        train, test = order[: len(train_files)], order[len(train_files) :]
-    else:
-        train, test = stratified_split(labels, [1 - TEST_FRACTION, TEST_FRACTION], SPLIT_KEY, classes)
+    parts = _parts(path)
+    classes = [folder.name for folder in _folders(parts["train"])]
+    found, ignored = [], 0
+    for part, folder in parts.items():
+        files, others = _find_images(folder, classes)
+        found += [(part, *one) for one in files]
+        ignored += others
+    pictures, notes = _read_all([file for *_, file in found], (image_size, image_size), skip_unreadable)
+    kept = [(part, label, file) for part, label, file in found if file in pictures]
+    everything = LabelledImages(
+        _stacked([pictures[file].pixels for *_, file in kept]),
+        np.array([classes.index(label) for _, label, _ in kept], np.int64),
+        names=tuple(str(file.relative_to(path)) for *_, file in kept),
+    )
+    notes += [*notes_on_left_out(ignored), *_notes_on_other_folders(path, parts)]
+    of_part = {part: np.flatnonzero([one == part for one, *_ in kept]) for part in parts}
+    if "test" not in parts:
+        training = of_part["train"]
+        fractions = [1 - TEST_FRACTION, TEST_FRACTION]
+        train, test = stratified_split(everything.labels[training], fractions, SPLIT_KEY, classes)
+        of_part |= {"train": training[train], "test": training[test]}
         notes.append(f"{path.name} has no test part: {len(test)} of its images, stratified, became one")
     return Dataset(
         path.resolve().name,
-        everything.take(train),
-        everything.take(test),
+        everything.take(of_part["train"]),
+        everything.take(of_part["test"]),
         tuple(classes),
         flip=False,  # a mirrored letter or a left hand is another thing: only the user knows
         padding=image_size // 8,
         notes=tuple(notes),
+        validation=everything.take(of_part["val"]) if "val" in parts else None,
     )
 
 
-def read_image(path: str | os.PathLike[str], size: int | tuple[int, int], channels: int) -> np.ndarray:
-    """One image file as uint8 [height, width, channels], whatever its own size and colours."""
-    if channels not in (1, 3):
-        raise UraenasError(f"an image file cannot become {channels} channels; allowed: 1 (grey) or 3 (RGB)")
-    height, width = (size, size) if isinstance(size, int) else size
-    with _bombs_are_errors():
-        picture = _read(Path(path), height, width)
-    if isinstance(picture, str):
-        raise UraenasError(f"{path} cannot be read as an image: {picture}")
-    if channels == 3:
-        return picture.pixels
-    return np.array(Image.fromarray(picture.pixels).convert("L"))[..., None]
+def read_folder(path: Path, size: tuple[int, int], skip_unreadable: bool = False) -> np.ndarray:
+    """Every image below a folder, whatever its sub-folders mean, as uint8 [N, height, width, C]."""
+    images, others = images_below(path)
+    if not images:
+        raise no_image_in(str(path), others)
+    pictures, _ = _read_all(images, size, skip_unreadable)
+    return _stacked([picture.pixels for picture in pictures.values()])
 
 
 def images_below(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -118,14 +96,22 @@ def no_image_in(where: str, others: Sequence[Path]) -> UraenasError:
     )
 
 
-def _is_divided(path: Path) -> bool:
-    """Whether there is a train and a test part. A class may be called `train`; a part has sub-folders."""
+def _parts(path: Path) -> dict[str, Path]:
+    """Where parts lie; all is one where there is no train part. A class may be called `train`; parts have classes."""
     if not path.is_dir():
         raise UraenasError(f"{path} is not a folder")
-    train, test = (any(_folders(path / part)) for part in ("train", "test"))
-    if train and not test:
+    found = {part: path / part for part in PARTS if any(_folders(path / part))}
+    if "train" not in found:
+        return {"train": path}
+    if len(found) == 1:
         raise UraenasError(f"{path} has a train part with classes but no test part: add {path / 'test'}")
-    return train and test
+    return found
+
+
+def _notes_on_other_folders(path: Path, parts: Mapping[str, Path]) -> list[str]:
+    """Folders beside the parts may have been meant as one."""
+    others = [one.name for one in _folders(path) if len(parts) > 1 and one.name not in parts]
+    return [f"not used, beside {'/, '.join(parts)}/: {', '.join(others[:NAMED_FILES])}"] if others else []
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -133,25 +119,23 @@ def _folders(path: Path) -> Iterator[Path]:
         yield from sorted(item for item in path.iterdir() if item.is_dir() and not item.name.startswith("."))
 
 
-def _find_images(
-    path: Path, allowed: Sequence[str] | None = None
-) -> tuple[list[tuple[str, Path]], list[str], int]:
-    """All (class, image file), the classes, and how many other files there are."""
+def _find_images(path: Path, classes: Sequence[str]) -> tuple[list[tuple[str, Path]], int]:
+    """All (class, image file), and how many other files there are."""
     folders = list(_folders(path))
     if not folders:
         raise UraenasError(f"{path} has no sub-folders; needed: one per class, with its images in it")
     found, ignored = [], 0
     for folder in folders:
-        if allowed is not None and folder.name not in allowed:
+        if folder.name not in classes:
             raise UraenasError(
-                f"{folder} is a class that the training part lacks; allowed: {', '.join(allowed)}"
+                f"{folder} is a class that the training part lacks; allowed: {', '.join(classes)}"
             )
         images, others = images_below(folder)
         if not images:
             raise no_image_in(str(folder), others)
         ignored += len(others)
         found += [(folder.name, image) for image in images]
-    return found, [folder.name for folder in folders], ignored
+    return found, ignored
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -167,56 +151,40 @@ def _files_below(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in names if not name.startswith("."))
 
 
-def _read_all(files: list[Path], size: int) -> list[_Picture]:
-    """Every picture in turn, decoded on all cores; one error names those that cannot be read."""
-    with _bombs_are_errors(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda file: _read(file, size, size), files))
-    bad = [
-        f"{file} ({result})" for file, result in zip(files, results, strict=True) if isinstance(result, str)
-    ]
-    if bad:
-        more = f" and {len(bad) - NAMED_FILES} more" if len(bad) > NAMED_FILES else ""
+def _read_all(files: list[Path], size: tuple[int, int], skip: bool) -> tuple[dict[Path, Picture], list[str]]:
+    """Every picture by its file, decoded on all cores, and what should be known of them.
+
+    Those that cannot be read are named in one error, or left out and named in a note.
+    """
+    with bombs_are_errors(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = dict(zip(files, pool.map(lambda file: try_picture(file, size), files), strict=True))
+    bad = [f"{file} ({why})" for file, why in results.items() if isinstance(why, str)]
+    pictures = {file: one for file, one in results.items() if isinstance(one, Picture)}
+    named = ", ".join(bad[:NAMED_FILES]) + _and_more(bad)
+    if bad and not (skip and pictures):
         raise UraenasError(
-            f"{len(bad)} of {len(files)} images cannot be read: {', '.join(bad[:NAMED_FILES])}{more}. "
-            "Mend or remove them: nothing is left out silently."
+            f"{len(bad)} of {len(files)} images cannot be read: {named}. "
+            "Mend or remove them, or leave them out with --skip-unreadable (data.skip_unreadable=true)."
         )
-    return [result for result in results if isinstance(result, _Picture)]
+    notes = [f"{len(bad)} of {len(files)} images cannot be read and were left out: {named}"] if bad else []
+    return pictures, notes + _notes_on(pictures)
 
 
-@contextmanager
-def _bombs_are_errors() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        yield
+def _notes_on(pictures: Mapping[Path, Picture]) -> list[str]:
+    """What was done to pictures that are not as others."""
+    kinds = {
+        "are not square and were stretched to be so": [p for p, one in pictures.items() if one.stretched],
+        "hold several frames, of which the first is used": [
+            p for p, one in pictures.items() if one.frames > 1
+        ],
+        "use at most 12 of their 16 bits and come out dark": [p for p, one in pictures.items() if one.dim],
+    }
+    of = f"of {len(pictures)} images"
+    return [f"{len(those)} {of} {words}, such as {those[0].name}" for words, those in kinds.items() if those]
 
 
-def _read(path: Path, height: int, width: int) -> _Picture | str:
-    """The picture, or in a few words why there is none."""
-    try:
-        with Image.open(path, formats=FORMATS) as image:
-            if image.width * image.height > MOST_PIXELS:
-                return f"{image.width}×{image.height} pixels are more than {MOST_PIXELS}"
-            stretched = image.width * height != image.height * width
-            # A JPEG can be decoded at a fraction of its size: much faster, and still twice as fine as needed.
-            image.draft(None, (2 * width, 2 * height))
-            upright = _as_rgb(ImageOps.exif_transpose(image))
-        resized = upright.resize((width, height), Image.Resampling.BILINEAR)
-        return _Picture(np.array(resized), stretched)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return f"more than {MOST_PIXELS} pixels"
-    except Exception as error:  # Pillow's decoders raise a dozen kinds on hostile bytes
-        return " ".join(str(error).split())[:100] or type(error).__name__
-
-
-def _as_rgb(image: Image.Image) -> Image.Image:
-    """Eight bits, three colours; transparent parts become white, of an animation the first picture stays."""
-    if image.mode.startswith(("I", "F")):  # a camera may use 12 of 16 bits, and would come out nearly black
-        bits = "16-bit" if image.mode.startswith("I;16") else "16- or 32-bit"
-        raise UraenasError(f"{bits} grey has no stated range; save it with 8 bits")
-    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
-        clear = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
-    return image.convert("RGB")
+def _and_more(names: Sequence[str]) -> str:
+    return f" and {len(names) - NAMED_FILES} more" if len(names) > NAMED_FILES else ""
 
 
 def _stacked(pictures: list[np.ndarray]) -> np.ndarray:

@@ -98,6 +98,9 @@ class Loader:
         images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
         self.height, self.width = images.shape[1:3]
         self.images = F.pad(images, (0, 0, padding, padding, padding, padding))  # black, before normalisation
+        # Every crop of every image, as a view: a batch is then copied row by row, not pixel by pixel.
+        windows = self.images.unfold(1, self.height, 1).unfold(2, self.width, 1)
+        self.windows = windows.movedim(3, 5)  # [N, top, left, H, W, C]
         self.labels = torch.from_numpy(part.labels).to(device)
         self.weights: Tensor | None = None
         if part.weights is not None:
@@ -125,10 +128,9 @@ class Loader:
     def batch_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Images [M, B, C, H, W], labels [M, B] and, where given, weights [M, B] at this place of the epoch."""
         index, corner, flip = (_at(part, position) for part in (drawn.order, drawn.corner, drawn.flip))
-        rows = corner[..., 0, None] + torch.arange(self.height, device=index.device)
-        across = torch.arange(self.width, device=index.device)
-        columns = corner[..., 1, None] + torch.where(flip[..., None], across.flip(0), across)
-        raw = self.images[index[..., None, None], rows[..., :, None], columns[..., None, :]]
+        raw = self.windows[index, corner[..., 0], corner[..., 1]]
+        if self.flip:
+            raw = torch.where(flip[..., None, None, None], raw.flip(-2), raw)
         return self.normalise(raw), *self.labels_at(drawn, position)
 
     def labels_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor | None]:

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -20,11 +21,12 @@ from uraenas.data.splits import stratified_split
 SPLIT_KEY = 8109  # a constant, so that every run on a file without a test part has the same test images
 TEST_FRACTION = 0.2
 
-SPELLINGS = (  # of the training images and labels, and of the test images and labels
-    ("x_train", "y_train", "x_test", "y_test"),
-    ("images", "labels", "test_images", "test_labels"),
-    ("X", "y", "X_test", "y_test"),
+SPELLINGS = (  # of images and labels for training, for testing, and for validation
+    ("x_train", "y_train", "x_test", "y_test", "x_val", "y_val"),
+    ("images", "labels", "test_images", "test_labels", "val_images", "val_labels"),
+    ("X", "y", "X_test", "y_test", "X_val", "y_val"),
 )
+UNNAMED = "arr_0"  # what numpy.savez calls an array without a name
 MOST_BYTES = 8 << 30
 MOST_EXPANSION = 200  # beyond SMALL_BYTES: photographs never pack as tightly as a zip bomb
 SMALL_BYTES = 256 << 20
@@ -37,10 +39,11 @@ def load_npz(
     channels: str = "auto",
     mend: str = MEND,
 ) -> Dataset:
-    """The dataset in an .npz file with x_train, y_train, x_test, y_test, or images, labels and test_….
+    """The dataset in an .npz file with x_train, y_train, x_test, y_test, x_val, y_val; SPELLINGS has all keys.
 
-    Without a test part, a fifth of each class becomes one. Labels are integers or strings; a key `classes`,
-    if there is one, names the labels 0 … K-1. `mend` is what a message about a damaged file advises.
+    Without a test part, a fifth of each class becomes one. A validation part, if there is one, is held out. Labels
+    are integers or strings; a key `classes`, if there is one, names the labels 0 … K-1. `mend` is what a message
+    about a damaged file advises.
     """
     path = Path(path)
     known = {key for spelling in SPELLINGS for key in spelling} | {"classes"}
@@ -51,36 +54,47 @@ def load_npz(
         raise UraenasError(
             f"{path} holds {found}; needed: x_train and y_train, or images and labels, or X and y"
         )
-    train_images, train_labels, test_images, test_labels = (arrays.get(key) for key in spelling)
-    if (test_images is None) != (test_labels is None):
-        raise UraenasError(f"{path}: {spelling[2]} and {spelling[3]} must be there both or not at all")
-    assert train_images is not None
-    assert train_labels is not None
-    coder = _LabelCoder(path, _vector(path, train_labels), arrays.get("classes"))
-    train = _part(path, coder, train_images, train_labels, value_range, channels)
+    for images, labels in zip(spelling[2::2], spelling[3::2], strict=True):
+        if (images in arrays) != (labels in arrays):
+            raise UraenasError(f"{path}: {images} and {labels} must be there both or not at all")
+    coder = _LabelCoder(path, _vector(path, arrays[spelling[1]]), arrays.get("classes"))
+    train, test, validation = (
+        _part(path, coder, arrays[images], arrays[labels], value_range, channels)
+        if images in arrays
+        else None
+        for images, labels in zip(spelling[::2], spelling[1::2], strict=True)
+    )
+    assert train is not None
     notes = [f"ignored in {path.name}: {', '.join(others[:8])}"] if others else []
-    if test_images is not None and test_labels is not None:
-        test = _part(path, coder, test_images, test_labels, value_range, channels)
-    else:
+    if test is None:
         fractions = [1 - TEST_FRACTION, TEST_FRACTION]
         kept, tested = stratified_split(train.labels, fractions, SPLIT_KEY, coder.classes)
         train, test = train.take(kept), train.take(tested)
         notes.append(f"{path.name} has no test part: {len(test)} of its images, stratified, became one")
     padding = min(train.images.shape[1:3]) // 8
-    return Dataset(path.stem, train, test, coder.classes, flip=False, padding=padding, notes=tuple(notes))
+    return Dataset(path.stem, train, test, coder.classes, False, padding, tuple(notes), validation)
+
+
+def read_npz_images(path: Path) -> np.ndarray:
+    """All images in an .npz file, of whatever part, [N, H, W, C]; labels need not be there."""
+    keys = [key for spelling in SPELLINGS for key in spelling[::2]]
+    arrays, others = read_npz(path, {*keys, UNNAMED})
+    found = [as_images(arrays[key]) for key in (*keys, UNNAMED) if key in arrays]
+    if not found:
+        raise UraenasError(f"{path} holds {', '.join(others[:8]) or 'nothing'}; needed: images, x_train or X")
+    if len({(part.shape[1:], part.dtype) for part in found}) > 1:
+        raise UraenasError(f"{path} holds images of different forms; they must agree")
+    return np.concatenate(found)
 
 
 def save_npz(path: Path, dataset: Dataset) -> None:
     """Writes what `load_npz` reads; the file appears whole or not at all."""
+    keys = iter(SPELLINGS[0])
+    arrays: dict[str, Any] = {
+        next(keys): array for one in dataset.parts.values() for array in (one.images, one.labels)
+    }
     with whole_file(path) as file:
-        np.savez(
-            file,
-            x_train=dataset.train.images,
-            y_train=dataset.train.labels,
-            x_test=dataset.test.images,
-            y_test=dataset.test.labels,
-            classes=np.array(dataset.classes),
-        )
+        np.savez(file, **arrays, classes=np.array(dataset.classes))
 
 
 def read_npz(path: Path, keys: set[str], mend: str = MEND) -> tuple[dict[str, np.ndarray], list[str]]:

@@ -26,7 +26,13 @@ class DataSettings:
     name: str = "digits"  # a name from the table of datasets, or the path of an .npz file or a folder
     root: str = ""  # where downloaded datasets lie; empty: $URAENAS_DATA, else `datasets`
     image_size: int = 32  # folders of images only: every image becomes this many pixels high and wide
-    held_out: float = 0.15  # of the training set, kept aside for selection and calibration
+    skip_unreadable: bool = (
+        False  # folders of images only: leave out what cannot be read, instead of refusing
+    )
+    limit: int = 0  # use at most so many training images, stratified and drawn by the seed; 0: all
+    held_out: float = (
+        0.15  # of the training set, for selection and calibration; unless there is a validation part
+    )
     flip: str = "auto"  # mirror images at random: on, off, or as the dataset says
     padding: int = -1  # black pixels around the image that random crops may reach; -1: as the dataset says
     channels: str = "auto"  # .npz only: which axis holds the colours
@@ -38,6 +44,7 @@ class DataSettings:
         )
         _require(isinstance(self.root, str), "root", self.root, "a folder, or nothing")
         _require(_is_integer(self.image_size, 4, 1024), "image_size", self.image_size, "an integer, 4 … 1024")
+        _require(_is_integer(self.limit, 0, 2**31), "limit", self.limit, "an integer, 0 (all) or more")
         _require(_is_between(self.held_out, 0, 0.9), "held_out", self.held_out, "above 0, below 0.9")
         _require(self.flip in FLIPS, "flip", self.flip, ", ".join(FLIPS))
         _require(

@@ -49,6 +49,8 @@ class EngineSettings:
     checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
 
     def __post_init__(self) -> None:
+        if self.device == "gpu":  # spelled nearer to cpu than to what is meant
+            raise UraenasError("unknown device 'gpu'. Did you mean 'cuda'? Allowed: auto, cpu, cuda.")
         if self.device not in DEVICES:
             raise unknown("device", self.device, DEVICES)
         if self.precision not in PRECISIONS:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -90,6 +91,13 @@ class Known:
             torch.stack([scores[name].double() for name in names]),
         )
 
+    def joined(self, scores: Mapping[str, Tensor]) -> Tensor:
+        """One score of how foreign new images are [N]: what p-values are made of, but without steps and ends."""
+        return joined_scores(
+            torch.stack([self.scores[name].double() for name in self.scores]),
+            torch.stack([scores[name].double() for name in self.scores]),
+        )
+
     def threshold(self, risk: float) -> Threshold:
         """The confidence below which to abstain, for this share of errors among the rest."""
         return threshold_for(self.confidence, self.right, risk)
@@ -164,3 +172,15 @@ def conformal_p_values(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
     return (
         (torch.cat(found) + 1).double() / (count + 1) if found else new_SN.new_zeros(0, dtype=torch.float64)
     )
+
+
+def joined_scores(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
+    """Fisher's sum of log ranks [N], ranks interpolated between held-out images and falling on beyond the last one."""
+    total = new_SN.new_zeros(new_SN.shape[1])
+    for held_out, new in zip(held_out_Sn, new_SN, strict=True):
+        ranked = held_out[torch.isfinite(held_out)].sort().values
+        ranks = torch.arange(len(ranked), 0, -1, dtype=torch.float64)
+        rank = torch.from_numpy(np.interp(new.numpy(), ranked.numpy(), ranks.numpy()))
+        beyond = (new - ranked[-1]).clamp_min(0) / (ranked[-1] - ranked[len(ranked) // 2]).clamp_min(1e-300)
+        total += (1 + beyond).log() - rank.log()
+    return total

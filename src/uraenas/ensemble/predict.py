@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from uraenas.base.errors import UraenasError
-from uraenas.data import read_image
-from uraenas.data.folder import FORMATS, images_below, no_image_in
+from uraenas.data.folder import images_below, no_image_in
+from uraenas.data.pictures import read_picture
 from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
 from uraenas.evaluation import calibration, metrics
 
@@ -63,10 +62,10 @@ def find_files(paths: Sequence[Path]) -> tuple[list[Path], int]:
             images, others = images_below(path)
             files += images
             left_out += others
-        elif path.exists():
-            files.append(path)
         else:
-            raise UraenasError(f"{path} does not exist; give image files or folders of them")
+            files.append(path)  # also one that does not exist: it is named when it cannot be read
+    if paths and not any(path.exists() for path in paths):
+        raise UraenasError(f"{paths[0]} does not exist; give image files or folders of them")
     if not files:
         raise no_image_in(", ".join(map(str, paths)), left_out)
     return files, len(left_out)
@@ -103,12 +102,14 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
     shape = ensemble.space.shape
     size = (shape.height, shape.width)
     try:
-        image = read_image(path, size, shape.channels)
-        with Image.open(path, formats=FORMATS) as opened:
-            note = f"resized from {opened.width}×{opened.height}" if opened.size != size[::-1] else ""
+        picture = read_picture(path, size)
+        image = picture.with_channels(shape.channels)
     except UraenasError as error:
         return Unreadable(str(path), str(error).removeprefix(f"{path} "))
-    return image, note
+    notes = ["resized from {}×{}".format(*picture.size)] if picture.size != size[::-1] else []
+    notes += [f"first of {picture.frames} frames"] if picture.frames > 1 else []
+    notes += ["uses at most 12 of its 16 bits"] if picture.dim else []
+    return image, "; ".join(notes)
 
 
 def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float, share: float) -> list[dict[str, Any]]:

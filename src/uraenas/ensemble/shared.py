@@ -1,6 +1,6 @@
 """Several ensembles at once: a member that two of them share is run once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from torch import Tensor
@@ -9,6 +9,7 @@ from uraenas.engine import Engine
 from uraenas.ensemble.ensemble import Ensemble
 from uraenas.ensemble.member import Member
 from uraenas.ensemble.predictor import MembersPredictor
+from uraenas.spaces import Features
 
 
 class SharedPredictor:
@@ -24,11 +25,23 @@ class SharedPredictor:
 
     def __call__(self, images: np.ndarray) -> dict[str, Tensor]:
         """Log-probabilities [M, N, K] by ensemble; the first call puts the members on the device."""
+        log_p = self._predictor()(images)
+        return {name: log_p[places] for name, places in self._places()}
+
+    def look(self, images: np.ndarray) -> dict[str, tuple[Tensor, list[Features]]]:
+        """The same, and what each member sees of the images."""
+        log_p, features = self._predictor().look(images)
+        return {name: (log_p[places], [features[m] for m in places]) for name, places in self._places()}
+
+    def _predictor(self) -> MembersPredictor:
         if self.predictor is None:
             first = next(iter(self.ensembles.values()))
-            self.predictor = MembersPredictor(
-                list(self.distinct.values()), first.space, first.normalisation, self.engine
-            )
-        log_p = self.predictor(images)
+            members = list(self.distinct.values())
+            self.predictor = MembersPredictor(members, first.space, first.normalisation, self.engine)
+        return self.predictor
+
+    def _places(self) -> Iterator[tuple[str, list[int]]]:
+        """The members of each ensemble, by their place among all that are distinct."""
         place = {name: position for position, name in enumerate(self.distinct)}
-        return {name: log_p[[place[one] for one in members]] for name, members in self.names.items()}
+        for name, members in self.names.items():
+            yield name, [place[one] for one in members]

@@ -3,7 +3,9 @@
 from uraenas.evaluation.evaluator import Cell, Evaluator, Judged
 from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
 from uraenas.evaluation.outcome import Diverged, Metrics
+from uraenas.evaluation.references import REFERENCES, References, unbeaten
 from uraenas.evaluation.row import CALIBRATIONS, Row, mean_names, sizes_of
+from uraenas.evaluation.separation import Separated, separations
 from uraenas.evaluation.sets import (
     SEED,
     EvaluateSettings,
@@ -17,6 +19,7 @@ from uraenas.evaluation.summarise import Measured, same_suite, summarise
 __all__ = [
     "CALIBRATIONS",
     "METRICS",
+    "REFERENCES",
     "SEED",
     "SOURCES",
     "Cell",
@@ -27,14 +30,18 @@ __all__ = [
     "Judged",
     "Measured",
     "Metrics",
+    "References",
     "Row",
+    "Separated",
     "UncertaintyBySource",
     "cell_count",
     "evaluation_sets",
     "mean_names",
     "require_suite_fits",
     "same_suite",
+    "separations",
     "sizes_of",
     "summarise",
+    "unbeaten",
     "uncertainty_by_source",
 ]

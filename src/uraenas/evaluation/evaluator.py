@@ -13,8 +13,10 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.evaluation import calibration, metrics
 from uraenas.evaluation.row import Row
+from uraenas.evaluation.separation import PREFIX
 from uraenas.evaluation.sets import SEED, EvaluateSettings, EvaluationSet
 
+TURNED_AWAY = 0.05  # p-values up to this
 BOOTSTRAPPED = ("accuracy", "nll", "brier", "ece")
 
 
@@ -26,6 +28,9 @@ class Judged:
     architectures: Sequence[Hashable]  # of the members: equal for those that compute the same function
     chains: Sequence[str]
     temperature: float
+    # [N] by name, larger for images from elsewhere
+    scores: Mapping[str, Tensor] = field(default_factory=dict)
+    p_values: Tensor | None = None  # [N], how often an image like those of the training looks so
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,12 @@ class Cell:
     replicates: dict[str, Tensor] = field(default_factory=dict)  # "method/calibration/metric" → [resamples]
     temperatures: dict[str, float] = field(default_factory=dict)  # by method
     images: str = ""  # the evaluation set's checksum
+
+    def add(self, other: "Cell") -> None:
+        """Take over another's results on the same set."""
+        self.rows.extend(other.rows)
+        self.replicates.update(other.replicates)
+        self.temperatures.update(other.temperatures)
 
 
 class Evaluator:
@@ -76,15 +87,25 @@ class Evaluator:
     def outside(
         self, dataset: str, other: str, inside: Mapping[str, Judged], outside: Mapping[str, Judged]
     ) -> list[Row]:
-        """How well each method's uncertainty tells another dataset's images from the test images."""
+        """How well each method tells another dataset's images from the test images.
+
+        By each score; and the shares of images with a p-value of at most 5 %, which are turned away.
+        """
         rows: list[Row] = []
         for name in inside:
-            place = (name, dataset, f"outside-{other}", 0)
-            scores = [_uncertainty_scores(judged[name]) for judged in (inside, outside)]
+            place = (name, dataset, f"{PREFIX}{other}", 0)
+            members = len(inside[name].log_probabilities_MNK)
+            images = outside[name].log_probabilities_MNK.shape[1]
+            rows += self._rows(place, {"images": float(images)}, members, "raw")
+            scores = [{**_uncertainty_scores(one), **one.scores} for one in (inside[name], outside[name])]
+            for words, one in (("false_alarms", inside[name]), ("turned_away", outside[name])):
+                if one.p_values is not None:
+                    share = float((one.p_values <= TURNED_AWAY).double().mean())
+                    rows += self._rows(place, {words: share}, members, "raw")
             for score in scores[0]:
                 values = metrics.separation(scores[0][score], scores[1][score])
                 named = {f"{measure}_{score}": value for measure, value in values.items()}
-                rows += self._rows(place, named, len(inside[name].log_probabilities_MNK), "raw")
+                rows += self._rows(place, named, members, "raw")
         return rows
 
     def _rows(

@@ -11,6 +11,7 @@ import numpy as np
 from uraenas import shifts
 from uraenas.base.errors import UraenasError, require_range, unknown
 from uraenas.data.dataset import LabelledImages
+from uraenas.data.fit import in_units_of
 from uraenas.shifts.suite import open_suite
 
 SEED = 0  # of shifts and of resamples: all runs are tested on the same images, and their replicates pair
@@ -25,7 +26,12 @@ class EvaluateSettings:
     baseline: str = "deep-ensemble"  # the report shows paired differences to this method
     bootstrap: int = 1000  # resamples of the test images; 0: no intervals
     subsets: int = 20  # random member subsets for each ensemble size below the full one
-    outside: str = ""  # another dataset, by name or path, whose images should be told from the test images
+    outside: str = (
+        ""  # images that should be told from the test images: datasets, .npz files or folders, with commas
+    )
+    references: bool = (
+        True  # logistic regression and a random forest on pixels, as rows to hold methods against
+    )
     keep_predictions: bool = True  # on shifted sets, too; those on the clean set are always kept
 
     def __post_init__(self) -> None:
@@ -36,6 +42,11 @@ class EvaluateSettings:
             )
         require_range("bootstrap", self.bootstrap, 0, 100_000)
         require_range("subsets", self.subsets, 1, 10_000)
+
+    @property
+    def outsiders(self) -> tuple[str, ...]:
+        """The names or paths in `outside`."""
+        return tuple(name.strip() for name in self.outside.split(",") if name.strip())
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ def evaluation_sets(
     if _is_folder(settings):
         for shift, severity, images in open_suite(settings.suite):
             if severity in settings.severities:
-                part = LabelledImages(_in_units_of(test, images), test.labels)
+                part = LabelledImages(in_units_of(images, test.images.dtype), test.labels)
                 yield EvaluationSet(dataset, shift, severity, part)
         return
     for shift in _shift_names(test, settings):
@@ -122,11 +133,6 @@ def _shifted(test: LabelledImages, shift: str, severity: int) -> LabelledImages:
     images = test.images
     if images.dtype == np.uint8:
         return LabelledImages(shifts.corrupt(images, shift, severity, SEED), test.labels)
-    quantised = np.rint(images * 255).clip(0, 255).astype(np.uint8)  # corruptions are defined on bytes
+    quantised = in_units_of(images, np.dtype(np.uint8))  # corruptions are defined on bytes
     shifted = shifts.corrupt(quantised, shift, severity, SEED)
-    return LabelledImages(_in_units_of(test, shifted), test.labels)
-
-
-def _in_units_of(test: LabelledImages, images: np.ndarray) -> np.ndarray:
-    """Bytes as the test images are: bytes, or floats in 0 … 1."""
-    return images if test.images.dtype == np.uint8 else images.astype(np.float32) / 255
+    return LabelledImages(in_units_of(shifted, images.dtype), test.labels)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from uraenas.architectures import Searched
 from uraenas.base import draws
-from uraenas.base.errors import UraenasError, require_range
+from uraenas.base.errors import UraenasError, require_range, unknown
 from uraenas.base.files import digest_of
 from uraenas.ensemble import EnsembleSettings
 from uraenas.learning.methods import Assembled
@@ -19,6 +19,7 @@ from uraenas.weights import Cycle, WeightMethod, prior_decay
 
 RESTARTS = 3  # of a chain that diverges, each with a smaller step
 MOST_EPOCHS = 100_000
+CLASS_WEIGHTS = ("none", "balanced")
 SMALLER = 0.25  # the step size of a restart, relative to the one before
 
 
@@ -29,11 +30,16 @@ class TrainSettings:
     epochs: int = 200
     batch: int = 256  # at most: small sets get smaller ones, so that an epoch has eight steps
     prior_deviation: float = 0.2  # of the weights' Gaussian prior: weight decay 5e-4 at 50,000 images
+    class_weights: str = (
+        "none"  # balanced: in the loss every class counts as much, however many images it has
+    )
 
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)
         require_range("batch", self.batch, 2, 1_000_000)
         require_range("prior_deviation", self.prior_deviation, 1e-6, 1e6)
+        if self.class_weights not in CLASS_WEIGHTS:
+            raise unknown("class_weights", self.class_weights, CLASS_WEIGHTS)
 
     def decay(self, images: int) -> float:
         return prior_decay(self.prior_deviation, images)

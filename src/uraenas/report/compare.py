@@ -88,7 +88,7 @@ def _table(runs: Sequence[RunFacts]) -> Table:
 
 
 def _place(runs: Sequence[RunFacts], method: str) -> int:
-    return list(dict.fromkeys(name for facts in runs for name in facts.methods)).index(method)
+    return list(dict.fromkeys(name for facts in runs for name in facts.sizes)).index(method)
 
 
 def _settings(runs: Sequence[RunFacts]) -> Table:

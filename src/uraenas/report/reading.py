@@ -1,6 +1,6 @@
 """What the report needs of a run, read from its directory once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,16 @@ from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
 from uraenas.ensemble import MemberFacts
-from uraenas.evaluation import Metrics, Row, calibration, mean_names, metrics, same_suite, sizes_of
+from uraenas.evaluation import (
+    REFERENCES,
+    Metrics,
+    Row,
+    calibration,
+    mean_names,
+    metrics,
+    same_suite,
+    sizes_of,
+)
 from uraenas.learning.methods import Assembled
 from uraenas.run.config import Config
 from uraenas.run.directory import PRIMARY, Run
@@ -47,7 +56,7 @@ class Picked:
     @property
     def found(self) -> Metrics:
         """The metrics of the picked methods."""
-        kinds = tuple(self.config.only(name).method(name).chains for name in self.methods)
+        kinds = tuple(self.config.only(name).method(name).chains for name in _trained(self.methods))
         diverged = [one for one in self.metrics.diverged if one.chain.startswith(kinds)]
         return replace(self.metrics, rows=self.rows, diverged=diverged)
 
@@ -55,6 +64,10 @@ class Picked:
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
         return _images(self.rows, self.data)
+
+
+def _trained(methods: Iterable[str]) -> list[str]:
+    return [name for name in methods if name not in REFERENCES]
 
 
 def _settings(config: Config, metrics: Metrics) -> dict[str, Any]:
@@ -117,7 +130,8 @@ class RunFacts:
 
     @property
     def methods(self) -> list[str]:
-        return list(self.sizes)
+        """Those that have members; references, which have none, stand in tables alone."""
+        return _trained(self.sizes)
 
     @cached_property
     def _index(self) -> dict[tuple, Row]:
@@ -223,6 +237,9 @@ def read(
         raise UraenasError(
             f"{run.path} does not say with which images it was made; run the same command again"
         )
+    methods = _trained(picked.methods)
+    if not methods:
+        raise UraenasError(f"a page needs a trained method; {', '.join(picked.methods)} have no members")
     dataset = picked.rows[0].dataset
     return RunFacts(
         name=run.path.resolve().name,
@@ -232,8 +249,8 @@ def read(
         data=picked.data,
         costs=run.costs.read(),
         searched=run.searched(),
-        members={name: run.member_facts(name) for name in picked.methods},
-        predictions={} if test is None else _predictions(run, picked.methods, dataset, len(test)),
+        members={name: run.member_facts(name) for name in methods},
+        predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
         test=test,
         differences=picked.differences(against),
         against=against,

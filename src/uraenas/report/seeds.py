@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from uraenas.evaluation import REFERENCES
 from uraenas.report.reading import Picked, RunFacts, alike
 from uraenas.report.table import table
 from uraenas.run.config import Config, differences
@@ -17,6 +18,8 @@ def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
     found: dict[str, list[tuple[Config, int]]] = {}  # method → settings and members of its runs
     for one in runs:
         for line in table(one.rows):
+            if line.method in REFERENCES:
+                continue  # they have no settings of their own
             own = one.config.only(line.method)
             found.setdefault(line.method, []).append((own, line.members))
     for method, of_method in found.items():

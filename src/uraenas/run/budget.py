@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress, in_words, silent
@@ -60,7 +60,7 @@ def plan(
     config: Config,
     progress: Progress = silent,
     dataset: Dataset | None = None,
-    search_of: Run | None = None,
+    search_of: Run | Literal["usual"] | None = None,
     budget: str | float | None = None,
     fixed: Collection[str] = (),
     evaluating: bool = True,
@@ -77,14 +77,15 @@ def plan(
         kept = config if seconds is None else _as_before(Run(path), config, fixed)
         pipeline, expected, notes = Pipeline.checked(path, kept, *source), None, []
         if asked or seconds is not None or pipeline.engine.device.type == "cpu":
-            expected = pipeline.forecast(search_of, evaluating, _patience(seconds))
+            expected = pipeline.forecast(evaluating, _patience(seconds))
     else:
         pipeline = Pipeline.checked(path, config, *source)
         left = seconds - (time.monotonic() - begun)  # images had to be read
-        measure = _measuring(pipeline, search_of, seconds)
+        measure = _measuring(pipeline, seconds)
         chosen = Choice(pipeline, measure, left, fixed, evaluating).best()
         expected, notes = chosen.expected, [_told(chosen, config, seconds)]
-        pipeline = Pipeline.checked(path, chosen.config, progress, pipeline.task.dataset, search_of)
+        known = (progress, pipeline.task.dataset, pipeline.search_of)
+        pipeline = Pipeline.checked(path, chosen.config, *known)
     if expected is not None:
         pipeline.progress.expect(expected, seconds and begun + (1 - RESERVE / 2) * seconds)
     return Planned(pipeline, expected, notes)
@@ -102,8 +103,8 @@ def _patience(seconds: float | None) -> float:
     return PATIENCE if seconds is None else min(1.0, max(PATIENCE, PATIENCE * seconds / 60))
 
 
-def _measuring(pipeline: Pipeline, search_of: Run | None, seconds: float) -> Callable[[Config], Rates]:
-    searched = search_of.searched() if search_of else None
+def _measuring(pipeline: Pipeline, seconds: float) -> Callable[[Config], Rates]:
+    searched = pipeline.search_of.searched() if pipeline.search_of else None
 
     def measure(config: Config) -> Rates:
         trial = Pipeline(pipeline.run, config, dataset=pipeline.task.dataset)
@@ -151,8 +152,7 @@ class Choice:
             self.search = self._search_epochs()
             if found := self._at_this_width():
                 return found
-            # A search that is taken over was made at one width.
-            if not self.narrower or self.rates.searched is not None or width // 2 < FEWEST_CHANNELS:
+            if not self.narrower or width // 2 < FEWEST_CHANNELS:
                 least = self._try(*self._least).expected.total / (1 - RESERVE)
                 raise UraenasError(
                     f"nothing fits into {in_words(self.seconds)}: the least that could learn anything takes about "

@@ -33,6 +33,7 @@ FREE_KEYS = (
     "methods",
     "data.name",
     "data.root",
+    "data.skip_unreadable",
     "tensorboard",
     "evaluate.",
     "engine.device",

@@ -38,7 +38,9 @@ from uraenas.run.config import Config, from_json
 from uraenas.run.cost import Costs
 from uraenas.run.facts import DataFacts
 from uraenas.spaces import facts_of, space_of
+from uraenas.spaces.cells.skeleton import LONGEST
 
+HALVINGS = "network.halvings"
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
 REPLICATES = "bootstrap.safetensors"
 SEARCH_STATE = "search/state.safetensors"
@@ -184,6 +186,8 @@ class Run:
         self.require()
         stored = read_json(self.path / "config.json")
         require_format(self.path, stored)
+        if HALVINGS not in stored and (data := self.data()) and max(data.image[:2]) > LONGEST:
+            stored[HALVINGS] = 0  # it is from before the stem could halve its images
         return from_json(stored)
 
     def write_config(self, config: Config) -> None:
@@ -222,6 +226,11 @@ class Run:
         except (KeyError, TypeError) as error:
             raise UraenasError(f"{self.path / SEARCH_FILES[-1]} is no search's result: {error!r}") from error
         return Searched(space_of(header["space"]), distribution, tensors, history)
+
+    @property
+    def search_taken_from(self) -> str:
+        """The run whose search this one has; empty if it is its own."""
+        return str(self.read_tensors(SEARCH_FILES[-1])[1].get("of", "")) if self.has_search else ""
 
     def write_searched(self, found: Searched, name: str, **facts: Any) -> None:
         """Keep what a search with the distribution of this name has found; its checkpoint is needed no more."""

@@ -4,7 +4,7 @@ What is kept says what it was made from, so it is used as long as that is the sa
 the same images, and rows measured in the same way from these.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +13,20 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import digest_of
-from uraenas.data import Dataset, LabelledImages, fit_images, load_dataset
+from uraenas.data import Dataset, LabelledImages, fit_images, in_units_of, load_images
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, SharedPredictor
-from uraenas.evaluation import METRICS, SEED, Cell, EvaluationSet, Evaluator, Judged, Row, evaluation_sets
+from uraenas.evaluation import (
+    METRICS,
+    SEED,
+    Cell,
+    EvaluationSet,
+    Evaluator,
+    Judged,
+    References,
+    Row,
+    evaluation_sets,
+)
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
@@ -26,7 +36,8 @@ class Judge:
     """Predicts with the methods of a run and measures what they say."""
 
     def __init__(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
-        self.run, self.config, self.dataset, self.engine = run, config, task.dataset, engine
+        self.run, self.config, self.task, self.engine = run, config, task, engine
+        self.dataset = task.dataset
         self.evaluator = Evaluator(config.evaluate, config.seed, engine.device)
         self._kept: SharedPredictor | None = None
 
@@ -37,18 +48,45 @@ class Judge:
             yield self._cell(where)
 
     def outside_rows(self) -> list[Row]:
-        """Rows on images of another dataset, where one is set, that should be told from the test images."""
-        if not self.config.evaluate.outside:
-            return []
-        name, methods = self.dataset.name, tuple(self.config.methods)
-        other, part = outside_images(self.config, self.dataset)
-        inside = self._judge(EvaluationSet(name, "none", 0, self.dataset.test), methods)
-        outside = self._judge(EvaluationSet(name, f"outside-{other}", 0, part), methods)
-        return self.evaluator.outside(name, other, inside, outside)
+        """Rows on images from elsewhere, where some are set, that should be told from the test images."""
+        rows: list[Row] = []
+        inside: dict[str, Judged] = {}
+        for other, part in outside_images(self.config, self.dataset).items():
+            inside = inside or self._look(self.dataset.test.images)
+            rows += self.evaluator.outside(self.dataset.name, other, inside, self._look(part.images))
+        return rows
+
+    def _look(self, images: np.ndarray) -> dict[str, Judged]:
+        """What the methods say of images, with all scores by which these may look foreign."""
+        found = {}
+        for name, (log_p, features) in self._predictor(tuple(self._ensembles)).look(images).items():
+            known = self._ensembles[name].require_known()
+            scores = known.scores_of(log_p, features)
+            foreign = {"foreign": known.joined(scores)}
+            distances = {key: score for key, score in scores.items() if key.startswith("distance")}
+            found[name] = self._judged(name, log_p, {**foreign, **distances}, known.p_values(scores))
+        return found
+
+    def _judged(
+        self,
+        name: str,
+        log_p: Tensor,
+        scores: Mapping[str, Tensor] | None = None,
+        p_values: Tensor | None = None,
+    ) -> Judged:
+        ensemble = self._ensembles[name]
+        chains = [member.origin.chain for member in ensemble.members]
+        return Judged(log_p, ensemble.functions, chains, ensemble.temperature, scores or {}, p_values)
 
     @cached_property
     def _ensembles(self) -> dict[str, Ensemble]:
         return {name: self.run.ensemble(name) for name in self.config.methods}
+
+    @cached_property
+    def _references(self) -> References | None:
+        """Fitted anew by each evaluation: that takes seconds."""
+        wanted = self.config.evaluate.references
+        return References(self.task.train, self.task.held_out, self.config.seed) if wanted else None
 
     def _cell(self, where: EvaluationSet) -> Cell:
         files = {name: self.run.cell_file(name, where.name) for name in self._ensembles}
@@ -65,9 +103,9 @@ class Judge:
                     "made_from": self._rows_from(name, where),
                 }
                 self.run.write_tensors(file, own.replicates, facts)
-            cell.rows.extend(own.rows)
-            cell.replicates.update(own.replicates)
-            cell.temperatures.update(own.temperatures)
+            cell.add(own)
+        if self._references is not None:
+            cell.add(self.evaluator.cell(where, self._references.judged(where.part.images)))
         return cell
 
     def _read_cell(self, file: str, name: str, where: EvaluationSet) -> Cell | None:
@@ -91,16 +129,7 @@ class Judge:
             for name in missing:
                 facts = {"made_from": self._predictions_from(name, where)}
                 self.run.write_tensors(files[name], {"log_probabilities": log_p[name]}, facts)
-        return {
-            name: Judged(
-                log_p[name],
-                ensemble.functions,
-                [member.origin.chain for member in ensemble.members],
-                ensemble.temperature,
-            )
-            for name, ensemble in self._ensembles.items()
-            if name in methods
-        }
+        return {name: self._judged(name, log_p[name]) for name in self._ensembles if name in methods}
 
     def _read(
         self, file: str, made_from: str, needed: tuple[str, ...]
@@ -130,10 +159,15 @@ class Judge:
         return self._kept
 
 
-def outside_images(config: Config, dataset: Dataset) -> tuple[str, LabelledImages]:
-    """Name and images of the dataset that should be told apart; their labels are not looked at."""
-    other = load_dataset(config.evaluate.outside, config.data.root, config.data.image_size)
-    images = fit_images(other.test.images, *dataset.test.images.shape[1:])
-    if images.dtype != dataset.test.images.dtype:
-        raise UraenasError(f"{other.name} holds {images.dtype} images and {dataset.name} others; convert one")
-    return other.name, LabelledImages(images, np.zeros(len(images), np.int64))
+def outside_images(config: Config, dataset: Dataset) -> dict[str, LabelledImages]:
+    """The images that should be told apart, by name, in the form of the test images; their labels are not looked at."""
+    height, width, channels = dataset.test.images.shape[1:]
+    found: dict[str, LabelledImages] = {}
+    for place in config.evaluate.outsiders:
+        size = (height, width)
+        name, images = load_images(place, config.data.root, size, config.data.skip_unreadable)
+        if name in found:
+            raise UraenasError(f"evaluate.outside names two sets called {name}; rename one, or choose one")
+        images = in_units_of(fit_images(images, height, width, channels), dataset.test.images.dtype)
+        found[name] = LabelledImages(images, np.zeros(len(images), np.int64))
+    return found

@@ -3,13 +3,20 @@
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.whole_files import rename_for_good, writing
-from uraenas.run.config import Config, differences, in_words, override
-from uraenas.run.directory import KEPT_FILES, SEARCH_FILES, Run, link
+from uraenas.data import DATASETS
+from uraenas.run.config import Config, build, differences, in_words, override
+from uraenas.run.directory import KEPT_FILES, Run, link
 from uraenas.run.facts import DataFacts
+from uraenas.run.task import Task
+from uraenas.spaces import Space
+
+FEW_IMAGES = 10_000  # for training; with fewer a search finds no more than chance does
 
 
 def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool = True) -> Run:
@@ -56,17 +63,38 @@ def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
     copy.write_config(config)
 
 
-def check_search(source: Run, config: Config, data: DataFacts) -> None:
-    """Refuse a run whose search is not the one that these settings and images ask for.
+def usual_search(config: Config, task: Task) -> Run | None:
+    """The search that comes with the package, for own images too few to search on; None where it does not suit."""
+    if config.search is None or task.dataset.name in DATASETS or len(task.train) >= FEW_IMAGES:
+        return None
+    source = Run.pretrained("cifar10")
+    return source if _searched(source).space.decisions == task.space.decisions else None
 
-    The seed is among the settings: it says which images the search must not have seen.
-    """
+
+def with_search_of(source: Run, config: Config) -> Config:
+    """The settings, with those that the source's search was made with."""
     theirs = source.config()
-    if not source.has_search:
+    taken = {k: v for k, v in {**theirs.others, **theirs.values}.items() if k.startswith("search.")}
+    return config if config.search is None else build({**config.others, **config.values, **taken})
+
+
+def check_search(source: Run, config: Config, task: Task) -> None:
+    """Refuse a search of another space, and one that may have seen images which are held out now.
+
+    A search on other images is welcome. On the same images the seed and the data's settings say which are held out.
+    """
+    theirs, images = source.config(), source.data()
+    if _searched(source).space.decisions != task.space.decisions:
+        raise UraenasError(f"the search of {source.path} is of another space than {task.space.name}")
+    if images is not None and images.blake2b == task.facts.blake2b:
+        _require_alike(source, theirs, config, ("seed", "data."), "search")
+
+
+def _searched(source: Run) -> Searched:
+    found = source.searched()
+    if found is None:
         raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.path}")
-    _require_alike(source, theirs, config, ("seed", "data.", "network.", "search."), "search")
-    if source.data() != data:
-        raise UraenasError(f"the search of {source.path} was made with other images than {config.data.name}")
+    return found
 
 
 def check_chains(source: Run, config: Config, data: DataFacts) -> None:
@@ -89,24 +117,26 @@ def _require_alike(source: Run, theirs: Config, config: Config, deciding: tuple[
         raise UraenasError(f"the {what} of {source.path} does not fit: {in_words(changed)}")
 
 
-def take_search(run: Run, source: Run) -> None:
+def take_search(run: Run, source: Run, space: Space) -> None:
     """Give a run that has no search yet another's, with what it cost."""
     if run.has_search:
         return
-    costs = source.costs.read()
+    costs, theirs = source.costs.read(), source.config()
     if "search" not in run.costs.read() and "search" in costs:
         run.costs.add({"search": costs["search"]})
-    source.hand_on(SEARCH_FILES, run)
-    run.log("search taken over", run=source.path.resolve().name)
+    found, name = _searched(source), source.path.resolve().name
+    kind, epochs = theirs.values["search.distribution"], theirs.values["search.epochs"]
+    run.write_searched(replace(found, space=space), kind, epochs=epochs, seed=theirs.seed, of=name)
+    run.log("search taken over", run=name)
 
 
-def take_chains(run: Run, source: Run) -> None:
+def take_chains(run: Run, source: Run, space: Space) -> None:
     """Give a run search and chains of another, with what they cost; files are shared where the disk allows it.
 
     What the run has of them already, since this was done before or cut off, stays as it is.
     """
     if source.has_search:
-        take_search(run, source)
+        take_search(run, source, space)
     for file in sorted((source.path / "chains").rglob("*.safetensors")):
         if not run.has(name := str(file.relative_to(source.path))):
             link(file, run.path / name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from uraenas.base.progress import Progress, in_words
 from uraenas.data.loader import suited_batch
-from uraenas.evaluation import cell_count
+from uraenas.evaluation import REFERENCES, cell_count
 from uraenas.learning.chains import RESTARTS, ChainSpec, chains_for, in_turns, shared_epochs
 from uraenas.learning.methods import Assembled
 from uraenas.run.checkpoints import chain_headers
@@ -128,7 +128,7 @@ def _choosing(method: Assembled, config: Config, task: Task, rates: Rates) -> fl
 
 def _sets_left(config: Config, task: Task, run: Run) -> dict[str, int]:
     """How many evaluation sets each method has to be measured on."""
-    total = cell_count(task.dataset.test, config.evaluate) + bool(config.evaluate.outside)
+    total = cell_count(task.dataset.test, config.evaluate) + len(config.evaluate.outsiders)
     done = {name: len(list(run.path.glob(run.cell_file(name, "*")))) for name in config.methods}
     return {name: max(0, total - done[name]) for name in config.methods}
 
@@ -143,7 +143,9 @@ def _evaluating(sets: Mapping[str, int], config: Config, task: Task, rates: Rate
         distinct[kind] = max(distinct.get(kind, 0), _members(method, config))
     predicted = most * images * _rounds(sum(distinct.values()), rates) * rates.predict
     shifted = rates.shifts * images * len(config.evaluate.severities) if most > 1 else 0.0
-    return predicted + shifted + sum(sets.values()) * rates.cell
+    references = len(REFERENCES) if config.evaluate.references else 0
+    measured = (sum(sets.values()) + references * most) * rates.cell
+    return predicted + shifted + measured + (rates.references if references else 0.0)
 
 
 def _rounds(members: int, rates: Rates) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError
@@ -15,6 +15,7 @@ from uraenas.data import DATASETS, Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
+from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
 from uraenas.learning.search import Search, SearchState, search
 from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
@@ -22,7 +23,14 @@ from uraenas.run.config import Config, differences, in_words, measured_different
 from uraenas.run.cost import Clock
 from uraenas.run.directory import SEARCH_STATE, Run
 from uraenas.run.evaluation import Judge, outside_images
-from uraenas.run.export import check_chains, check_search, take_chains, take_search
+from uraenas.run.export import (
+    check_chains,
+    check_search,
+    take_chains,
+    take_search,
+    usual_search,
+    with_search_of,
+)
 from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
 from uraenas.run.rates import PATIENCE, Rates
@@ -40,6 +48,8 @@ class Pipeline:
         self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
     ) -> None:
         self.run, self.config, self.progress = run, config, Countdown(progress)
+        self.search_of: Run | None = None  # whose search it takes
+        self.chains_of: Run | None = None  # and chains
         self.left_out: list[str] = []  # for want of time, to be told
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
@@ -64,16 +74,17 @@ class Pipeline:
         config: Config,
         progress: Progress = silent,
         dataset: Dataset | None = None,
-        search_of: Run | None = None,
+        search_of: Run | Literal["usual"] | None = None,
         chains_of: Run | None = None,
     ) -> "Pipeline":
         """Begin a run in this directory, or go on with the one that is there if its settings are the same.
 
-        With `search_of` the run does not search, but takes what another has found; with `chains_of` it takes another's
-        search and chains.
+        With `search_of` the run does not search, but takes what another has found, and its settings; "usual" is the
+        search that comes with the package where images are few, else none. With `chains_of` it takes another's search
+        and chains.
         """
         pipeline = cls.checked(path, config, progress, dataset, search_of, chains_of)
-        pipeline.begin(search_of, chains_of)
+        pipeline.begin()
         return pipeline
 
     @classmethod
@@ -83,25 +94,29 @@ class Pipeline:
         config: Config,
         progress: Progress = silent,
         dataset: Dataset | None = None,
-        search_of: Run | None = None,
+        search_of: Run | Literal["usual"] | None = None,
         chains_of: Run | None = None,
     ) -> "Pipeline":
         """What `start` begins, when nothing speaks against it; nothing is written."""
         run = Run(path)
-        config = _with_earlier_settings(run, config)
         pipeline = cls(run, config, progress, dataset)
+        if search_of == "usual":
+            search_of = usual_search(config, pipeline.task)
+        if search_of is not None:
+            check_search(search_of, config, pipeline.task)
+            config = with_search_of(search_of, config)
+        pipeline.config = config = _with_earlier_settings(run, config)
         pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()
-        if search_of is not None:
-            check_search(search_of, config, pipeline.task.facts)
         if chains_of is not None:
             check_chains(chains_of, config, pipeline.task.facts)
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
             planned = pipeline._planned(chains_of.searched())
             _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
+        pipeline.search_of, pipeline.chains_of = search_of, chains_of
         return pipeline
 
-    def begin(self, search_of: Run | None = None, chains_of: Run | None = None) -> None:
+    def begin(self) -> None:
         """Write what the run is, and take what others have."""
         run, config = self.run, self.config
         with run.held():
@@ -111,10 +126,10 @@ class Pipeline:
             run.write_config(config)
             run.write_data(self.task.facts)
             run.write_environment(environment(self.engine.device))
-            if search_of is not None:
-                take_search(run, search_of)
-            if chains_of is not None:
-                take_chains(run, chains_of)
+            if self.search_of is not None:
+                take_search(run, self.search_of, self.task.space)
+            if self.chains_of is not None:
+                take_chains(run, self.chains_of, self.task.space)
 
     @classmethod
     def resume(cls, path: Path | str, progress: Progress = silent) -> "Pipeline":
@@ -141,16 +156,22 @@ class Pipeline:
     def check_evaluation(self) -> None:
         """What evaluation will need is there and fits, before anything is trained for it."""
         require_suite_fits(self.task.dataset.test, self.config.evaluate)
-        if self.config.evaluate.outside:
-            outside_images(self.config, self.task.dataset)
+        outside_images(self.config, self.task.dataset)
 
     def notes(self) -> list[str]:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
         train, images = self.config.train, len(self.task.train)
         per_epoch = max(1, images // suited_batch(train.batch, images))
-        notes = list(self.task.dataset.notes)
+        notes = [*self.task.dataset.notes, *self.task.notes]
+        if self.config.evaluate.references and images > MOST_IMAGES:
+            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {images:,} training images"
+            notes.append(f"the references {words} (evaluate.references)")
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
+        if taken := self.run.search_taken_from:
+            notes.append(
+                f"architectures come from the search of {taken}; to search on these images: --search-of none"
+            )
         if why := self.engine.why_no_kernels(self.task.space):
             notes.append(f"own kernels do not fit, PyTorch's operations run instead: {why}")
         if per_epoch * train.epochs < FEW_STEPS:
@@ -162,11 +183,9 @@ class Pipeline:
             )
         return notes
 
-    def forecast(
-        self, search_of: Run | None = None, evaluating: bool = True, patience: float = PATIENCE
-    ) -> Forecast:
+    def forecast(self, evaluating: bool = True, patience: float = PATIENCE) -> Forecast:
         """How long what is left will take, from a few steps that are run and thrown away."""
-        searched = (search_of or self.run).searched()
+        searched = (self.search_of or self.run).searched()
         rates = Rates(self.config, self.task, self.engine, searched, patience)
         return forecast(self.config, self.task, self.run, rates, evaluating)
 

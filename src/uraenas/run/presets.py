@@ -40,6 +40,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "evaluate.bootstrap": 50,
         "evaluate.subsets": 2,
         "evaluate.severities": "1,5",
+        "evaluate.references": False,
     },
     "cifar10": {  # results/cifar10 says how these were chosen
         "methods": "drnas,uraenas-a,uraenas-swa,deep-ensemble,deep-ensemble-swa,random-ensemble",
@@ -47,6 +48,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "data.held_out": 0.1,
         "evaluate.suite": "cifar10-c",
         "evaluate.keep_predictions": False,
+        "evaluate.references": False,
         "train.sampled.temperature": 0.1,
         "train.sampled.draw_none": False,
         "train.sampling.temperature": 5e-3,
@@ -59,6 +61,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "data.held_out": 0.1,
         "evaluate.suite": "cifar10-c",
         "evaluate.keep_predictions": False,
+        "evaluate.references": False,
         "search.epochs": 30,
         "search.sampling.cycles": 2,
         "search.dirichlet.step_size": 1e-3,

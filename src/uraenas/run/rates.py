@@ -13,10 +13,11 @@ import torch
 
 from uraenas import shifts
 from uraenas.architectures import Dirichlet, Searched
-from uraenas.data import LabelledImages
+from uraenas.data import LabelledImages, stratified_split
 from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor, Origin
-from uraenas.evaluation import EvaluationSet, Evaluator, Judged, evaluation_sets
+from uraenas.evaluation import EvaluationSet, Evaluator, Judged, References, evaluation_sets
+from uraenas.evaluation.references import MOST_IMAGES
 from uraenas.learning.chains import ChainSpec, ChainState, initial_chain, plan_chains
 from uraenas.learning.search import Search
 from uraenas.learning.train import StackOfChains
@@ -26,7 +27,7 @@ from uraenas.spaces import Architecture
 
 PATIENCE = 0.2  # seconds for each rate, unless its first step takes longer
 MOST_STEPS = 20
-LOOKED_AT, SHIFTED = 100, 20  # images
+LOOKED_AT, SHIFTED, FITTED = 100, 20, 300  # images
 
 
 class Rates:
@@ -142,6 +143,17 @@ class Rates:
         for _ in evaluation_sets("", some, chosen):
             pass
         return (self.clock() - begun) / len(some)
+
+    @cached_property
+    def references(self) -> float:
+        """To fit the reference classifiers: to a few images, and in proportion."""
+        config, task = self.config, self.task
+        if not config.evaluate.references:
+            return 0.0
+        most = min(len(task.train), MOST_IMAGES)
+        few = stratified_split(task.train.labels, (min(1.0, FITTED / len(task.train)),), 0)[0]
+        some = task.train.take(few)
+        return self._lap(lambda: References(some, task.held_out, config.seed)) * most / len(some)
 
     def _timed(self, step: Callable[[int], object], steps: int) -> float:
         """The mean over steps from all of so many, for those that explore and those that sample differ."""

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from uraenas.evaluation import separations
 from uraenas.run.checkpoints import chain_headers
 from uraenas.run.config import Config, measured_differently
 from uraenas.run.directory import Run
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """Dataset, seed, how far each stage is, and the members of each method."""
+    """Dataset, seed, how far each stage is, what is told apart how well, and the members of each method."""
     config = run.config()
     chains = chain_headers(run)
     trained = [name for name in config.methods if run.is_trained(name)]
@@ -32,7 +33,14 @@ def summary(run: Run) -> dict[str, Any]:
         ]
         for name in trained
     }
-    return {"dataset": config.data.name, "seed": config.seed, "stages": stages, "members": members}
+    rows = run.metrics().rows if run.has("metrics.json") else []
+    return {
+        "dataset": config.data.name,
+        "seed": config.seed,
+        "stages": stages,
+        "outside": separations(rows),
+        "members": members,
+    }
 
 
 def _search_state(run: Run, config: Config) -> str:

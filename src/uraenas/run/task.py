@@ -15,7 +15,7 @@ from uraenas.run.config import Config
 from uraenas.run.facts import DataFacts, digest_of_images
 from uraenas.spaces import Shape, Space
 
-LEAST_EXAMPLES = 3  # of each class
+LEAST_EXAMPLES = 3  # of each class: to hold out, and for both halves of the search
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,16 @@ class Task:
         data, size = self.dataset, suited_batch(batch, len(part))
         return Loader(part, self.normalisation, size, data.padding, data.flip, engine.device, engine.dtype)
 
+    @property
+    def notes(self) -> list[str]:
+        """How the images were divided, where that is not the usual way."""
+        data, own = self.dataset, self.dataset.validation is not None
+        used = len(self.train) + (0 if own else len(self.held_out))
+        notes = [f"{len(self.held_out):,} images of the validation part are held out"] if own else []
+        if used < len(data.train):
+            notes.append(f"{used:,} of {len(data.train):,} training images are used (data.limit)")
+        return notes
+
     @cached_property
     def facts(self) -> DataFacts:
         """By which a run knows the images again."""
@@ -53,32 +63,51 @@ class Task:
             len(self.train),
             len(self.held_out),
             len(data.test),
-            digest_of_images(data.train, data.test),
+            digest_of_images(*data.parts.values()),
         )
 
 
 def prepare(config: Config, dataset: Dataset | None = None) -> Task:
     """Load and divide the data: held-out images are set aside before anything is learned."""
     dataset = dataset or load_from_settings(config.data)
-    labels, held_out = dataset.train.labels, config.data.held_out
-    _require_examples(labels, dataset.classes)
-    apart, rest = stratified_split(
-        labels, (held_out, 1 - held_out), _split_key(config.seed, "held-out"), dataset.classes
-    )
-    training = dataset.train.take(rest)
+    training, held_out = _divided(dataset, config)
+    if config.train.class_weights == "balanced":
+        training, held_out = _balanced(training), _balanced(held_out)
     height, width, channels = training.images.shape[1:]
     space = replace(config.network, shape=Shape(height, width, channels, len(dataset.classes)))  # type: ignore[type-var]
-    return Task(
-        dataset, dataset.train.take(apart), training, Normalisation.of(training.images), space, config.seed
-    )
+    return Task(dataset, held_out, training, Normalisation.of(training.images), space, config.seed)
 
 
-def _require_examples(labels: np.ndarray, classes: Sequence[str]) -> None:
+def _divided(dataset: Dataset, config: Config) -> tuple[LabelledImages, LabelledImages]:
+    """The images to train on, and those held out: the dataset's own, or a share of the training images."""
+    training, limit, share = dataset.train, config.data.limit, config.data.held_out
+    if 0 < limit < len(training):
+        key = _split_key(config.seed, "limit")
+        (chosen,) = stratified_split(training.labels, (limit,), key, dataset.classes)
+        training = training.take(chosen)
+    if dataset.validation is not None:
+        _require_examples(training.labels, dataset.classes, LEAST_EXAMPLES - 1)
+        return training, dataset.validation
+    _require_examples(training.labels, dataset.classes, LEAST_EXAMPLES)
+    key = _split_key(config.seed, "held-out")
+    apart, rest = stratified_split(training.labels, (share, 1 - share), key, dataset.classes)
+    return training.take(rest), training.take(apart)
+
+
+def _balanced(part: LabelledImages) -> LabelledImages:
+    """Every class weighs as much: an image counts N / (K · images of its class), times its own weight."""
+    counts = np.bincount(part.labels)
+    weights = (len(part) / np.count_nonzero(counts) / counts[part.labels]).astype(np.float32)
+    return replace(part, weights=weights if part.weights is None else weights * part.weights)
+
+
+def _require_examples(labels: np.ndarray, classes: Sequence[str], needed: int) -> None:
     counts = np.bincount(labels, minlength=len(classes))
-    if counts.min() < LEAST_EXAMPLES:
+    if counts.min() < needed:
+        apart = "one to hold out and " if needed == LEAST_EXAMPLES else ""
         raise UraenasError(
-            f"class {classes[int(counts.argmin())]!r} has {counts.min()} training image(s); needed: "
-            f"{LEAST_EXAMPLES}, one to hold out and one for each half of the search. Add images or leave the class out."
+            f"class {classes[int(counts.argmin())]!r} has {counts.min()} training image(s); needed: {needed}, "
+            f"{apart}one for each half of the search. Add images or leave the class out."
         )
 
 

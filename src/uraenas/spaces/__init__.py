@@ -32,12 +32,14 @@ SPACES: dict[str, Part[Any]] = {
     ),
 }
 
+FORMERLY = {"halvings": 0}  # what a space has that was stored before there was such a setting
+
 
 def space_of(facts: Mapping[str, Any]) -> Space:
     """The space that `facts_of` described."""
     try:
         row = row_of(SPACES, "space", str(facts["name"]))
-        values = {name: facts[name] for name in row.settings}
+        values = {name: {**FORMERLY, **facts}[name] for name in row.settings}
         return row.make({**values, "shape": shape_of(facts)})
     except (KeyError, TypeError, ValueError) as error:
         raise UraenasError(f"no space is described: {error}") from error

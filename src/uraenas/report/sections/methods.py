@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
-from uraenas.evaluation import Diverged, Row
+from uraenas.evaluation import Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
@@ -26,6 +26,7 @@ def section(facts: RunFacts) -> Section:
     found = Section("methods", "Methods", lead)
     tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
+    found.blocks += [Note(f"{line}.") for line in unbeaten(facts.rows, facts.primary)]
     if facts.metrics.diverged:
         found.blocks.append(Note(_divergence(facts.metrics.diverged)))
     if facts.baseline is None:
@@ -111,7 +112,7 @@ def _differences(facts: RunFacts, kind: str) -> Table:
     rows = _difference_rows(facts, kind)
     columns = [c for c in COLUMNS if facts.shifted or not c.shifted]
     lines = []
-    for name in facts.methods:
+    for name in facts.sizes:
         found = [rows.get((name, (facts.shifted or "") if c.shifted else "none", c.metric)) for c in columns]
         if any(found):  # the baseline itself has none
             lines.append(Line(name, [_difference(row) for row in found], colour(name)))

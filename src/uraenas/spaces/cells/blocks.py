@@ -13,10 +13,11 @@ EPSILON = 1e-5  # of batch norm
 
 
 def stem_entries(skeleton: Skeleton) -> list[Entry]:
-    return [
-        convolution("stem", skeleton.channels, skeleton.image_channels, 3),
-        *norm("stem.norm", skeleton.channels),
-    ]
+    entries = []
+    for step in skeleton.stem():
+        entries.append(convolution(step.name, skeleton.channels, step.channels_in, 3))
+        entries += norm(f"{step.name}.norm", skeleton.channels)
+    return entries
 
 
 def reduction_entries(block: Block) -> list[Entry]:
@@ -41,7 +42,9 @@ def head_entries(skeleton: Skeleton) -> list[Entry]:
 
 def skeleton_statistics(skeleton: Skeleton) -> list[Entry]:
     """Running statistics of all norms outside cells."""
-    entries = statistics("stem.norm", skeleton.channels)
+    entries = []
+    for step in skeleton.stem():
+        entries += statistics(f"{step.name}.norm", skeleton.channels)
     for block in skeleton.blocks():
         if block.reduces:
             entries += statistics(f"{block.name}.first.norm", block.channels)
@@ -61,8 +64,14 @@ def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, 
     return torch.batch_norm(x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False)
 
 
-def stem(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
-    return batch_norm(F.conv2d(x, weights["stem.weight"], padding=1), "stem.norm", weights, running, training)
+def stem(x: Tensor, skeleton: Skeleton, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+    """Conv-BN, then a ReLU-conv-BN for each further halving: the stem of DARTS for large images."""
+    for number, step in enumerate(skeleton.stem()):
+        x = F.conv2d(
+            F.relu(x) if number else x, weights[f"{step.name}.weight"], stride=step.stride, padding=1
+        )
+        x = batch_norm(x, f"{step.name}.norm", weights, running, training)
+    return x
 
 
 def reduction(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:

@@ -74,7 +74,7 @@ def stages(
     genotype: Genotype, skeleton: Skeleton, x: Tensor, weights: Tensors, running: Tensors, training: bool
 ) -> Iterator[Tensor]:
     """The maps [N, C, H, W] at the end of each stage."""
-    x = blocks.stem(x, weights, running, training)
+    x = blocks.stem(x, skeleton, weights, running, training)
     for block in skeleton.blocks():
         if block.reduces:
             yield x

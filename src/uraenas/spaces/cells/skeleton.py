@@ -8,6 +8,18 @@ from uraenas.spaces.cells.operations import CONVOLUTIONS
 from uraenas.spaces.space import Cost
 
 STAGES = 3
+LONGEST = 48  # the longer side of maps that cells work on, where the stem's halvings are chosen by it
+
+
+@dataclass(frozen=True)
+class StemConvolution:
+    """A 3×3 convolution of the stem, with the size of its output."""
+
+    name: str
+    channels_in: int
+    stride: int
+    height: int
+    width: int
 
 
 @dataclass(frozen=True)
@@ -32,10 +44,21 @@ class Skeleton:
     width: int = 32
     image_channels: int = 3
     classes: int = 10
+    halvings: int = 0  # how often the stem halves images
+
+    def stem(self) -> Iterator[StemConvolution]:
+        """The stem's convolutions. One has stride 1; to halve images, there is one of stride 2 for each halving."""
+        channels, height, width = self.image_channels, self.height, self.width
+        for number in range(max(1, self.halvings)):
+            if self.halvings:
+                height, width = -(-height // 2), -(-width // 2)
+            yield StemConvolution(f"stem{number or ''}", channels, 2 if self.halvings else 1, height, width)
+            channels = self.channels
 
     def blocks(self) -> Iterator[Block]:
         """The blocks from input to output, each with the size of its output."""
-        channels, height, width = self.channels, self.height, self.width
+        *_, last = self.stem()
+        channels, height, width = self.channels, last.height, last.width
         for stage in range(STAGES):
             if stage > 0:
                 height, width = -(-height // 2), -(-width // 2)
@@ -50,14 +73,24 @@ class Skeleton:
         return self.channels * 2 ** (STAGES - 1)
 
 
+def halvings_for(height: int, width: int) -> int:
+    """How often images of this size are halved until neither side is longer than LONGEST."""
+    halvings = 0
+    while max(height, width) > LONGEST:
+        height, width, halvings = -(-height // 2), -(-width // 2), halvings + 1
+    return halvings
+
+
 def cost(genotype: Genotype, skeleton: Skeleton) -> Cost:
     """Parameters and multiply-adds of the network that this genotype and skeleton make."""
     kernels = [CONVOLUTIONS.get(genotype.operations[edge], 0) ** 2 for edge in genotype.live_edges]
     convolutions, taps = sum(kernel > 0 for kernel in kernels), sum(kernels)
 
-    stem = 9 * skeleton.image_channels * skeleton.channels
-    parameters = stem + 2 * skeleton.channels  # batch norm has a scale and a shift per channel
-    multiply_adds = stem * skeleton.height * skeleton.width
+    parameters = multiply_adds = 0
+    for step in skeleton.stem():
+        weights = 9 * step.channels_in * skeleton.channels
+        parameters += weights + 2 * skeleton.channels  # batch norm has a scale and a shift per channel
+        multiply_adds += weights * step.height * step.width
     for block in skeleton.blocks():
         if block.reduces:
             weights = (

@@ -14,7 +14,7 @@ from uraenas.base.parts import given
 from uraenas.spaces.cells import blocks, drawing, network, supernet
 from uraenas.spaces.cells.genotype import Genotype
 from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, is_known, label
-from uraenas.spaces.cells.skeleton import Skeleton, cost
+from uraenas.spaces.cells.skeleton import Skeleton, cost, halvings_for
 from uraenas.spaces.layout import Layout, Tensors
 from uraenas.spaces.space import Cost, Decision, Features, Shape
 
@@ -25,6 +25,7 @@ class CellSpace:
 
     channels: int = 16  # of the first stage; each stage has twice as many as the one before
     cells: int = 5  # per stage
+    halvings: int = -1  # how often the stem halves images; -1: until no side is longer than 48
     name: str = given(default="nasbench201")
     nodes: int = given(default=4)
     operations: tuple[str, ...] = given(default=NASBENCH201)
@@ -33,6 +34,7 @@ class CellSpace:
     def __post_init__(self) -> None:
         require_range("channels", self.channels, 1, 1024)
         require_range("cells", self.cells, 1, 100)
+        require_range("halvings", self.halvings, -1, 8)
         require_range("nodes", self.nodes, 2, 8)
         object.__setattr__(self, "operations", tuple(self.operations))  # JSON has lists
         if not self.operations or not all(map(is_known, self.operations)) or set(self.operations) == {NONE}:
@@ -44,8 +46,11 @@ class CellSpace:
 
     @cached_property
     def skeleton(self) -> Skeleton:
-        shape = self.shape
-        return Skeleton(self.channels, self.cells, shape.height, shape.width, shape.channels, shape.classes)
+        shape, halvings = self.shape, self.halvings
+        if halvings < 0:
+            halvings = halvings_for(shape.height, shape.width)
+        size = shape.height, shape.width, shape.channels, shape.classes
+        return Skeleton(self.channels, self.cells, *size, halvings)
 
     # What there is to choose
 

@@ -38,7 +38,7 @@ def forward(cell: Cell, skeleton: Skeleton, weights: Tensors, images: Tensor, mi
 
     Batch norm always uses the batch's statistics: the supernet is never used for prediction.
     """
-    x = blocks.stem(images, weights, None, True)
+    x = blocks.stem(images, skeleton, weights, None, True)
     for block in skeleton.blocks():
         if block.reduces:
             x = blocks.reduction(x, block.name, weights, None, True)

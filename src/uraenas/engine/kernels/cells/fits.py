@@ -12,6 +12,8 @@ def why_not(space: CellSpace) -> str:
     shape = space.shape
     if space.channels not in CHANNELS:
         return f"they take {' or '.join(map(str, CHANNELS))} channels, not {space.channels}"
+    if space.skeleton.halvings:
+        return f"their stem does not halve images, and images of {shape.height} × {shape.width} are halved"
     if any(side % 4 or side < 8 for side in (shape.height, shape.width)):
         return f"they take sides that are multiples of 4 from 8 up, not {shape.height} × {shape.width}"
     if shape.channels > IMAGE_CHANNELS:

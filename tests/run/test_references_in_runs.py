@@ -1,0 +1,67 @@
+"""References stand in the tables of a run and of its report, and nothing else notices them."""
+
+import json
+
+import pytest
+
+from uraenas.evaluation import REFERENCES
+from uraenas.run.config import preset
+from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
+
+
+@pytest.fixture
+def compared(uraenas, own_run):
+    """The finished run, measured again with references; and what that printed."""
+    before = json.loads((own_run / "metrics.json").read_text())["rows"]
+    done = uraenas("run", "--preset", "tiny", "--set", "evaluate.references=true", "--out", own_run)
+    assert done.returncode == 0, done.stderr
+    return own_run, before, done
+
+
+def test_they_are_added_to_rows_that_stay_as_they_were(uraenas, compared):
+    path, before, done = compared
+    after = json.loads((path / "metrics.json").read_text())["rows"]
+    assert [row for row in after if row["method"] not in REFERENCES] == before
+    added = [row for row in after if row["method"] in REFERENCES]
+    assert {row["shift"] for row in added} == {row["shift"] for row in before}
+    assert {row["members"] for row in added} == {1}
+    for line in ("does not beat logistic", "does not beat forest"):  # two epochs do not
+        assert line in done.stderr
+    tables = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("│")]
+    assert tables.count("logistic") == tables.count("forest") == 2
+    assert "measured anew" in done.stderr
+
+
+def test_page_and_formats_have_them_in_tables(uraenas, compared):
+    path, _, _ = compared
+    page = (path / "report.html").read_text()
+    assert "does not beat forest" in page
+    for form in ("md", "csv", "latex"):
+        shown = uraenas("report", path, "--format", form).stdout
+        assert all(name in shown for name in REFERENCES)
+    both = uraenas("report", path, path, "--out", path / "both.html")
+    assert both.returncode == 0, both.stderr
+    assert uraenas("report", path, "--against", "forest").returncode == 0
+    refused = uraenas("report", f"{path}:forest", "--out", path / "one.html")
+    assert refused.returncode == 2
+    assert "a page needs a trained method" in refused.stderr
+
+
+def test_copies_and_lists_of_methods_do_without_them(uraenas, compared, tmp_path):
+    path, _, _ = compared
+    assert set(Run(path).trained) == {"drnas", "uraenas", "deep-ensemble"}
+    assert uraenas("show", path).returncode == 0
+    assert uraenas("export", path, "--out", tmp_path / "copy").returncode == 0
+    assert uraenas("report", tmp_path / "copy").returncode == 0
+
+
+def test_a_run_says_how_many_images_they_learn_from(tmp_path, monkeypatch):
+    monkeypatch.setattr("uraenas.run.pipeline.MOST_IMAGES", 500)
+    config = preset("tiny", {"methods": "random-ensemble", "evaluate.references": True})
+    notes = Pipeline.start(tmp_path / "run", config).notes()
+    assert any("learn from 500 of 1,069 training images" in note for note in notes), notes
+    wanted = {
+        name: preset(name).evaluate.references for name in ("digits", "tiny", "cifar10", "cifar10-fast")
+    }
+    assert wanted == {"digits": True, "tiny": False, "cifar10": False, "cifar10-fast": False}

@@ -144,7 +144,8 @@ def _evaluating(sets: Mapping[str, int], config: Config, task: Task, rates: Rate
     predicted = most * images * _rounds(sum(distinct.values()), rates) * rates.predict
     shifted = rates.shifts * images * len(config.evaluate.severities) if most > 1 else 0.0
     references = len(REFERENCES) if config.evaluate.references else 0
-    measured = (sum(sets.values()) + references * most) * rates.cell
+    measured = sum(left * rates.cell(_members(config.method(name), config)) for name, left in sets.items())
+    measured += references * most * rates.cell(1)
     return predicted + shifted + measured + (rates.references if references else 0.0)
 
 

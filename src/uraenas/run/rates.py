@@ -18,7 +18,7 @@ from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor, Origin
 from uraenas.evaluation import EvaluationSet, Evaluator, Judged, References, evaluation_sets
 from uraenas.evaluation.references import MOST_IMAGES
-from uraenas.learning.chains import ChainSpec, ChainState, initial_chain, plan_chains
+from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, plan_chains
 from uraenas.learning.search import Search
 from uraenas.learning.train import StackOfChains
 from uraenas.run.config import Config
@@ -27,7 +27,8 @@ from uraenas.spaces import Architecture
 
 PATIENCE = 0.2  # seconds for each rate, unless its first step takes longer
 MOST_STEPS = 20
-LOOKED_AT, SHIFTED, FITTED = 100, 20, 300  # images
+ROUNDS = 3  # where cores are busy, several wait for each other less often than one
+LOOKED_AT, SHIFTED, FITTED = 200, 20, 300  # images
 
 
 class Rates:
@@ -44,8 +45,10 @@ class Rates:
     ) -> None:
         self.config, self.task, self.engine, self.searched = config, task, engine, searched
         self.patience, self.clock = patience, clock
-        cores = engine.workers.count if engine.workers else engine.stack
-        self.lanes = min(cores, engine.stack, max(2, config.ensemble.members))
+        chains = max(chains_for(config.method(name), config.ensemble) for name in config.methods)
+        most = min(engine.stack, max(2, chains))
+        self.lanes = min(engine.workers.count, most) if engine.workers else most
+        self.rounds = max(1, min(ROUNDS, most // self.lanes))  # one after another, in what is measured
         self._stacks: dict[str, tuple[float, float]] = {}  # by source: to make one, and an epoch of it
 
     @cached_property
@@ -75,22 +78,23 @@ class Rates:
             stack = StackOfChains(self._chains(source), *facts)
             made = self.clock() - begun
             steps = config.train.epochs * loader.steps
-            self._stacks[source] = made, loader.steps * self._timed(stack.one_step, steps)
+            epoch = loader.steps * self._timed(stack.one_step, steps)
+            self._stacks[source] = made / self.rounds, epoch / self.rounds
             del stack
             if engine.device.type == "cuda":
                 engine.release_memory()
         return self._stacks[source]
 
     def _chains(self, source: str) -> list[ChainState]:
-        """As many as there are lanes; where nothing is searched yet, others stand in for their architectures."""
-        config, space = self.config, self.task.space
+        """Some to measure; where nothing is searched yet, others stand in for their architectures."""
+        config, space, size = self.config, self.task.space, self.rounds * self.lanes
         method = next(one for one in map(config.method, config.methods) if one.row.source == source)
         if self.searched is not None or not method.source.needs_search:
             specs, _ = plan_chains(method, config.ensemble, space, self.searched, config.seed)
             found = [spec.architecture for spec in specs]
         else:  # searches seldom leave an edge out
-            found, _ = Searched.nothing(space, Dirichlet()).draw(self.lanes, config.seed, draw_absent=False)
-        some: list[Architecture] = [found[n % len(found)] for n in range(self.lanes)]
+            found, _ = Searched.nothing(space, Dirichlet()).draw(size, config.seed, draw_absent=False)
+        some: list[Architecture] = [found[n % len(found)] for n in range(size)]
         specs = [ChainSpec(source, method.weights, n, one) for n, one in enumerate(some)]
         return [initial_chain(spec, space, config.seed) for spec in specs]
 
@@ -100,13 +104,13 @@ class Rates:
     def predict(self) -> float:
         """One image, by as many members as there are lanes."""
         images = self.task.held_out.images[:LOOKED_AT]
-        return self._timed(lambda step: self._members(images), 1) / len(images)
+        return self._timed(lambda step: self._members(images), 1) / len(images) / self.rounds
 
     @cached_property
     def look(self) -> float:
         """The same, when members also say what they see."""
         images = self.task.held_out.images[:LOOKED_AT]
-        return self._timed(lambda step: self._members.look(images), 1) / len(images)
+        return self._timed(lambda step: self._members.look(images), 1) / len(images) / self.rounds
 
     @cached_property
     def _members(self) -> MembersPredictor:
@@ -118,17 +122,24 @@ class Rates:
         ]
         return MembersPredictor(members, self.task.space, self.task.normalisation, self.engine)
 
+    def cell(self, members: int) -> float:
+        """To measure an ensemble on one set of test images, once they are predicted: the more members, the longer."""
+        one, most = self._cells
+        return one + (most - one) * (members - 1) / max(1, self.config.ensemble.members - 1)
+
     @cached_property
-    def cell(self) -> float:
-        """To measure one ensemble on one set of test images, once they are predicted."""
-        config, test, members = self.config, self.task.dataset.test, self.config.ensemble.members
-        shape = (members, len(test), len(self.task.dataset.classes))
-        judged = Judged(
-            torch.zeros(shape).log_softmax(-1), ["one"] * members, [str(m) for m in range(members)], 1.0
-        )
+    def _cells(self) -> tuple[float, float]:
+        """With one member, and with as many as are asked for."""
+        config, test = self.config, self.task.dataset.test
         evaluator = Evaluator(config.evaluate, config.seed, self.engine.device)
         where = EvaluationSet("", "none", 0, test)
-        return self._timed(lambda step: evaluator.cell(where, {"": judged}), 1)
+
+        def seconds(members: int) -> float:
+            log_p = torch.zeros(members, len(test), len(self.task.dataset.classes)).log_softmax(-1)
+            judged = Judged(log_p, ["one"] * members, [str(m) for m in range(members)], 1.0)
+            return self._timed(lambda step: evaluator.cell(where, {"": judged}), 1)
+
+        return seconds(1), seconds(config.ensemble.members)
 
     @cached_property
     def shifts(self) -> float:

@@ -59,7 +59,7 @@ class Rates:
         halves = task.search_halves(parts.settings.validation)
         train, validation = (task.loader(half, parts.settings.batch, engine) for half in halves)
         searching = Search(parts, task.space, train, validation, engine, self.config.seed)
-        return train.steps * self._timed(searching.one_step, searching.pace.cycle.steps)
+        return train.steps * self._timed(_any_step(searching), searching.pace.cycle.steps)
 
     def chain_start(self, source: str) -> float:
         """To make a stack of as many chains as there are lanes."""
@@ -78,7 +78,7 @@ class Rates:
             stack = StackOfChains(self._chains(source), *facts)
             made = self.clock() - begun
             steps = config.train.epochs * loader.steps
-            epoch = loader.steps * self._timed(stack.one_step, steps)
+            epoch = loader.steps * self._timed(_any_step(stack), steps)
             self._stacks[source] = made / self.rounds, epoch / self.rounds
             del stack
             if engine.device.type == "cuda":
@@ -185,3 +185,13 @@ class Rates:
         if self.engine.device.type == "cuda":
             torch.cuda.synchronize()
         return self.clock() - begun
+
+
+def _any_step(moving: Search | StackOfChains) -> Callable[[int], None]:
+    """A step of this number, whichever was before."""
+
+    def step(number: int) -> None:
+        moving.step.fill_(number)
+        moving.one_step(number)
+
+    return step

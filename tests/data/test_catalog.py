@@ -121,6 +121,21 @@ def test_settings_have_their_say_on_augmentation() -> None:
     assert not load_from_settings(DataSettings()).flip
 
 
+def test_own_images_are_cropped_and_not_mirrored_unless_told(tmp_path: Path) -> None:
+    """What the estimator does with arrays, folders and .npz files get on the command line."""
+    images = np.zeros((20, 40, 24, 3), np.uint8)
+    np.savez(tmp_path / "mine.npz", X=images, y=np.arange(20) % 2)
+    for number, image in enumerate(images):
+        path = tmp_path / "photos" / str(number % 2) / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    of_arrays = load_from_settings(DataSettings(str(tmp_path / "mine.npz")))
+    of_folder = load_from_settings(DataSettings(str(tmp_path / "photos"), image_size=64))
+    assert (of_arrays.padding, of_folder.padding) == (24 // 8, 64 // 8)
+    assert not of_arrays.flip
+    assert not of_folder.flip
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -33,8 +33,8 @@ class DataSettings:
     held_out: float = (
         0.15  # of the training set, for selection and calibration; unless there is a validation part
     )
-    flip: str = "auto"  # mirror images at random: on, off, or as the dataset says
-    padding: int = -1  # black pixels around the image that random crops may reach; -1: as the dataset says
+    flip: str = "auto"  # mirror images at random: on, off, or auto: only CIFAR and Fashion-MNIST
+    padding: int = -1  # black pixels around images for random crops; -1: an eighth of the size of own images
     channels: str = "auto"  # .npz only: which axis holds the colours
     value_range: str = "auto"  # .npz only: "LOW,HIGH" of arrays that are neither uint8 nor within 0 … 1
 

@@ -2,8 +2,9 @@
 
 import json
 import tempfile
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -19,7 +20,8 @@ from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
-from uraenas.run.config import Config, preset
+from uraenas.run.budget import plan
+from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 
@@ -43,6 +45,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     value_range, channels : what the arrays do not say of themselves; see `uraenas.data.as_images`.
     image_shape : (H, W) or (H, W, C), where images come as rows N×D, as scikit-learn's own datasets have them.
     run_directory : where the run is kept; a fit that was cut off goes on from there, on the same images. None: nowhere.
+    budget : how long `fit` may take: seconds, or a text such as "10m". What is not set above is chosen to fit.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
     verbose : whether `fit` says how far it has come, on standard error.
@@ -65,6 +68,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         channels: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         run_directory: str | Path | None = None,
+        budget: float | str | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
@@ -83,6 +87,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         self.channels = channels
         self.image_shape = image_shape
         self.run_directory = run_directory
+        self.budget = budget
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -120,12 +125,12 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             raise UraenasError(f"padding = {padding!r} is not allowed; it must be a whole number, 0 … 256")
         # No stage that fit calls looks at the test images, so the training images may stand in for them.
         dataset = Dataset("arrays", part, part, tuple(map(str, self.classes_)), self.flip, padding)
-        config = self._config()
+        settings = self._settings()
         if self.run_directory is not None:
-            self.ensemble_ = self._run(Path(self.run_directory), config, dataset)
+            self.ensemble_ = self._run(Path(self.run_directory), settings, dataset)
         else:
             with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
-                self.ensemble_ = self._run(Path(folder), config, dataset)
+                self.ensemble_ = self._run(Path(folder), settings, dataset)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -193,7 +198,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         estimator.ensemble_ = ensemble
         return estimator
 
-    def _config(self) -> Config:
+    def _settings(self) -> dict[str, Any]:
+        """Those that differ from the preset's."""
         wanted = {
             "methods": self.method,
             "ensemble.members": self.members,
@@ -206,19 +212,28 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             "seed": self._seed(),
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
-        return preset(self.preset, {**changes, **(self.settings or {})})
+        return {**changes, **(self.settings or {})}
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _run(self, folder: Path, config: Config, dataset: Dataset) -> Ensemble:
-        own = self.search_epochs is not None or any(key.startswith("search.") for key in self.settings or {})
+    def _run(self, folder: Path, settings: dict[str, Any], dataset: Dataset) -> Ensemble:
+        config = preset(self.preset, settings)
         progress = Lines() if self.verbose else silent
-        pipeline = Pipeline.start(folder, config, progress, dataset, None if own else "usual")
+        own = self.search_epochs is not None or any(key.startswith("search.") for key in self.settings or {})
+        search_of: Literal["usual"] | None = None if own else "usual"
+        if self.budget is None:
+            pipeline = Pipeline.checked(folder, config, progress, dataset, search_of)
+        else:
+            known = (progress, dataset, search_of, self.budget)
+            pipeline = plan(folder, config, *known, fixed=settings, evaluating=False).pipeline
+        pipeline.begin()
         with pipeline.run.held():
             pipeline.train(pipeline.search())
+        for line in pipeline.left_out:
+            warnings.warn(line, stacklevel=3)
         return pipeline.run.ensemble(self.method)
 
     def _fitted(self) -> Ensemble:

@@ -1,14 +1,17 @@
 """How far the work has come, told to whoever wants to know."""
 
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-
-# progress(stage, done, total): what a progress bar needs
-Progress = Callable[[str, float, float], None]
+from typing import Protocol
 
 
-def silent(stage: str, done: float, total: float) -> None:
+class Progress(Protocol):
+    """What a progress bar needs; `left` are the seconds until all stages are done, where they are known."""
+
+    def __call__(self, stage: str, done: float, total: float, left: float | None = None) -> None: ...
+
+
+def silent(stage: str, done: float, total: float, left: float | None = None) -> None:
     """Progress that nobody watches."""
 
 
@@ -18,9 +21,17 @@ class Lines:
     def __init__(self) -> None:
         self.tenths: dict[str, int] = {}
 
-    def __call__(self, stage: str, done: float, total: float) -> None:
+    def __call__(self, stage: str, done: float, total: float, left: float | None = None) -> None:
         tenth = int(10 * done / total) if total else 10
-        if self.tenths.get(stage) != tenth:
+        if tenth > self.tenths.get(stage, -1):
             self.tenths[stage] = tenth
+            of_all = "" if left is None else f", {in_words(left)} left"
             with suppress(OSError, ValueError):  # where nobody can read it, the work goes on
-                print(f"{stage} {done:g} of {total:g}", file=sys.stderr, flush=True)
+                print(f"{stage} {done:g} of {total:g}{of_all}", file=sys.stderr, flush=True)
+
+
+def in_words(seconds: float) -> str:
+    """A time as people say it: 40 s, 3 min, 2.5 h."""
+    if seconds < 100:
+        return f"{max(0, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"

@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
-from uraenas.base.progress import Lines, silent
+from uraenas.base.progress import Lines, in_words, silent
 from uraenas.base.progress import Progress as Report
 from uraenas.base.words import printable
 
 if TYPE_CHECKING:
     from uraenas.evaluation import Metrics, Separated
+    from uraenas.run.budget import Planned
     from uraenas.run.directory import Run
 
 
@@ -58,6 +68,16 @@ def note(lines: Sequence[str], quiet: bool = False, run: "Run | None" = None) ->
             tell(f"note: {line}")
 
 
+class TimeLeft(TimeRemainingColumn):
+    """The time left of all stages; where it is not known, that of this one."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        if left is None:
+            return super().render(task)
+        return Text("" if task.finished and left else f"{in_words(left)} left", style="progress.remaining")
+
+
 @contextmanager
 def bars(quiet: bool) -> Iterator[Report]:
     """Progress bars on standard error, so that standard output holds the result alone."""
@@ -67,22 +87,48 @@ def bars(quiet: bool) -> Iterator[Report]:
     if not is_terminal(sys.stderr):
         yield Lines()
         return
-    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
     shown = Progress(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
 
-    def progress(stage: str, done: float, total: float) -> None:
+    def progress(stage: str, done: float, total: float, left: float | None = None) -> None:
         if not tasks:
             shown.start()  # not before: an error that comes first should be the only line
         if stage not in tasks:
             tasks[stage] = shown.add_task(stage, total=total)
-        shown.update(tasks[stage], completed=done, total=total)
+        shown.update(tasks[stage], completed=done, total=total, left=left)
 
     try:
         yield progress
     finally:
         if tasks:
             shown.stop()
+
+
+def print_plan(planned: "Planned", as_json: bool) -> None:
+    """What a run would do, and how long each stage takes."""
+    pipeline, expected = planned.pipeline, planned.expected
+    assert expected is not None  # it was asked for
+    plan, seconds = expected.plan, expected.seconds
+    notes = [*pipeline.notes(), *planned.notes]
+    if as_json:
+        facts = {"seconds": {**seconds, "total": expected.total}, "plan": plan, "notes": notes}
+        print(json.dumps({"run": str(pipeline.run.path), **facts}))
+        return
+    note(notes)
+    members = ", ".join(f"{name} {count}" for name, count in plan["members"].items())
+    rows = (
+        ("search", f"{plan['search_epochs']} epochs"),
+        ("train", f"{plan['chains']} chains, {plan['epochs']} epochs of {plan['steps']:,} steps in all"),
+        ("members", members),
+        ("evaluate", f"{plan['sets']} sets of {len(pipeline.task.dataset.test):,} images"),
+    )
+    shown = Table(title=f"{expected}; nothing is written", title_justify="left")
+    for heading in ("Stage", "What is left to do", "Time"):
+        shown.add_column(heading, justify="right" if heading == "Time" else "left")
+    for stage, what in rows:
+        shown.add_row(stage, what, in_words(seconds[stage]))
+    console.print(shown)
 
 
 def methods_table(metrics: "Metrics", calibration: str, title: str) -> Table:

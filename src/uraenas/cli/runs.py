@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from uraenas.cli.printing import AsJson, bars, console, methods_table, note, outside_table, say, shown
+from uraenas.cli.printing import (
+    AsJson,
+    bars,
+    console,
+    methods_table,
+    note,
+    outside_table,
+    print_plan,
+    say,
+    shown,
+)
 from uraenas.cli.stopping import heed, working_in
 from uraenas.run.presets import PRESETS
 
 if TYPE_CHECKING:
     from uraenas.architectures import Searched
     from uraenas.evaluation import Metrics
+    from uraenas.run.budget import Planned
+    from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
 
 SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
@@ -43,6 +55,13 @@ def run(
             "with the package, for own images that are few; else `none`.",
         ),
     ] = "",
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", help="90s, 10m, 2h: choose epochs, members and width to be over by then."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done and how long it takes; write nothing.")
+    ] = False,
     skip_unreadable: Annotated[
         bool,
         typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
@@ -51,29 +70,44 @@ def run(
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
     from uraenas import report
+    from uraenas.run.budget import plan
     from uraenas.run.config import preset
-    from uraenas.run.directory import Run
-    from uraenas.run.pipeline import Pipeline
 
     changes = _changes(methods, assignments)
     if skip_unreadable:
         changes["data.skip_unreadable"] = True
-    config = preset(preset_name, changes)
-    source: Run | Literal["usual"] | None = None
-    if search_of and search_of != "none":
-        source = Run.find(search_of)
-    elif not search_of and not any(key.startswith("search.") for key in changes):
-        source = "usual"
+    config, place = preset(preset_name, changes), out or Path("runs") / preset_name
+    source = _search_to_take(search_of, changes)
     with bars(quiet=as_json) as progress:
-        pipeline = Pipeline.start(out or Path("runs") / preset_name, config, progress, search_of=source)
+        planned = plan(place, config, progress, search_of=source, budget=budget, fixed=changes, asked=dry_run)
+        pipeline = planned.pipeline
+        if dry_run:
+            print_plan(planned, as_json)
+            return
+        pipeline.begin()
         with working_in(pipeline.run):
-            note(pipeline.notes(), as_json, pipeline.run)
+            note([*pipeline.notes(), *planned.notes, *_on_time(planned)], as_json, pipeline.run)
             searched = pipeline.search()
             note(_on_the_search(searched), as_json, pipeline.run)
             pipeline.train(searched)
             metrics = pipeline.evaluate()
+            note(pipeline.left_out, as_json, pipeline.run)
             report.write(pipeline.run, pipeline.task.dataset.test)
     _print_result(pipeline, metrics, as_json)
+
+
+def _search_to_take(name: str, changes: dict[str, Any]) -> "Run | Literal['usual'] | None":
+    """Another run's search; where none is named and no setting is of a search, the usual one."""
+    from uraenas.run.directory import Run
+
+    if name and name != "none":
+        return Run.find(name)
+    return None if name or any(key.startswith("search.") for key in changes) else "usual"
+
+
+def _on_time(planned: "Planned") -> list[str]:
+    """How long it will take, where that is known and worth a word."""
+    return [str(planned.expected)] if planned.expected and planned.expected.total >= 1 else []
 
 
 def _changes(methods: str, assignments: list[str]) -> dict[str, Any]:

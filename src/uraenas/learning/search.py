@@ -137,8 +137,8 @@ class Search:
         state = _copied(self.learned)
         return Searched(self.space, self.distribution, state, tuple(self.history))
 
-    def advance(self) -> dict[str, Any]:
-        """Run one epoch; returns its row of the history."""
+    def advance(self, tick: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
+        """Run one epoch; returns its row of the history. `tick` hears of every step: how many are made, of how many."""
         self.drawn_train.refill(self.train.draw([self.order_keys["train"]], self.epoch))
         self.drawn_validation.refill(self.validation.draw([self.order_keys["validation"]], self.epoch))
         self.losses.zero_()
@@ -146,6 +146,7 @@ class Search:
         first = self.epoch * self.train.steps
         for step in range(first, first + self.train.steps):
             self.one_step(step)
+            tick(step + 1, self.pace.cycle.steps)
         last = first + self.train.steps - 1
         row = self._row(last)
         if not (math.isfinite(row["validation_loss"]) and math.isfinite(row["train_loss"])):
@@ -229,11 +230,10 @@ def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def search(
-    searching: Search, checkpoint: Callable[[SearchState], None], progress: Callable[[int, int], None]
+    searching: Search, checkpoint: Callable[[SearchState], None], tick: Callable[[int, int], None]
 ) -> Searched:
-    """Run a search to its end; `checkpoint` sees the state after every epoch."""
+    """Run a search to its end; `checkpoint` sees the state after every epoch, `tick` hears of every step."""
     while not searching.done:
-        searching.advance()
+        searching.advance(tick)
         checkpoint(searching.snapshot())
-        progress(searching.epoch, searching.settings.epochs)
     return searching.found()

@@ -18,6 +18,10 @@ from uraenas.weights import Step
 MOST_LOSS = 100.0  # in nats; a network that guesses at random among a million classes has 14
 
 
+def _untold(steps: int) -> None:
+    """Nobody wants to know."""
+
+
 class StackOfChains:
     """Chains of one kind, age and number of restarts that move together, each as if it were alone."""
 
@@ -69,13 +73,17 @@ class StackOfChains:
     def done(self) -> bool:
         return self.epoch >= self.pace.cycle.epochs or all(self.failures)
 
-    def advance(self) -> list[Member]:
-        """Run one epoch; returns the weight samples that it ended with, if it is one that collects."""
+    def advance(self, tick: Callable[[int], None] = _untold) -> list[Member]:
+        """Run one epoch; returns the weight samples that it ended with, if it is one that collects.
+
+        `tick` is told after every step how many the chains have made in this epoch, all together.
+        """
         self.drawn.refill(self.loader.draw(self.order_keys, self.epoch))
         self.losses.zero_()
         first = self.epoch * self.loader.steps
-        for step in range(first, first + self.loader.steps):
-            self.one_step(step)
+        for step in range(self.loader.steps):
+            self.one_step(first + step)
+            tick((step + 1) * len(self.specs))
         self._note_epoch(first + self.loader.steps - 1)
         collected = self._collect() if self.pace.cycle.collects_after(self.epoch) else []
         self.epoch += 1
@@ -190,11 +198,12 @@ def train(
     seed: int,
     collect: Callable[[Member], None],
     checkpoint: Callable[[list[ChainState]], None],
+    tick: Callable[[int], None] = _untold,
 ) -> None:
     """Run chains to their end, stack by stack; one that diverges starts again when the others are through.
 
-    `collect` sees every weight sample, then `checkpoint` the chains that gave it, after every epoch. Stacks that do
-    not fit into memory are made smaller, and go on from the last epoch.
+    `collect` sees every weight sample, then `checkpoint` the chains that gave it, after every epoch; `tick` hears of
+    every step. Stacks that do not fit into memory are made smaller, and go on from the last epoch.
     """
     latest = {chain.spec.name: chain for chain in chains}
     size = engine.stack
@@ -202,7 +211,7 @@ def train(
         for group in stacks_of(waiting, size):
             try:
                 with naming_want_of_memory():
-                    for states in _epochs(group, settings, space, loader, engine, seed, collect):
+                    for states in _epochs(group, settings, space, loader, engine, seed, collect, tick):
                         checkpoint(states)
                         latest.update({state.spec.name: state for state in states})
             except torch.OutOfMemoryError as error:
@@ -220,10 +229,11 @@ def _epochs(
     engine: Engine,
     seed: int,
     collect: Callable[[Member], None],
+    tick: Callable[[int], None],
 ) -> Iterator[list[ChainState]]:
     """The states of a stack after each epoch, when its samples have been collected."""
     stack = StackOfChains(group, settings, space, loader, engine, seed)
     while not stack.done:
-        for member in stack.advance():
+        for member in stack.advance(tick):
             collect(member)
         yield stack.states()

@@ -97,7 +97,10 @@ class Chooser:
     def _samples(self, spec: ChainSpec) -> list[Member]:
         reached = read_chain(self.run, spec.name).epoch
         # A chain that began anew and was given up has samples of its earlier course, too.
-        return [sample for sample in self.run.samples(spec.name) if sample.origin.epoch < reached]
+        found = [sample for sample in self.run.samples(spec.name) if sample.origin.epoch < reached]
+        cycle = spec.weights.cycle(self.config.train.epochs, 1)
+        # One that was cut short before its first sample has left what it was then.
+        return [sample for sample in found if cycle.collects_after(sample.origin.epoch)] or found
 
     def _sound(self, members: list[Member]) -> tuple[list[Member], Tensor]:
         """Those that predict numbers, with their held-out predictions.

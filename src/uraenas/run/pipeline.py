@@ -19,7 +19,7 @@ from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
 from uraenas.learning.search import Search, SearchState, search
 from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
-from uraenas.run.config import Config, differences, in_words, measured_differently, measuring
+from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
 from uraenas.run.directory import SEARCH_STATE, Run
 from uraenas.run.evaluation import Judge, outside_images
@@ -31,10 +31,12 @@ from uraenas.run.export import (
     usual_search,
     with_search_of,
 )
+from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
+from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.task import prepare
 from uraenas.run.tensorboard import EventFiles
-from uraenas.run.training import ChainRunner
+from uraenas.run.training import ChainRunner, TimeUp
 
 FEW_STEPS, ENOUGH_STEPS = 200, 1000  # of a chain, for networks as small as these
 
@@ -45,7 +47,10 @@ class Pipeline:
     def __init__(
         self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
     ) -> None:
-        self.run, self.config, self.progress = run, config, progress
+        self.run, self.config, self.progress = run, config, Countdown(progress)
+        self.search_of: Run | None = None  # whose search it takes
+        self.chains_of: Run | None = None  # and chains
+        self.left_out: list[str] = []  # for want of time, to be told
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
         self.events = EventFiles(run.path / "tensorboard", decisions) if config.tensorboard else None
@@ -78,32 +83,52 @@ class Pipeline:
         search that comes with the package where images are few, else none. With `chains_of` it takes another's search
         and chains.
         """
+        pipeline = cls.checked(path, config, progress, dataset, search_of, chains_of)
+        pipeline.begin()
+        return pipeline
+
+    @classmethod
+    def checked(
+        cls,
+        path: Path | str,
+        config: Config,
+        progress: Progress = silent,
+        dataset: Dataset | None = None,
+        search_of: Run | Literal["usual"] | None = None,
+        chains_of: Run | None = None,
+    ) -> "Pipeline":
+        """What `start` begins, when nothing speaks against it; nothing is written."""
         run = Run(path)
-        pipeline = cls(run, config, progress, dataset)  # its checks come before anything is written
+        pipeline = cls(run, config, progress, dataset)
         if search_of == "usual":
             search_of = usual_search(config, pipeline.task)
         if search_of is not None:
             check_search(search_of, config, pipeline.task)
             config = with_search_of(search_of, config)
         pipeline.config = config = _with_earlier_settings(run, config)
-        device = pipeline.engine.device
+        pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()
         if chains_of is not None:
             check_chains(run, chains_of, config, pipeline.task.facts)
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
             planned = pipeline._planned(chains_of.searched())
             _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
+        pipeline.search_of, pipeline.chains_of = search_of, chains_of
+        return pipeline
+
+    def begin(self) -> None:
+        """Write what the run is, and take what others have."""
+        run, config = self.run, self.config
         with run.held():
             _with_earlier_settings(run, config)  # another process may have begun a run meanwhile
-            pipeline._check_data()
-            pipeline.remeasured = measured_differently(pipeline._known().settings, config)
-            run.begin(config, pipeline.task.facts, chains_of)
-            run.write_environment(environment(device))
-            if search_of is not None:
-                take_search(run, search_of, pipeline.task.space)
-            if chains_of is not None:
-                take_chains(run, chains_of, pipeline.task.space)
-        return pipeline
+            self._check_data()
+            self.remeasured = measured_differently(self._known().settings, config)
+            run.begin(config, self.task.facts, self.chains_of)
+            run.write_environment(environment(self.engine.device))
+            if self.search_of is not None:
+                take_search(run, self.search_of, self.task.space)
+            if self.chains_of is not None:
+                take_chains(run, self.chains_of, self.task.space)
 
     @classmethod
     def resume(cls, path: Path | str, progress: Progress = silent) -> "Pipeline":
@@ -157,6 +182,12 @@ class Pipeline:
             )
         return notes
 
+    def forecast(self, evaluating: bool = True, patience: float = PATIENCE) -> Forecast:
+        """How long what is left will take, from a few steps that are run and thrown away."""
+        searched = (self.search_of or self.run).searched()
+        rates = Rates(self.config, self.task, self.engine, searched, patience)
+        return forecast(self.config, self.task, self.run, rates, evaluating)
+
     # Stage 1
 
     def search(self) -> Searched | None:
@@ -183,11 +214,18 @@ class Pipeline:
             if self.checkpoints.due(config.engine.checkpoint_seconds):
                 self.checkpoints.store_search(state)
                 del unsaved["search"]
+            if self.progress.is_slow("search"):
+                raise TimeUp
 
-        epochs = parts.settings.epochs
-        self.progress("search", searching.epoch, epochs)
+        self.progress("search", searching.epoch * train.steps, parts.settings.epochs * train.steps)
         with saved_when_cut_short(self.checkpoints.store_search) as unsaved:
-            found = search(searching, checkpoint, lambda done, total: self.progress("search", done, total))
+            try:
+                found = search(searching, checkpoint, lambda *steps: self.progress("search", *steps))
+            except TimeUp:
+                found = searching.found()
+        epochs = searching.epoch
+        if not searching.done:
+            self.left_out.append(f"the search was ended after {epochs} of {parts.settings.epochs} epochs")
         self.run.write_searched(found, parts.settings.distribution, epochs=epochs, seed=config.seed)
         self.run.log("searched", genotype=str(found.expected))
         return found
@@ -203,8 +241,29 @@ class Pipeline:
         """Run every chain that some method asks for, each once, then give the methods their members."""
         if plans := self._plans(searched):
             specs = {spec.name: spec for planned in plans.values() for spec in planned}
-            self._runner.run_all(list(specs.values()))
+            runner = self._runner
+            if not runner.run_all(list(specs.values())):
+                plans = self._in_time(runner, plans, len(specs))
             self._choose(plans)
+
+    def _in_time(
+        self, runner: ChainRunner, plans: Mapping[str, Sequence[ChainSpec]], count: int
+    ) -> dict[str, list[ChainSpec]]:
+        """The chains that methods have when time is up; a method that has none is left out."""
+        usable = {name: runner.usable(specs) for name, specs in plans.items()}
+        found = {name: specs for name, specs in usable.items() if specs}
+        left = [name for name in self.config.methods if name in found or self.run.is_trained(name)]
+        if not left:
+            raise UraenasError(
+                f"time was up before a network was trained; {self.run.path} holds how far it came, and the same "
+                "command goes on from there"
+            )
+        finished = {s.name for specs in found.values() for s in specs if self.checkpoints.has_finished(s)}
+        self.left_out.append(f"time was up when {len(finished)} of {count} chains were trained")
+        if missing := [name for name in self.config.methods if name not in left]:
+            self.left_out.append(f"without members, and left out: {', '.join(missing)}")
+            self.config = self.config.only(*left)
+        return found
 
     def choose(self, searched: Searched | None) -> None:
         """Give the methods their members from chains that are there already; none is trained."""
@@ -220,9 +279,11 @@ class Pipeline:
     def _choose(self, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
         chooser = Chooser(self.run, self.config, self.task, self.engine, self.checkpoints)
         clock = Clock()
-        for name, planned in plans.items():
+        for number, (name, planned) in enumerate(plans.items()):
+            self.progress("members", number, len(plans))
             chooser.choose(self.config.method(name), planned)
             self.run.costs.add({f"members/{name}": {"seconds": clock.lap()}})
+            self.progress("members", number + 1, len(plans))
 
     def _plans(self, searched: Searched | None) -> dict[str, list[ChainSpec]]:
         """The chains of each method that has no members yet."""
@@ -251,6 +312,13 @@ class Pipeline:
         for cell in judge.cells():
             cells.append(cell)
             self.progress("evaluate", len(cells), total)
+            if len(cells) < total and self.progress.room("evaluate") < 0:
+                cells = cells[:1]  # a part of a suite would be taken for the whole
+                self.left_out.append(
+                    f"time was up: shifted images were left out ({self.config.evaluate.suite})"
+                )
+                self.config = override(self.config, {"evaluate.suite": "none"})
+                break
         self.run.costs.add({"evaluate": {"seconds": clock.lap()}})
         result, replicates = summarise(cells)
         result = replace(

@@ -3,17 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from uraenas.base.progress import Progress
 from uraenas.engine import Engine
+from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import ChainSpec, ChainState, in_turns, shared_epochs
 from uraenas.learning.train import train
 from uraenas.run.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
 from uraenas.run.config import Config
 from uraenas.run.cost import Clock
 from uraenas.run.directory import Run
+from uraenas.run.forecast import Countdown
 from uraenas.run.task import Task
 
 Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
+
+
+class TimeUp(Exception):
+    """The budget is used up but for what has to come after training."""
 
 
 class ChainRunner:
@@ -27,7 +32,7 @@ class ChainRunner:
         engine: Engine,
         checkpoints: Checkpoints,
         watch: Watch,
-        progress: Progress,
+        progress: Countdown,
     ) -> None:
         self.run, self.config, self.task, self.engine = run, config, task, engine
         self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
@@ -36,9 +41,36 @@ class ChainRunner:
         self.planned = 0
         self.chains: dict[str, ChainState] = {}
 
-    def run_all(self, specs: Sequence[ChainSpec]) -> None:
-        """Run these chains to their end; those that share a root with another go on from what it has explored."""
+    def run_all(self, specs: Sequence[ChainSpec]) -> bool:
+        """Run these chains to their end, or until time is up; says whether all are through.
+
+        Those that share a root with another go on from what it has explored. Where time may run out, chains of every
+        kind come to their end before the next ones begin, so that what has been done is of use.
+        """
         self.planned = len(specs)
+        longest = 0.0
+        for part in self._parts(specs):
+            begun = self.progress.room("train")
+            if begun < longest:
+                return False
+            try:
+                self._run_part(part)
+            except TimeUp:
+                return False
+            if self.progress.end is not None:
+                longest = max(longest, begun - self.progress.room("train"))
+        return True
+
+    def _parts(self, specs: Sequence[ChainSpec]) -> list[list[ChainSpec]]:
+        """What is run one after another: all at once, or under a budget a stack of every kind."""
+        if self.progress.end is None:
+            return [list(specs)]
+        parts: dict[int, list[ChainSpec]] = {}
+        for spec in specs:
+            parts.setdefault(spec.number // self.engine.stack, []).append(spec)
+        return [parts[number] for number in sorted(parts)]
+
+    def _run_part(self, specs: Sequence[ChainSpec]) -> None:
         with (
             SampleWriter(self.run, self.task.space) as self.samples,
             saved_when_cut_short(self._store) as self.unsaved,
@@ -49,6 +81,25 @@ class ChainRunner:
                 self.chains |= {spec.name: self.checkpoints.chain(spec) for spec in turn}
                 if turn:
                     self._train([self.chains[spec.name] for spec in turn])
+
+    def usable(self, specs: Sequence[ChainSpec]) -> list[ChainSpec]:
+        """Of these chains those that are through; where none is, those that have begun, with what they are now."""
+        finished = [spec for spec in specs if self.checkpoints.has_finished(spec)]
+        return finished or [spec for spec in specs if self._keep_as_it_is(spec)]
+
+    def _keep_as_it_is(self, spec: ChainSpec) -> bool:
+        """Let a chain that is cut short leave its weights as a sample, unless it has left one; whether it can."""
+        if not self.run.has(self.run.chain_file(spec.name)):
+            return False
+        state = self.checkpoints.chain(spec)
+        if state.epoch and not self.run.samples(spec.name):
+            last, kind = state.epoch - 1, Kind.of(spec.weights.trajectory, spec.weights)
+            cycle = spec.weights.cycle(self.config.train.epochs, 1)
+            origin = Origin(spec.name, last, cycle.number(last), state.epoch * self.loader.steps)
+            weights, statistics = (state.tensors[name].cpu() for name in ("weights", "statistics"))
+            member = Member(spec.architecture, weights, statistics, origin, kind)
+            member.save(self.run.sample_path(spec.name, last), self.task.space)
+        return state.epoch > 0
 
     def _kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:
         """After which epochs a chain's state is kept for others of its root: those here, and those that may come."""
@@ -77,6 +128,7 @@ class ChainRunner:
             self.config.seed,
             self.samples.add,
             self._keep,
+            self._tick,
         )
         self.samples.finish()
 
@@ -107,10 +159,16 @@ class ChainRunner:
         self.samples.finish()  # a state that knows of a sample is never there without it
         self.checkpoints.store_chain(state)
 
-    def _tell_progress(self) -> None:
-        epochs = self.config.train.epochs
+    def _tell_progress(self, more: int = 0) -> None:
+        """Say how many steps are made: those of whole epochs, and `more`."""
+        epochs, steps = self.config.train.epochs, self.loader.steps
         done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
-        self.progress("train", done, self.planned * epochs)
+        self.progress("train", steps * done + more, self.planned * epochs * steps)
+
+    def _tick(self, steps: int) -> None:
+        self._tell_progress(steps)
+        if self.progress.room("train") < 0:
+            raise TimeUp
 
     def _tell_divergence(self, state: ChainState) -> None:
         given_up = state.is_over(self.config.train.epochs)

@@ -1,0 +1,247 @@
+"""A run that is over in time: settings that fit a budget, chosen by rules of a few lines.
+
+1. A fifth of the time, at most, goes to the search, and as much to shifted images, which are left out where they do
+   not fit.
+2. Chains get enough steps to learn, then the ensemble as many members as the preset asks for, then chains more
+   steps, up to MOST_STEPS or what the preset asks for.
+3. Where two members do not fit with enough steps, they get fewer; where not even a few fit, networks are narrower.
+4. A tenth is kept in reserve. Settings that are given are never touched.
+"""
+
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.progress import Progress, in_words, silent
+from uraenas.data import Dataset
+from uraenas.data.loader import suited_batch
+from uraenas.learning.chains import epochs_for
+from uraenas.run.config import Config, override
+from uraenas.run.directory import Run
+from uraenas.run.forecast import Forecast, forecast
+from uraenas.run.pipeline import ENOUGH_STEPS, FEW_STEPS, Pipeline
+from uraenas.run.rates import PATIENCE, Rates
+from uraenas.weights import WeightMethod
+
+SHARE = 0.2  # of the time: at most this for the search, and for shifted images
+RESERVE = 0.1
+MOST_STEPS = 5 * ENOUGH_STEPS
+FEWEST_CHANNELS = 4
+EPOCHS, MEMBERS, SEARCH, WIDTH = "train.epochs", "ensemble.members", "search.epochs", "network.channels"
+SUITE, STACK = "evaluate.suite", "engine.stack"
+CHOSEN = (EPOCHS, MEMBERS, SEARCH, WIDTH, SUITE, STACK)
+UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def seconds_of(budget: str | float) -> float:
+    """The seconds of 45, "90s", "10m" or "2h"."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h|)", str(budget).strip())
+    seconds = float(found[1]) * UNITS[found[2]] if found else 0.0
+    if not seconds:
+        raise UraenasError(f"budget = {budget!r} is no time; allowed: a number of seconds, or 90s, 10m, 2h")
+    return seconds
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run that may begin, what is expected of it, and what should be known of it; nothing is written yet."""
+
+    pipeline: Pipeline
+    expected: Forecast | None  # on a GPU only where it was asked for: kernels are compiled for it
+    notes: list[str]
+
+
+def plan(
+    path: Path | str,
+    config: Config,
+    progress: Progress = silent,
+    dataset: Dataset | None = None,
+    search_of: Run | Literal["usual"] | None = None,
+    budget: str | float | None = None,
+    fixed: Collection[str] = (),
+    evaluating: bool = True,
+    asked: bool = False,
+) -> Planned:
+    """A run that has passed all checks; with a budget, one that will be over in time.
+
+    A run that has begun keeps its settings. `fixed` are keys of settings that are not to be chosen. What is expected is
+    measured where that is quick, or where it is `asked` for.
+    """
+    begun, source = time.monotonic(), (progress, dataset, search_of)
+    seconds = None if budget is None else seconds_of(budget)
+    if seconds is None or Run(path).exists:
+        kept = config if seconds is None else _as_before(Run(path), config, fixed)
+        pipeline, expected, notes = Pipeline.checked(path, kept, *source), None, []
+        if asked or seconds is not None or pipeline.engine.device.type == "cpu":
+            expected = pipeline.forecast(evaluating, _patience(seconds))
+    else:
+        pipeline = Pipeline.checked(path, config, *source)
+        left = seconds - (time.monotonic() - begun)  # images had to be read
+        measure = _measuring(pipeline, seconds)
+        chosen = Choice(pipeline, measure, left, fixed, evaluating).best()
+        expected, notes = chosen.expected, [_told(chosen, config, seconds)]
+        known = (progress, pipeline.task.dataset, pipeline.search_of)
+        pipeline = Pipeline.checked(path, chosen.config, *known)
+    if expected is not None:
+        pipeline.progress.expect(expected, seconds and begun + (1 - RESERVE / 2) * seconds)
+    return Planned(pipeline, expected, notes)
+
+
+def _as_before(run: Run, config: Config, fixed: Collection[str]) -> Config:
+    """What was chosen when the run began."""
+    before = run.config().values
+    kept = {k: before[k] for k in CHOSEN if k in config.values and k in before and k not in fixed}
+    return override(config, kept)
+
+
+def _patience(seconds: float | None) -> float:
+    """Seconds for each thing that is measured: the more, the less a busy moment matters."""
+    return PATIENCE if seconds is None else min(1.0, max(PATIENCE, PATIENCE * seconds / 60))
+
+
+def _measuring(pipeline: Pipeline, seconds: float) -> Callable[[Config], Rates]:
+    searched = pipeline.search_of.searched() if pipeline.search_of else None
+
+    def measure(config: Config) -> Rates:
+        trial = Pipeline(pipeline.run, config, dataset=pipeline.task.dataset)
+        return Rates(config, trial.task, trial.engine, searched, _patience(seconds))
+
+    return measure
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings, and how long they would take."""
+
+    config: Config
+    expected: Forecast
+
+
+class Choice:
+    """The settings that fit."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        measure: Callable[[Config], Rates],
+        seconds: float,
+        fixed: Collection[str] = (),
+        evaluating: bool = True,
+    ) -> None:
+        self.run, self.task, self.measure = pipeline.run, pipeline.task, measure
+        self.asked, self.fixed, self.evaluating = pipeline.config, set(fixed), evaluating
+        self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed
+        self.seconds, self.room = seconds, (1 - RESERVE) * seconds
+        images = len(self.task.train)
+        self.steps = max(1, images // suited_batch(self.asked.train.batch, images))  # of an epoch
+        workers = pipeline.engine.workers
+        # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing.
+        self.stack = min(self.asked.engine.stack, workers.count if workers else self.asked.engine.stack)
+        self.kinds = [self.asked.method(name).weights for name in self.asked.methods]
+
+    def best(self) -> Candidate:
+        """The settings to take."""
+        width = self.asked.values.get(WIDTH, 0)
+        while True:
+            self.width = width
+            self.rates = self.measure(self._with({WIDTH: width, STACK: self.stack}))
+            self.search = self._search_epochs()
+            if found := self._at_this_width():
+                return found
+            if not self.narrower or width // 2 < FEWEST_CHANNELS:
+                least = self._try(*self._least).expected.total / (1 - RESERVE)
+                raise UraenasError(
+                    f"nothing fits into {in_words(self.seconds)}: the least that could learn anything takes about "
+                    f"{in_words(least)} here"
+                )
+            width //= 2
+
+    @property
+    def _least(self) -> tuple[int, int]:
+        """Epochs and members, below which it is not worth while."""
+        wanted = self.asked.ensemble.members
+        return self._epochs(FEW_STEPS), wanted if MEMBERS in self.fixed else min(2, wanted)
+
+    def _at_this_width(self) -> Candidate | None:
+        few, two = self._least
+        if not self._fits(few, two):
+            return None
+        enough = self._epochs(ENOUGH_STEPS)
+        if not self._fits(enough, two):
+            return self._try(self._most_epochs(few, enough, two), two)
+        wanted = self.asked.ensemble.members
+        members = next(count for count in range(wanted, two - 1, -1) if self._fits(enough, count))
+        if members < wanted:
+            return self._try(enough, members)
+        most = max(self._epochs(MOST_STEPS), self.asked.train.epochs)
+        return self._try(self._most_epochs(enough, most, members), members)
+
+    def _epochs(self, steps: int) -> int:
+        """So many that chains have at least these steps, in whole cycles."""
+        if EPOCHS in self.fixed:
+            return self.asked.train.epochs
+        return epochs_for(self.kinds, -(-steps // self.steps))
+
+    def _most_epochs(self, least: int, most: int, members: int) -> int:
+        """The most epochs between these that fit; `least` do."""
+        while least < most:
+            middle = epochs_for(self.kinds, (least + most + 1) // 2)
+            if middle <= most and self._fits(middle, members):
+                least = middle
+            else:
+                most = (least + most + 1) // 2 - 1
+        return least
+
+    def _search_epochs(self) -> int:
+        """As many as asked for, or as fit into their share, in whole cycles; one cycle's at least."""
+        parts = self.asked.search
+        if parts is None or SEARCH in self.fixed or self.rates.searched is not None:
+            return 0 if parts is None else parts.settings.epochs
+        within = int(SHARE * self.room / self.rates.search_epoch)
+        allowed = [n for n in range(1, parts.settings.epochs + 1) if _is_whole(parts.weights, n)]
+        return max((n for n in allowed if n <= within), default=allowed[0])
+
+    def _fits(self, epochs: int, members: int) -> bool:
+        return self._try(epochs, members).expected.total <= self.room
+
+    def _try(self, epochs: int, members: int) -> Candidate:
+        chosen = {EPOCHS: epochs, MEMBERS: members, SEARCH: self.search, WIDTH: self.width, STACK: self.stack}
+        config = self._with(chosen)
+        tried = Candidate(config, self._forecast(config))
+        if not self.evaluating or SUITE in self.fixed or config.values[SUITE] == "none":
+            return tried
+        clean = self._with({SUITE: "none"}, config)
+        without = Candidate(clean, self._forecast(clean))
+        shifted = tried.expected.total - without.expected.total
+        return tried if shifted <= SHARE * self.room else without
+
+    def _forecast(self, config: Config) -> Forecast:
+        return forecast(config, self.task, self.run, self.rates, self.evaluating)
+
+    def _with(self, values: dict[str, Any], config: Config | None = None) -> Config:
+        config = config or self.asked
+        changes = {k: v for k, v in values.items() if k in config.values and k not in self.fixed}
+        return override(config, changes)
+
+
+def _is_whole(weights: WeightMethod, epochs: int) -> bool:
+    try:
+        weights.cycle(epochs, 1)
+    except UraenasError:
+        return False
+    return True
+
+
+def _told(chosen: Candidate, before: Config, seconds: float) -> str:
+    now, then = chosen.config.values, before.values
+    shown = [SEARCH] if chosen.expected.plan["search_epochs"] else []
+    shown += [key for key in (EPOCHS, MEMBERS) if key in now]
+    shown += [WIDTH] if now.get(WIDTH) != then.get(WIDTH) else []
+    told = f"chosen for {in_words(seconds)}: {', '.join(f'{key}={now[key]}' for key in shown)}"
+    if now[SUITE] != then[SUITE]:
+        told += f"; there is no time for shifted images ({then[SUITE]})"
+    return told

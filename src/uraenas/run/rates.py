@@ -1,0 +1,197 @@
+"""How fast a run will be here: a few steps of its own networks on its own batches, timed.
+
+Draws are keyed, so nothing of the run changes by what is tried here.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from uraenas import shifts
+from uraenas.architectures import Dirichlet, Searched
+from uraenas.data import LabelledImages, stratified_split
+from uraenas.engine import Engine
+from uraenas.ensemble import Member, MembersPredictor, Origin
+from uraenas.evaluation import EvaluationSet, Evaluator, Judged, References, evaluation_sets
+from uraenas.evaluation.references import MOST_IMAGES
+from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, plan_chains
+from uraenas.learning.search import Search
+from uraenas.learning.train import StackOfChains
+from uraenas.run.config import Config
+from uraenas.run.task import Task
+from uraenas.spaces import Architecture
+
+PATIENCE = 0.2  # seconds for each rate, unless its first step takes longer
+MOST_STEPS = 20
+ROUNDS = 3  # where cores are busy, several wait for each other less often than one
+LOOKED_AT, SHIFTED, FITTED = 200, 20, 300  # images
+
+
+class Rates:
+    """Seconds for parts of a run, each measured when it is first asked for. `lanes` chains run side by side."""
+
+    def __init__(
+        self,
+        config: Config,
+        task: Task,
+        engine: Engine,
+        searched: Searched | None = None,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.config, self.task, self.engine, self.searched = config, task, engine, searched
+        self.patience, self.clock = patience, clock
+        chains = max(chains_for(config.method(name), config.ensemble) for name in config.methods)
+        most = min(engine.stack, max(2, chains))
+        self.lanes = min(engine.workers.count, most) if engine.workers else most
+        self.rounds = max(1, min(ROUNDS, most // self.lanes))  # one after another, in what is measured
+        self._stacks: dict[str, tuple[float, float]] = {}  # by source: to make one, and an epoch of it
+
+    @cached_property
+    def search_epoch(self) -> float:
+        parts, task, engine = self.config.search, self.task, self.engine
+        if parts is None:
+            return 0.0
+        halves = task.search_halves(parts.settings.validation)
+        train, validation = (task.loader(half, parts.settings.batch, engine) for half in halves)
+        searching = Search(parts, task.space, train, validation, engine, self.config.seed)
+        return train.steps * self._timed(_any_step(searching), searching.pace.cycle.steps)
+
+    def chain_start(self, source: str) -> float:
+        """To make a stack of as many chains as there are lanes."""
+        return self._stack(source)[0]
+
+    def chain_epoch(self, source: str) -> float:
+        """An epoch of such a stack."""
+        return self._stack(source)[1]
+
+    def _stack(self, source: str) -> tuple[float, float]:
+        if source not in self._stacks:
+            config, task, engine = self.config, self.task, self.engine
+            begun = self.clock()
+            loader = task.loader(task.train, config.train.batch, engine)
+            facts = (config.train, task.space, loader, engine, config.seed)
+            stack = StackOfChains(self._chains(source), *facts)
+            made = self.clock() - begun
+            steps = config.train.epochs * loader.steps
+            epoch = loader.steps * self._timed(_any_step(stack), steps)
+            self._stacks[source] = made / self.rounds, epoch / self.rounds
+            del stack
+            if engine.device.type == "cuda":
+                engine.release_memory()
+        return self._stacks[source]
+
+    def _chains(self, source: str) -> list[ChainState]:
+        """Some to measure; where nothing is searched yet, others stand in for their architectures."""
+        config, space, size = self.config, self.task.space, self.rounds * self.lanes
+        method = next(one for one in map(config.method, config.methods) if one.row.source == source)
+        if self.searched is not None or not method.source.needs_search:
+            specs, _ = plan_chains(method, config.ensemble, space, self.searched, config.seed)
+            found = [spec.architecture for spec in specs]
+        else:  # searches seldom leave an edge out
+            found, _ = Searched.nothing(space, Dirichlet()).draw(size, config.seed, draw_absent=False)
+        some: list[Architecture] = [found[n % len(found)] for n in range(size)]
+        specs = [ChainSpec(source, method.weights, n, one) for n, one in enumerate(some)]
+        return [initial_chain(spec, space, config.seed) for spec in specs]
+
+    # Members and evaluation
+
+    @cached_property
+    def predict(self) -> float:
+        """One image, by as many members as there are lanes."""
+        images = self.task.held_out.images[:LOOKED_AT]
+        return self._timed(lambda step: self._members(images), 1) / len(images) / self.rounds
+
+    @cached_property
+    def look(self) -> float:
+        """The same, when members also say what they see."""
+        images = self.task.held_out.images[:LOOKED_AT]
+        return self._timed(lambda step: self._members.look(images), 1) / len(images) / self.rounds
+
+    @cached_property
+    def _members(self) -> MembersPredictor:
+        source = self.config.method(self.config.methods[0]).row.source
+        members = [
+            Member(chain.spec.architecture, chain.tensors["weights"], chain.tensors["statistics"], origin)
+            for chain in self._chains(source)
+            for origin in [Origin(chain.spec.name, 0, 0, 0)]
+        ]
+        return MembersPredictor(members, self.task.space, self.task.normalisation, self.engine)
+
+    def cell(self, members: int) -> float:
+        """To measure an ensemble on one set of test images, once they are predicted: the more members, the longer."""
+        one, most = self._cells
+        return one + (most - one) * (members - 1) / max(1, self.config.ensemble.members - 1)
+
+    @cached_property
+    def _cells(self) -> tuple[float, float]:
+        """With one member, and with as many as are asked for."""
+        config, test = self.config, self.task.dataset.test
+        evaluator = Evaluator(config.evaluate, config.seed, self.engine.device)
+        where = EvaluationSet("", "none", 0, test)
+
+        def seconds(members: int) -> float:
+            log_p = torch.zeros(members, len(test), len(self.task.dataset.classes)).log_softmax(-1)
+            judged = Judged(log_p, ["one"] * members, [str(m) for m in range(members)], 1.0)
+            return self._timed(lambda step: evaluator.cell(where, {"": judged}), 1)
+
+        return seconds(1), seconds(config.ensemble.members)
+
+    @cached_property
+    def shifts(self) -> float:
+        """To make one image under every shift of the suite."""
+        settings, test = self.config.evaluate, self.task.dataset.test
+        if settings.suite not in shifts.SUITES:
+            return 0.0
+        some: LabelledImages = test.take(np.arange(min(SHIFTED, len(test))))
+        middle = settings.severities[len(settings.severities) // 2]
+        chosen = replace(settings, severities=(middle,))
+        begun = self.clock()
+        for _ in evaluation_sets("", some, chosen):
+            pass
+        return (self.clock() - begun) / len(some)
+
+    @cached_property
+    def references(self) -> float:
+        """To fit the reference classifiers: to a few images, and in proportion."""
+        config, task = self.config, self.task
+        if not config.evaluate.references:
+            return 0.0
+        most = min(len(task.train), MOST_IMAGES)
+        few = stratified_split(task.train.labels, (min(1.0, FITTED / len(task.train)),), 0)[0]
+        some = task.train.take(few)
+        return self._lap(lambda: References(some, task.held_out, config.seed)) * most / len(some)
+
+    def _timed(self, step: Callable[[int], object], steps: int) -> float:
+        """The mean over steps from all of so many, for those that explore and those that sample differ."""
+        first = self._lap(lambda: step(0))
+        if first > 10 * self.patience:
+            return first
+        if steps > 1:  # a captured step is made when it is first asked for
+            self._lap(lambda: step(steps - 1))
+        took: list[float] = []
+        while len(took) < MOST_STEPS and sum(took) < self.patience:
+            position = (len(took) * 7 + 3) % MOST_STEPS  # 7 has no divisor in common with it: each once
+            took.append(self._lap(lambda p=position: step(p * steps // MOST_STEPS)))  # type: ignore[misc]
+        return sum(took) / len(took)
+
+    def _lap(self, work: Callable[[], object]) -> float:
+        begun = self.clock()
+        work()
+        if self.engine.device.type == "cuda":
+            torch.cuda.synchronize()
+        return self.clock() - begun
+
+
+def _any_step(moving: Search | StackOfChains) -> Callable[[int], None]:
+    """A step of this number, whichever was before."""
+
+    def step(number: int) -> None:
+        moving.step.fill_(number)
+        moving.one_step(number)
+
+    return step

@@ -121,11 +121,11 @@ def test_a_search_leaves_the_state_that_it_starts_from_as_it_was(halves: tuple) 
     assert_same(run(begin(halves, state=cut), 1), first)
 
 
-def test_the_loop_shows_every_epoch_and_ends(halves: tuple) -> None:
+def test_the_loop_shows_every_epoch_tells_every_step_and_ends(halves: tuple) -> None:
     seen, told = [], []
     found = search(begin(halves), seen.append, lambda *progress: told.append(progress))
     assert [state.epoch for state in seen] == [1, 2, 3, 4]
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert told == [(step, 12) for step in range(1, 13)]
     assert all(torch.equal(tensor, seen[-1].distribution[name]) for name, tensor in found.state.items())
     assert list(found.history) == seen[-1].history
     assert [row["epoch"] for row in found.history] == [0, 1, 2, 3]

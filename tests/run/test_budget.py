@@ -1,0 +1,250 @@
+"""A run that is over in time: what is chosen for a budget, what is there when time is up. Clocks are moved by hand."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from uraenas import UraeNAS, UraenasError
+from uraenas.run import budget
+from uraenas.run.budget import Choice, seconds_of
+from uraenas.run.config import preset
+from uraenas.run.directory import Run
+from uraenas.run.forecast import Forecast
+from uraenas.run.pipeline import ENOUGH_STEPS, FEW_STEPS, Pipeline
+
+STEPS = 16  # of an epoch of digits, by the preset
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("45", 45), ("90s", 90), ("10m", 600), ("1.5 h", 5400), (30, 30), (0.5, 0.5), ("2min", 120)],
+)
+def test_times_are_read(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "ten", "10d", "-5", "0", 0, "0m", "nan", "1h30", True])
+def test_what_is_no_time_is_one_line(text):
+    with pytest.raises(UraenasError, match="is no time; allowed: a number of seconds, or 90s, 10m, 2h"):
+        seconds_of(text)
+
+
+def given(config, searched=None, cell: float = 0.0) -> SimpleNamespace:
+    """With eight channels a step of a chain takes 0.005 s, of the search 0.05; with fewer as much less."""
+    step = 0.005 * config.values["network.channels"] / 8
+    return SimpleNamespace(
+        lanes=1,
+        searched=searched,
+        search_epoch=10 * 8 * step,
+        chain_start=lambda source: 0.0,
+        chain_epoch=lambda source: STEPS * step,
+        predict=0.0,
+        look=0.0,
+        shifts=0.0,
+        references=0.0,
+        cell=lambda members: cell,
+    )
+
+
+def chosen(tmp_path, seconds: float, measure=given, fixed=(), **changes: object):
+    asked = {"methods": "deep-ensemble", "evaluate.references": False, **changes}
+    pipeline = Pipeline.checked(tmp_path / "run", preset("digits", asked))
+    found = Choice(pipeline, measure, seconds, fixed).best()
+    assert found.expected.total <= 0.9 * seconds
+    return found.config
+
+
+def test_enough_steps_come_first_then_members_then_more_steps(tmp_path):
+    """Enough for two chains takes 10 s, for six 30; the preset's search takes 12."""
+    asked = preset("digits")
+    enough = -(-ENOUGH_STEPS // STEPS)
+    two, four, six, most = (chosen(tmp_path, seconds) for seconds in (20, 33, 100, 10_000))
+    assert (two.train.epochs, two.ensemble.members) == (enough, 2)
+    assert (four.train.epochs, four.ensemble.members) == (enough, 4)
+    assert (six.ensemble.members, most.ensemble.members) == (6, 6)
+    assert enough < six.train.epochs < most.train.epochs == -(-budget.MOST_STEPS // STEPS)
+    for config, seconds in ((two, 20), (four, 33), (six, 100)):
+        assert config.search is not None
+        assert config.search.settings.epochs * 0.4 <= 0.2 * 0.9 * seconds
+        assert config.search.settings.epochs % config.search.weights.cycles == 0
+        assert config.network.channels == asked.network.channels
+    assert most.search.settings.epochs == asked.search.settings.epochs  # never more than asked for
+
+
+def test_what_does_not_fit_gets_fewer_steps_then_narrower_networks_and_then_is_refused(tmp_path):
+    few = -(-FEW_STEPS // STEPS)
+    short = chosen(tmp_path, 10)
+    assert few <= short.train.epochs < -(-ENOUGH_STEPS // STEPS)
+    assert (short.ensemble.members, short.network.channels) == (2, 8)
+    narrow = chosen(tmp_path, 2.5)
+    assert narrow.network.channels == 4
+    assert narrow.train.epochs >= few
+    with pytest.raises(UraenasError, match=r"nothing fits into 1 s: the least .* takes about 2 s here"):
+        chosen(tmp_path, 1)
+
+
+def test_settings_that_are_given_stay(tmp_path):
+    fixed = {"train.epochs": 16, "ensemble.members": 5, "search.epochs": 4}
+    config = chosen(tmp_path, 1000, fixed=fixed, **fixed)
+    assert {key: config.values[key] for key in fixed} == fixed
+
+
+def test_epochs_are_whole_cycles_for_every_method(tmp_path):
+    cycles = {"train.sampling.cycles": 3, "train.epochs": 18}
+    config = chosen(tmp_path, 100, methods="uraenas,deep-ensemble", **cycles)
+    assert config.train.epochs % 3 == 0
+
+
+def test_a_search_that_is_taken_over_takes_no_time(tmp_path, finished_run):
+    searched = Run(finished_run).searched()
+    with_one, without = (
+        chosen(tmp_path, 25, lambda config, one=one: given(config, one)) for one in (None, searched)
+    )
+    assert without.ensemble.members >= with_one.ensemble.members
+    assert without.search.settings.epochs == preset("digits").search.settings.epochs
+
+
+def test_shifted_images_are_left_out_where_they_do_not_fit(tmp_path):
+    def slow(config):
+        return given(config, cell=1.0)
+
+    assert chosen(tmp_path, 1000, slow).evaluate.suite == "basic"
+    assert chosen(tmp_path, 60, slow).evaluate.suite == "none"
+    assert (
+        chosen(tmp_path, 60, slow, fixed={"ensemble.members"}, **{"ensemble.members": 2}).ensemble.members
+        == 2
+    )
+
+
+def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        budget, "Rates", lambda config, task, engine, searched, patience: given(config, searched)
+    )
+    words = (
+        "run",
+        "--preset",
+        "tiny",
+        "--methods",
+        "drnas",
+        "--set",
+        "train.batch=512",
+        "--out",
+        tmp_path / "run",
+    )
+    monkeypatch.setattr(budget, "FEW_STEPS", 2)
+    monkeypatch.setattr(budget, "ENOUGH_STEPS", 4)
+    monkeypatch.setattr(budget, "MOST_STEPS", 8)
+    done = uraenas(*words, "--budget", "2h")
+    assert done.returncode == 0, done.stderr
+    (note,) = [line for line in done.stderr.splitlines() if "chosen for" in line]
+    stored = json.loads((tmp_path / "run/config.json").read_text())
+    assert note == (f"note: chosen for 2.0 h: search.epochs=2, train.epochs={stored['train.epochs']}")
+    before = (tmp_path / "run/metrics.json").read_bytes()
+    again = uraenas(*words, "--budget", "2h")
+    assert again.returncode == 0, again.stderr
+    assert "chosen for" not in again.stderr
+    assert (tmp_path / "run/metrics.json").read_bytes() == before
+    refused = uraenas(*words, "--budget", "soon")
+    assert refused.returncode == 2
+    assert (
+        refused.stderr
+        == "uraenas: budget = 'soon' is no time; allowed: a number of seconds, or 90s, 10m, 2h\n"
+    )
+
+
+# When time is up. A second goes by with every step of a chain; an epoch has eight, a chain two epochs.
+
+
+def begun(path, methods: str, end: float, **changes: object) -> Pipeline:
+    facts = {"evaluate.suite": "none", "ensemble.members": 4, "engine.stack": 2, "methods": methods}
+    pipeline = Pipeline.start(path, preset("tiny", {**facts, **changes}))
+    progress = pipeline.progress
+    progress.clock = lambda: progress.stages["train"][2] if "train" in progress.stages else 0.0
+    progress.expect(Forecast({"train": 64.0}, {}), end)
+    return pipeline
+
+
+def test_members_come_from_the_chains_that_are_through_when_time_is_up(tmp_path):
+    late = begun(tmp_path / "late", "random-ensemble", end=40)
+    late.train(late.search())
+    whole = Pipeline.start(tmp_path / "whole", late.config)
+    whole.train(whole.search())
+    short, full = (pipeline.run.ensemble("random-ensemble") for pipeline in (late, whole))
+    assert [member.identity for member in short.members] == [member.identity for member in full.members[:2]]
+    assert late.left_out == ["time was up when 2 of 4 chains were trained"]
+    assert len(late.run.chains()) == 2  # no chain was begun that could not come to its end
+    assert late.evaluate().rows
+    assert whole.left_out == []
+
+
+def test_where_no_chain_is_through_members_are_what_chains_are_by_then(tmp_path):
+    late = begun(tmp_path / "late", "random-ensemble", end=20)
+    late.train(late.search())
+    members = late.run.ensemble("random-ensemble").members
+    assert [(member.origin.chain, member.origin.epoch) for member in members] == [
+        ("uniform-point-00", 0),
+        ("uniform-point-01", 0),
+    ]
+    assert late.left_out == ["time was up when 0 of 4 chains were trained"]
+
+
+def test_a_method_without_members_is_left_out_and_can_be_trained_later(tmp_path):
+    methods, fixed = "deep-ensemble,random-ensemble", {"train.expected.genotype": GENOTYPE}
+    late = begun(tmp_path / "late", methods, end=34, **fixed)
+    late.train(late.search())
+    assert late.left_out[1] == "without members, and left out: random-ensemble"
+    assert {row.method for row in late.evaluate().rows} & set(methods.split(",")) == {"deep-ensemble"}
+    later = Pipeline.resume(tmp_path / "late")
+    later.train(later.search())
+    whole = Pipeline.start(tmp_path / "whole", late.run.config())
+    whole.train(whole.search())
+    ours, theirs = (one.run.ensemble("random-ensemble").identity for one in (later, whole))
+    assert ours == theirs
+
+
+def test_where_there_is_nothing_at_all_it_is_one_line(tmp_path):
+    late = begun(tmp_path / "late", "random-ensemble", end=5)
+    with pytest.raises(UraenasError, match="time was up before a network was trained"):
+        late.train(late.search())
+
+
+def test_a_search_that_takes_twice_as_long_as_expected_is_ended(tmp_path):
+    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", {"methods": "drnas", "search.epochs": 4}))
+    progress = pipeline.progress
+    progress.clock = lambda: progress.stages["search"][2] if "search" in progress.stages else 0.0
+    progress.expect(Forecast({"search": 6.0}, {}), end=1000.0)  # its epochs take eight seconds
+    assert pipeline.search() is not None
+    assert pipeline.left_out == ["the search was ended after 2 of 4 epochs"]
+    assert pipeline.run.has_search
+
+
+def test_shifted_images_that_come_too_late_are_left_out_as_a_whole(own_run):
+    pipeline = Pipeline.resume(own_run)
+    progress = pipeline.progress
+    progress.clock = lambda: progress.stages["evaluate"][2] if "evaluate" in progress.stages else 0.0
+    progress.expect(Forecast({"evaluate": 9.0}, {}), end=2.5)
+    assert {row.shift for row in pipeline.evaluate().rows} == {"none"}
+    assert pipeline.left_out == ["time was up: shifted images were left out (basic)"]
+    again = Pipeline.resume(own_run)
+    assert {row.shift for row in again.evaluate().rows} > {"none"}
+
+
+def test_the_estimator_has_a_budget(monkeypatch):
+    monkeypatch.setattr(
+        budget, "Rates", lambda config, task, engine, searched, patience: given(config, searched)
+    )
+    monkeypatch.setattr(budget, "ENOUGH_STEPS", 2)
+    monkeypatch.setattr(budget, "MOST_STEPS", 2)
+    monkeypatch.setattr(budget, "FEW_STEPS", 2)
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    labels = np.arange(60) % 2
+    fitted = UraeNAS("random-ensemble", preset="tiny", budget="1h").fit(images, labels)
+    assert len(fitted.ensemble_) == 2
+    assert fitted.get_params()["budget"] == "1h"
+    with pytest.raises(UraenasError, match="is no time"):
+        UraeNAS(preset="tiny", budget="soon").fit(images, labels)
+
+
+GENOTYPE = "|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|"

@@ -25,7 +25,7 @@ def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool
     in_order = [name for name in config.methods if name in run.trained]
     chosen = list(dict.fromkeys(methods or (*in_order, *run.trained)))
     if not chosen:
-        raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.path}")
+        raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.quoted}")
     path = Path(target).absolute()
     _require_new(path, run)
     begun = unfinished(path)
@@ -68,7 +68,7 @@ def check_search(source: Run, config: Config, data: DataFacts) -> None:
     """
     theirs = source.config()
     if not source.has_search:
-        raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.path}")
+        raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.quoted}")
     _require_alike(source, theirs, config, ("seed", "data.", "network.", "search."), "search")
     if source.data() != data:
         raise UraenasError(f"the search of {source.path} was made with other images than {config.data.name}")

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from fuzz_parts import Parts, Wrong, require
 from kills import SETTINGS, work, write_images
 from PIL import Image
 
@@ -47,8 +48,9 @@ from uraenas.run.show import summary
 from uraenas.shifts.suite import check_suite, open_suite, write_suite
 from uraenas.spaces import CellSpace, architecture_count, option_counts
 
-SECONDS = 20  # of computing; longer is a hang
+SECONDS, WAITING = 10, 60  # of computing, and by the clock; longer is a hang
 MEMORY = 8 << 30  # address space beyond what is in use at the start
+MOST_MEMORY = 1 << 30  # in use at any time, beyond what is in use at the start
 TOKENS = (  # that numbers, names, lists and paths are easily mistaken for
     *("0", "-1", "1", "2", "1e9", "1e308", "1e999", "-0.0", "nan", "inf", "9" * 20, "0x10", "1_000", "٣"),
     *("true", "false", "None", "none", "null", "[]", "{}", '""', ",", "1,", ",1", "a,b", "0,1", "1,0"),
@@ -87,15 +89,6 @@ Case = Callable[[], None]  # reads one bad input and checks what comes back
 
 class Hang(BaseException):
     """An input took too long."""
-
-
-class Wrong(Exception):
-    """A bad input was accepted with a result that cannot be right."""
-
-
-def require(fulfilled: object, what: str) -> None:
-    if not fulfilled:
-        raise Wrong(what)
 
 
 def damaged(draw: random.Random, data: bytes) -> bytes:
@@ -143,6 +136,44 @@ class Fuzzer:
         self.run = folder / "run"
         work(self.run, self.config)
         self.scratch = folder / "scratch"
+        self._parts: Parts | None = None
+
+    @property
+    def parts(self) -> Parts:
+        """Two runs and two saved models, of another seed and with other classes."""
+        if self._parts is None:
+            other = self.folder / "other-run"
+            work(other, override(self.config, {"seed": 1}))
+            models = [self._model("estimator", 0), self._model("other-estimator", 1)]
+            test = load_npz(self.folder / "images.npz").test
+            self._parts = Parts(self.folder, self.draw, [self.run, other], models, test)
+        return self._parts
+
+    def _model(self, name: str, seed: int) -> Path:
+        source = self.folder / name
+        if not source.exists():
+            data = np.load(self.folder / "images.npz")
+            settings = {"search.epochs": 1}
+            fitted = UraeNAS(
+                members=2, epochs=1, preset="tiny", settings=settings, device="cpu", random_state=seed
+            )
+            fitted.fit(data["x_train"], data["y_train"] + 3 * seed).save(source)
+        return source
+
+    def contents(self) -> Case:
+        return self.parts.contents()
+
+    def exchanged(self) -> Case:
+        return self.parts.exchanged()
+
+    def kinds_of_file(self) -> Case:
+        return self.parts.kinds_of_file()
+
+    def names(self) -> Case:
+        return self.parts.names()
+
+    def streams(self) -> Case:
+        return self.parts.streams()
 
     def genotypes(self) -> Case:
         number = self.draw.randrange(architecture_count(SPACE))
@@ -371,15 +402,10 @@ class Fuzzer:
             path.write_bytes(damaged(self.draw, path.read_bytes()))
 
     def estimators(self) -> Case:
-        source = self.folder / "estimator"
-        if not source.exists():
-            data = np.load(self.folder / "images.npz")
-            settings = {"search.epochs": 1}
-            fitted = UraeNAS(members=1, epochs=1, preset="tiny", settings=settings, device="cpu")
-            fitted.fit(data["x_train"], data["y_train"]).save(source)
+        source = self._model("estimator", 0)
         shutil.rmtree(self.scratch, ignore_errors=True)
         shutil.copytree(source, self.scratch)
-        path = self.draw.choice(sorted(self.scratch.iterdir()))
+        path = self.draw.choice([path for path in sorted(self.scratch.rglob("*")) if path.is_file()])
         path.write_bytes(damaged(self.draw, path.read_bytes()))
 
         def case() -> None:
@@ -412,21 +438,26 @@ class Fuzzer:
 
 
 SHARES = {  # of all inputs, in thousandths; the slow kinds get fewer
-    "genotypes": 160,
-    "overrides": 150,
-    "configs": 80,
-    "cifar_records": 80,
-    "cifar_pickles": 150,
-    "cifar_archives": 30,
-    "npz": 80,
-    "idx": 80,
-    "tensors": 80,
-    "members": 30,
-    "images": 50,
-    "run_files": 8,
-    "resumed_runs": 2,
-    "estimators": 10,
-    "suites": 10,
+    "genotypes": 60,
+    "overrides": 55,
+    "configs": 30,
+    "cifar_records": 30,
+    "cifar_pickles": 55,
+    "cifar_archives": 11,
+    "npz": 30,
+    "idx": 30,
+    "tensors": 30,
+    "members": 11,
+    "images": 19,
+    "run_files": 3,
+    "resumed_runs": 1,
+    "estimators": 3,
+    "suites": 2,
+    "contents": 320,
+    "exchanged": 130,
+    "kinds_of_file": 100,
+    "names": 40,
+    "streams": 40,
 }
 
 
@@ -461,6 +492,7 @@ def _check_dataset(dataset: Dataset) -> None:
 def outcome(case: Case) -> str:
     """How a case ended, in one word; `refused` and `accepted` are the good ones."""
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, WAITING)  # a FIFO takes no computing
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a warning would be a second line
@@ -475,6 +507,7 @@ def outcome(case: Case) -> str:
         return type(error).__name__
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _hang(number: int, frame: object) -> None:
@@ -501,7 +534,9 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     signal.signal(signal.SIGPROF, _hang)
+    signal.signal(signal.SIGALRM, _hang)
     counts: dict[str, Counter[str]] = {}
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as folder, limited_memory():
         draw = random.Random(options.seed)
         fuzzer = Fuzzer(Path(folder), draw)
@@ -516,12 +551,22 @@ def main() -> int:
                 if ended not in ("refused", "accepted"):
                     kept = options.keep / f"{kind}-{number}"
                     kept.mkdir(parents=True, exist_ok=True)
-                    for path in (fuzzer.file, fuzzer.scratch):
+                    for path in (fuzzer.file, fuzzer.scratch, fuzzer.folder / "last"):
                         with contextlib.suppress(OSError):
                             (shutil.copytree if path.is_dir() else shutil.copyfile)(path, kept / path.name)
     total = sum((count for count in counts.values()), Counter())
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) << 10
+    if grown > MOST_MEMORY:
+        total["too much memory"] += 1
     print(
-        json.dumps({**{kind: dict(count) for kind, count in counts.items()}, "total": dict(total)}, indent=1)
+        json.dumps(
+            {
+                **{kind: dict(count) for kind, count in counts.items()},
+                "total": dict(total),
+                "megabytes": grown >> 20,
+            },
+            indent=1,
+        )
     )
     return 0 if set(total) <= {"refused", "accepted"} else 1
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_tensors, write_tensors
 from uraenas.ensemble.threshold import Threshold, threshold_for
 from uraenas.evaluation import metrics
@@ -50,8 +50,25 @@ class Level:
         whitening = torch.linalg.inv(factor).T
         return cls(whitening.float(), (means @ whitening).float())
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether numbers are numbers, and shapes fit each other."""
+        width = self.whitening.shape[-1] if self.whitening.ndim else 0
+        return (
+            self.whitening.shape == (width, width)
+            and self.means.ndim == 2
+            and len(self.means) > 0
+            and self.means.shape[1] == width
+            and self.whitening.dtype == self.means.dtype == torch.float32
+            and bool(torch.isfinite(self.whitening).all() and torch.isfinite(self.means).all())
+        )
+
     def distance(self, features_NF: Tensor) -> Tensor:
         """The squared Mahalanobis distance to the nearest class [N], per feature."""
+        if features_NF.shape[1] != len(self.whitening):
+            raise UraenasError(
+                f"the ensemble knows images by {len(self.whitening)} features, its networks have {features_NF.shape[1]}"
+            )
         white = features_NF.float() @ self.whitening
         nearest = torch.cdist(white, self.means).amin(dim=1) ** 2 / white.shape[1]
         return nearest.double().nan_to_num(nan=math.inf)
@@ -114,31 +131,38 @@ class Known:
     def load(cls, path: Path, members: int, checksum: str) -> "Known":
         """Read what `save` wrote for so many members, if it is the file of this checksum."""
         tensors, _ = read_tensors(path, checksum)
+        prefix = "scores."
+        scores = {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
         try:
-            scores = {
-                name.removeprefix("scores."): one
-                for name, one in tensors.items()
-                if name.startswith("scores.")
-            }
-            depth = sum(name.startswith("0.") and name.endswith(".means") for name in tensors)
             levels = tuple(
                 tuple(
                     Level(tensors[f"{m}.{place}.whitening"], tensors[f"{m}.{place}.means"])
-                    for place in range(depth)
+                    for place in range(len(scores) - 1)
                 )
                 for m in range(members)
             )
-            held_out = (*scores.values(), tensors["confidence"], tensors["right"])
-            sizes = {one.shape for one in held_out}
-            if len(sizes) != 1 or len(held_out[0].shape) != 1 or len(scores) != depth + 1:
-                raise UraenasError(f"{path} does not fit its ensemble")
-            for level in (level for of_member in levels for level in of_member):
-                width = level.means.shape[1]
-                if level.whitening.shape != (width, width):
-                    raise UraenasError(f"{path} does not fit its ensemble")
-        except (KeyError, IndexError) as error:
-            raise UraenasError(f"{path} does not fit its ensemble: {error}") from error
-        return cls(levels, scores, tensors["confidence"], tensors["right"])
+            found = cls(levels, scores, tensors["confidence"], tensors["right"])
+        except KeyError as error:
+            raise DamagedFile(f"{path} lacks {error}") from error
+        if not found.is_sound or len(tensors) != len(scores) + 2 + 2 * members * (len(scores) - 1):
+            raise DamagedFile(f"{path} does not hold what an ensemble knows of its images")
+        return found
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether numbers are numbers, and shapes fit each other."""
+        held_out = (*self.scores.values(), self.confidence, self.right)
+        names = {"uncertainty", *(f"distance-{place + 1}" for place in range(len(self.scores) - 1))}
+        return (
+            set(self.scores) == names
+            and all(one.dtype.is_floating_point and one.shape == self.right.shape for one in held_out)
+            and self.right.ndim == 1
+            and len(self.right) > 0
+            and not any(one.isnan().any() for one in held_out)
+            and bool(((self.confidence >= 0) & (self.confidence <= 1 + 1e-6)).all())
+            and bool(((self.right == 0) | (self.right == 1)).all())
+            and all(level.is_sound for of_member in self.levels for level in of_member)
+        )
 
 
 def scores_of(

@@ -250,22 +250,26 @@ def read(
         costs=run.costs.read(),
         searched=run.searched(),
         members={name: run.member_facts(name) for name in methods},
-        predictions={} if test is None else _predictions(run, methods, dataset, len(test)),
+        predictions={} if test is None else _predictions(run, picked, dataset, test),
         test=test,
         differences=picked.differences(against),
         against=against,
     )
 
 
-def _predictions(run: Run, methods: Sequence[str], dataset: str, images: int) -> dict[str, Tensor]:
+def _predictions(run: Run, picked: Picked, dataset: str, test: LabelledImages) -> dict[str, Tensor]:
     found = {}
-    for name in methods:
+    sizes, classes = sizes_of(picked.rows), len(picked.data.classes) if picked.data else 0
+    if test.labels.max() >= classes:
+        raise UraenasError(f"{run.path} knows {classes} classes, and its test images have others")
+    for name in picked.methods:
         file = run.predictions_file(name, dataset)
         if run.has(file):
             log_p = run.read_tensors(file, ["log_probabilities"])[0]["log_probabilities"]
             with run.mending(file):
-                if log_p.ndim != 3 or not log_p.is_floating_point() or not torch.isfinite(log_p).all():
+                fits = log_p.ndim == 3 and (len(log_p), log_p.shape[2]) == (sizes[name], classes)
+                if not fits or not log_p.is_floating_point() or not torch.isfinite(log_p).all():
                     raise DamagedFile(f"{run.path / file} does not hold predictions")
-            if log_p.shape[1] == images:
+            if log_p.shape[1] == len(test):
                 found[name] = log_p
     return found

@@ -120,6 +120,11 @@ class Run:
         return self.path.parent == PRETRAINED
 
     @property
+    def quoted(self) -> str:
+        """Its path as a word of a command."""
+        return shlex.quote(str(self.path))
+
+    @property
     def exists(self) -> bool:
         return self.has("config.json")
 
@@ -131,7 +136,7 @@ class Run:
             )
         if not self.exists:
             raise UraenasError(
-                f"{self.path} is not a run directory; start one with: uraenas run --out {self.path} "
+                f"{self.path} is not a run directory; start one with: uraenas run --out {self.quoted} "
                 f"(pretrained, to predict with: {', '.join(pretrained_names())})"
             )
 
@@ -210,7 +215,6 @@ class Run:
             raise UraenasError(f"{error}; {self._remedy(name)}") from error
 
     def _remedy(self, name: str) -> str:
-        path = shlex.quote(str(self.path))
         if self.is_pretrained:
             return "install uraenas again"
         if name == "config.json":
@@ -218,8 +222,8 @@ class Run:
         if name in ("data.json", "environment.json"):
             return "delete it and repeat the `uraenas run` command that the run began with"
         if name in ("metrics.json", REPLICATES) or "/predictions/" in name or "/evaluation/" in name:
-            return f"delete it and run: uraenas evaluate {path}"
-        return f"delete it and run: uraenas train {path}"
+            return f"delete it and run: uraenas evaluate {self.quoted}"
+        return f"delete it and run: uraenas train {self.quoted}"
 
     def hand_on(self, names: Iterable[str], other: "Run") -> None:
         """Copy whole files to another run, where they are there; a damaged one is not handed on."""
@@ -328,8 +332,11 @@ class Run:
             distribution = row.make(row.restored(chosen.table("settings")))
             space = space_of(header.table("space").stored, header.where)
             for name, tensor in tensors.items():
-                if not torch.isfinite(tensor).all():
-                    raise header.error(f"{name} is not finite")
+                if (
+                    tensor.dtype != (torch.bool if name == "mask" else torch.float64)
+                    or not torch.isfinite(tensor).all()
+                ):
+                    raise header.error(f"{name} is not finite, or not in double precision")
             return Searched(space, distribution, tensors, tuple(history_of(header, "entropy")))
 
     @property
@@ -460,7 +467,7 @@ class Run:
         if not self.is_trained(method):
             if self.trained and method not in config.methods:
                 raise unknown("trained method", method, self.trained)
-            raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.path}")
+            raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.quoted}")
         with self._mending_members(method):
             return Ensemble.load(self.members_folder(method), Owner(self.identity, method))
 
@@ -483,7 +490,7 @@ class Run:
     def metrics(self) -> Metrics:
         self.config()  # a directory of another version is told so
         if not self.has("metrics.json"):
-            raise UraenasError(f"{self.path} holds no metrics yet; run: uraenas evaluate {self.path}")
+            raise UraenasError(f"{self.path} holds no metrics yet; run: uraenas evaluate {self.quoted}")
         stored = self._read("metrics.json")
         assert stored is not None
         with self.mending("metrics.json"):

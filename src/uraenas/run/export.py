@@ -32,7 +32,7 @@ def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool
     in_order = [name for name in config.methods if name in run.trained]
     chosen = list(dict.fromkeys(methods or (*in_order, *run.trained)))
     if not chosen:
-        raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.path}")
+        raise UraenasError(f"{run.path} holds no trained method yet; run: uraenas train {run.quoted}")
     path = Path(target).absolute()
     _require_new(path, run)
     begun = unfinished(path)
@@ -93,7 +93,7 @@ def check_search(source: Run, config: Config, task: Task) -> None:
 def _searched(source: Run) -> Searched:
     found = source.searched()
     if found is None:
-        raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.path}")
+        raise UraenasError(f"{source.path} holds no finished search; run: uraenas search {source.quoted}")
     return found
 
 

@@ -47,7 +47,7 @@ def _measured(run: Run) -> Measured:
     if not any(row.interval for row in metrics.rows):
         raise UraenasError(f"{run.path} cannot be paired: its bootstrap was switched off")
     if not run.has(REPLICATES):
-        raise UraenasError(f"{run.path} holds no {REPLICATES}; run: uraenas evaluate {run.path}")
+        raise UraenasError(f"{run.path} holds no {REPLICATES}; run: uraenas evaluate {run.quoted}")
     return Measured(metrics.rows, run.replicates(), metrics.suite)
 
 

@@ -34,6 +34,7 @@ from uraenas.base.regular_files import open_regular
 from uraenas.base.svg import element
 from uraenas.ensemble import SHARE, Ensemble, Member, MemberFacts, Owner, member_files
 from uraenas.ensemble.ensemble import DESCRIPTION, description, vouched_for
+from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.predict import (
     Prediction,
     Unreadable,
@@ -447,7 +448,8 @@ class Run:
             return False
         with self._mending_members(method):
             facts = description(folder, Owner(self.identity, method))
-            return all(path.exists() for path in vouched_for(folder, facts))
+            complete = facts.stored.get("known") is None or (folder / KNOWN).exists()
+            return complete and all(path.exists() for path in vouched_for(folder, facts))
 
     @property
     def trained(self) -> list[str]:

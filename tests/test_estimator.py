@@ -188,8 +188,8 @@ def test_an_estimator_is_not_saved_into_its_run(single):
 def test_a_fit_says_how_far_it_has_come(capfd):
     small("drnas", search_epochs=2, verbose=True).fit(IMAGES[:200], LABELS[:200])
     told = capfd.readouterr().err
-    assert "search 2 of 2" in told
-    assert "train 2 of 2" in told
+    assert "search 20 of 20" in told
+    assert "train 20 of 20" in told
 
 
 @pytest.mark.parametrize("channels", [2, 4])

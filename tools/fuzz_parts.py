@@ -343,7 +343,10 @@ class Parts:
         description = path.parent / "ensemble.json"
         with self._restoring(description):
             facts = read_json(description)
-            facts["members"][int(path.stem)] = checksum_of(path)
+            if path.stem == "known":
+                facts["known"] = checksum_of(path)
+            else:
+                facts["members"][int(path.stem)] = checksum_of(path)
             description.unlink()
             description.write_text(json.dumps({**facts, JSON_CHECKSUM: _json_checksum(facts)}))
             self._check(path, may_differ=True)

@@ -19,6 +19,7 @@ from uraenas.run.pipeline import Pipeline
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
 
+STEPS = 8  # of an epoch
 METHODS = "uraenas,uraenas-a,drnas,uraenas-w,snapshot"
 CHANGES = {"train.epochs": 5, "train.sampling.temperature": 0.1, "ensemble.members": 1}
 
@@ -101,8 +102,8 @@ def test_a_run_that_is_stopped_among_those_that_follow_ends_as_if_it_had_not_bee
     followers = [name for name, cost in together.costs.read().items() if "shared_images" in cost]
     stopped = []
 
-    def stop(stage: str, done: int, total: int) -> None:
-        if stage == "train" and total - len(followers) < done < total:
+    def stop(stage: str, done: float, total: float, left: float | None = None) -> None:
+        if stage == "train" and total - len(followers) * STEPS < done < total:
             stopped.append((done, total))
             raise KeyboardInterrupt
 

@@ -289,11 +289,10 @@ def test_a_description_of_no_space_is_refused(wrong: dict) -> None:
             space_of({key: value for key, value in facts.items() if key != name})
 
 
-def test_a_cell_space_that_was_stored_without_halvings_has_none() -> None:
+def test_a_cell_space_that_was_stored_without_halvings_has_those_of_its_images() -> None:
     facts = facts_of(CellSpace(shape=Shape(64, 64)))
-    assert space_of(facts).skeleton.halvings == 1
     del facts["halvings"]
-    assert space_of(facts) == CellSpace(halvings=0, shape=Shape(64, 64))
+    assert space_of(facts) == CellSpace(shape=Shape(64, 64))
 
 
 def test_drawings_are_markup_that_can_be_read(space: Space) -> None:

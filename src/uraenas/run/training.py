@@ -95,7 +95,8 @@ class ChainRunner:
         if state.epoch and not self.run.samples(spec.name):
             last, kind = state.epoch - 1, Kind.of(spec.weights.trajectory, spec.weights)
             cycle = spec.weights.cycle(self.config.train.epochs, 1)
-            origin = Origin(spec.name, last, cycle.number(last), state.epoch * self.loader.steps)
+            place = (spec.name, last, cycle.number(last), state.epoch * self.loader.steps)
+            origin = Origin(*place, run=self.run.chains_identity)
             weights, statistics = (state.tensors[name].cpu() for name in ("weights", "statistics"))
             member = Member(spec.architecture, weights, statistics, origin, kind)
             member.save(self.run.sample_path(spec.name, last), self.task.space)

@@ -103,7 +103,7 @@ def test_a_run_that_is_stopped_among_those_that_follow_ends_as_if_it_had_not_bee
     stopped = []
 
     def stop(stage: str, done: float, total: float, left: float | None = None) -> None:
-        if stage == "train" and total - len(followers) * STEPS < done < total:
+        if stage == "train" and total - (len(followers) - 1) * STEPS < done < total:
             stopped.append((done, total))
             raise KeyboardInterrupt
 

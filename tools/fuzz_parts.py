@@ -362,7 +362,7 @@ class Parts:
         others = [p for p in alike if p.read_bytes() != path.read_bytes()]
         same_name = [p for p in others if p.name == path.name]
         other = self.draw.choice(same_name if same_name and self.draw.random() < 0.5 else others or [path])
-        whole_folder = path.parent.name == "members" and self.draw.random() < 0.3
+        whole_folder = path.parent.name == other.parent.name == "members" and self.draw.random() < 0.5
 
         def case() -> None:
             if not whole_folder:

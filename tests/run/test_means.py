@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 from uraenas.learning.statistics import measure_statistics
 from uraenas.run.config import override
 from uraenas.run.directory import Run
@@ -54,6 +55,15 @@ def test_its_weights_are_the_mean_and_its_statistics_are_measured_anew(means: Ru
     key = draws.key(0, "statistics", CHAIN, 1)
     made_of = (member.architecture, member.weights, pipeline.task.space)
     assert torch.equal(member.statistics, measure_statistics(*made_of, loader, pipeline.engine, key))
+
+
+def test_a_mean_in_the_place_of_a_sample_is_refused(means: Run, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(means.path, tmp_path / "run"))
+    place = run.sample_path(CHAIN, 7)
+    place.unlink()
+    shutil.copy(run.members_folder("uraenas-swa") / "000.safetensors", place)
+    with pytest.raises(UraenasError, match="is another sample, put in its place"):
+        run.samples(CHAIN)
 
 
 def again(run: Run) -> None:

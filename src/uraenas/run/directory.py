@@ -395,8 +395,8 @@ class Run:
             members = [Member.load(path) for path in paths]
             for path, member in zip(paths, members, strict=True):
                 origin = member.origin
-                right = (self.sample_path(chain, origin.epoch), chain, self.chains_identity)
-                if (path, origin.chain, origin.run) != right:
+                right = (self.sample_path(chain, origin.epoch), chain, self.chains_identity, 1)
+                if (path, origin.chain, origin.run, origin.samples) != right:  # a mean is no sample
                     raise DamagedFile(f"{path} is another sample, put in its place")
         return members
 

@@ -1,0 +1,117 @@
+"""Every score by which an image may look foreign, alone and joined, of one run's ensemble: which should be the default?
+
+    python results/foreign/scores.py RUN METHOD NAME=FILE.npz …
+
+AUROC against the test images and, in brackets, the share turned away at 5 % of the held-out images. Scores: what the
+prediction says (1 − probability, total uncertainty, mutual information, energy), and distances at the first and last
+level of the members' networks: Mahalanobis to the nearest class, that less the distance to all images (relative), and to
+the tenth nearest neighbour of unit features. `a + b` joins two by Fisher's sum of log ranks.
+"""
+
+import sys
+
+import numpy as np
+import torch
+from sklearn.covariance import ledoit_wolf
+from sklearn.metrics import roc_auc_score
+
+from uraenas import Run
+from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble import MembersPredictor
+from uraenas.run.task import prepare
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+JOINED = (
+    "total + first + last",
+    "total + last",
+    "energy + first + last",
+    "energy + last",
+    "total + relative",
+    "total + first + relative",
+    "total + first + kNN",
+    "total + kNN",
+    "total + total + first + last",
+    "total + energy + first + last",
+)
+
+
+class WithLogits(MembersPredictor):
+    """Logits in place of log-probabilities: energy needs them."""
+
+    def _log_p(self, logits):
+        return logits.float()
+
+
+def mahalanobis(features, means, precision):
+    apart = features[:, None] - means
+    return torch.einsum("nkf,fg,nkg->nk", apart, precision, apart).amin(dim=1)
+
+
+def fitted(features, labels):
+    """Means of the classes with the inverse covariance within them, and the same of all images."""
+    found = []
+    for groups in (labels, torch.zeros_like(labels)):
+        _, places = groups.unique(return_inverse=True)
+        means = torch.stack([features[places == k].mean(dim=0) for k in range(int(places.max()) + 1)])
+        covariance, _ = ledoit_wolf((features - means[places]).cpu().numpy(), assume_centered=True)
+        found.append((means, torch.linalg.inv(torch.from_numpy(covariance).double().to(DEVICE))))
+    return found
+
+
+def main(run_path: str, method: str, *others: str) -> None:
+    run = Run(run_path) if run_path != "pretrained" else Run.pretrained("cifar10")
+    ensemble, task = run.ensemble(method), prepare(run.config())
+    engine = Engine(EngineSettings(device=DEVICE, precision="float32"))
+    predictor = WithLogits(ensemble.members, ensemble.space, ensemble.normalisation, engine)
+    random = np.random.default_rng(0)
+    train = random.permutation(len(task.train))[:5000]
+    images = {"held out": task.held_out.images, "test": task.dataset.test.images}
+    images |= {name: np.load(file)["images"] for name, file in (other.split("=") for other in others)}
+    seen = predictor.look(task.train.images[train])[1]
+    labels = torch.from_numpy(task.train.labels[train]).to(DEVICE)
+    levels = [[level.double().to(DEVICE) for level in member] for member in seen]
+    gauss = [[fitted(level, labels) for level in member] for member in levels]
+    scores: dict[str, dict[str, np.ndarray]] = {}
+    for name, these in images.items():
+        logits, features = predictor.look(these)
+        p = logits.double().softmax(dim=-1)
+        mean = p.mean(dim=0)
+        entropy = torch.special.entr(mean).sum(dim=-1)
+        found = {
+            "1 − p": 1 - mean.amax(dim=-1),
+            "total": entropy,
+            "mutual": entropy - torch.special.entr(p).sum(dim=-1).mean(dim=0),
+            "energy": -logits.double().logsumexp(dim=-1).mean(dim=0),
+        }
+        for m, member in enumerate(features):
+            for place, word in ((0, "first"), (-1, "last")):
+                new = member[place].double().to(DEVICE)
+                near, all_ = (mahalanobis(new, *one) for one in gauss[m][place])
+                parts = {word: near}
+                if word == "last":
+                    unit, theirs = (x / x.norm(dim=1, keepdim=True) for x in (new, levels[m][place]))
+                    distances = torch.cdist(unit, theirs)
+                    parts |= {"relative": near - all_, "kNN": distances.kthvalue(10, dim=1).values}
+                for word_, value in parts.items():
+                    found[word_] = found.get(word_, 0) + value.cpu() / len(features)
+        scores[name] = {word: value.numpy() for word, value in found.items()}
+    for words in JOINED:
+        for of_set in scores.values():
+            of_set[words] = sum(
+                -np.log(1 + len(held) - np.searchsorted(np.sort(held), of_set[word]))
+                for word, held in ((word, scores["held out"][word]) for word in words.split(" + "))
+            )
+    names = [name for name in images if name not in ("held out", "test")]
+    print("| score |", " | ".join(names), "| false alarms |")
+    for word, held in scores["held out"].items():
+        limit = np.quantile(held, 0.95)
+        cells = []
+        for name in names:
+            values = np.concatenate([scores["test"][word], scores[name][word]])
+            foreign = np.repeat([0, 1], [len(scores["test"][word]), len(scores[name][word])])
+            cells.append(f"{100 * roc_auc_score(foreign, values):.1f} ({100 * (scores[name][word] > limit).mean():.0f})")
+        print(f"| {word} |", " | ".join(cells), f"| {100 * (scores['test'][word] > limit).mean():.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

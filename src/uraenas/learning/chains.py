@@ -34,6 +34,8 @@ class TrainSettings:
         "none"  # balanced: in the loss every class counts as much, however many images it has
     )
 
+    start: str = ""  # a run, or one of the package (cifar10), from whose members sampled chains start
+
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)
         require_range("batch", self.batch, 2, 1_000_000)
@@ -63,6 +65,15 @@ def epochs_for(methods: Sequence[WeightMethod], least: int) -> int:
     return least
 
 
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A trained network that a chain starts from, made to fit the space."""
+
+    architecture: Architecture
+    weights: Tensor
+    statistics: Tensor
+
+
 @dataclass(frozen=True)
 class ChainSpec:
     """One weight trajectory: which architecture, which kind of weights, which number.
@@ -75,6 +86,7 @@ class ChainSpec:
     weights: WeightMethod
     number: int
     architecture: Architecture
+    start: Start | None = None  # where there is none, weights are drawn
 
     @property
     def name(self) -> str:
@@ -113,9 +125,19 @@ def plan_chains(
     space: Space,
     searched: Searched | None,
     seed: int,
+    starts: Sequence[Start] = (),
 ) -> tuple[list[ChainSpec], int]:
-    """The chains of a method, and how many draws were thrown away because they are no networks."""
+    """The chains of a method, and how many draws were thrown away because they are no networks.
+
+    Where there are networks to start from, these are the draws.
+    """
     count = chains_for(method, settings)
+    if starts and method.source.may_be_given:
+        given = [starts[n % len(starts)] for n in range(count)]
+        return [
+            ChainSpec(method.row.source, method.weights, n, one.architecture, one)
+            for n, one in enumerate(given)
+        ], 0
     architectures, redrawn = method.source.draw(space, searched, count, seed)
     numbered = enumerate(architectures)
     return [ChainSpec(method.row.source, method.weights, n, one) for n, one in numbered], redrawn
@@ -176,7 +198,10 @@ class ChainState:
 
 def initial_chain(spec: ChainSpec, space: Space, seed: int) -> ChainState:
     """A chain at its start."""
-    weights = space.weight_layout(spec.architecture).initial(spec.key(seed, "weights"))
+    if spec.start is None:
+        weights = space.weight_layout(spec.architecture).initial(spec.key(seed, "weights"))
+        statistics = space.statistics_layout(spec.architecture).initial()
+    else:
+        weights, statistics = spec.start.weights.clone(), spec.start.statistics.clone()
     state = {name: torch.zeros_like(weights) for name in spec.weights.state}
-    statistics = space.statistics_layout(spec.architecture).initial()
     return ChainState(spec, 0, {"weights": weights, **state, "statistics": statistics})

@@ -16,6 +16,10 @@ class Source(Protocol):
     @property
     def needs_search(self) -> bool: ...
 
+    @property
+    def may_be_given(self) -> bool:
+        """Whether members of another run (`train.start`) may take the place of its draws."""
+
     def check(self, space: Space) -> None:
         """Refuse settings that do not fit the space."""
 
@@ -33,6 +37,8 @@ class Expected:
     """The one architecture that stands for the learned distribution, or one that is given."""
 
     genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
+
+    may_be_given = False
 
     @property
     def needs_search(self) -> bool:
@@ -68,6 +74,7 @@ class Sampled:
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
 
     needs_search = True
+    may_be_given = True
 
     def __post_init__(self) -> None:
         require_range("architectures", self.architectures, 1, 1000)
@@ -92,6 +99,7 @@ class Uniform:
     """Architectures drawn at random, every option of every decision equally likely."""
 
     needs_search = False
+    may_be_given = False
 
     def check(self, space: Space) -> None:
         """Nothing depends on the space."""

@@ -294,10 +294,8 @@ class Pipeline:
 
     def _planned(self, searched: Searched | None) -> dict[str, tuple[list[ChainSpec], int]]:
         config, missing = self.config, [n for n in self.config.methods if not self.run.is_trained(n)]
-        return {
-            name: plan_chains(config.method(name), config.ensemble, self.task.space, searched, config.seed)
-            for name in missing
-        }
+        known = (config.ensemble, self.task.space, searched, config.seed, self.task.starts)
+        return {name: plan_chains(config.method(name), *known) for name in missing}
 
     # Stage 3
 

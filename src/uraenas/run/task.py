@@ -11,8 +11,11 @@ from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
 from uraenas.data.loader import Loader, Normalisation, suited_batch
 from uraenas.engine import Engine
+from uraenas.learning.chains import Start
 from uraenas.run.config import Config
+from uraenas.run.directory import Run
 from uraenas.run.facts import DataFacts, digest_of_images
+from uraenas.run.starts import starts_of
 from uraenas.spaces import Shape, Space
 
 LEAST_EXAMPLES = 3  # of each class: to hold out, and for both halves of the search
@@ -28,6 +31,7 @@ class Task:
     normalisation: Normalisation
     space: Space
     seed: int
+    starts: tuple[Start, ...] = ()  # trained networks that chains start from
 
     def search_halves(self, validation: float) -> tuple[LabelledImages, LabelledImages]:
         """The training images divided for a search: for the weights, and for the distribution."""
@@ -75,7 +79,16 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         training, held_out = _balanced(training), _balanced(held_out)
     height, width, channels = training.images.shape[1:]
     space = replace(config.network, shape=Shape(height, width, channels, len(dataset.classes)))  # type: ignore[type-var]
-    return Task(dataset, held_out, training, Normalisation.of(training.images), space, config.seed)
+    start = config.train.start
+    return Task(
+        dataset,
+        held_out,
+        training,
+        Normalisation.of(training.images),
+        space,
+        config.seed,
+        starts_of(Run.find(start), space, config.seed) if start else (),
+    )
 
 
 def _divided(dataset: Dataset, config: Config) -> tuple[LabelledImages, LabelledImages]:

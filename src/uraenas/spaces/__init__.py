@@ -5,7 +5,7 @@ from typing import Any
 from uraenas.base.fields import Fields
 from uraenas.base.parts import Part, row_of
 from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
-from uraenas.spaces.layout import Entry, Layout, Tensors
+from uraenas.spaces.layout import Entry, Layout, Tensors, carried_over
 from uraenas.spaces.networks import Forward, Stack, Supernet
 from uraenas.spaces.space import (
     Architecture,
@@ -68,6 +68,7 @@ __all__ = [
     "Supernet",
     "Tensors",
     "architecture_count",
+    "carried_over",
     "facts_of",
     "option_counts",
     "require_valid",

@@ -64,6 +64,23 @@ class Layout:
         return torch.cat(parts) if parts else torch.zeros(0)
 
 
+def carried_over(old: Layout, flat: Tensor, new: Layout, fresh: Tensor) -> tuple[Tensor, list[str]]:
+    """The fresh vector, with what an older one holds under the same names; and the names whose shapes do not fit.
+
+    A convolution that took colours takes grey images with the sum of its three weights.
+    """
+    theirs, ours, unlike = old.views(flat), new.views(fresh.clone()), []
+    for name, own in ours.items():
+        found = theirs.get(name)
+        if found is not None and found.ndim == 4 and own.shape[1] == 1 < found.shape[1]:
+            found = found.sum(dim=1, keepdim=True)
+        if found is None or found.shape != own.shape:
+            unlike.append(name)
+        else:
+            own.copy_(found)
+    return torch.cat([own.flatten() for own in ours.values()]) if ours else fresh, unlike
+
+
 def aligned(pieces: dict[str, Tensor]) -> dict[str, Tensor]:
     """These tensors, copied where they do not begin on a 16-byte boundary of a GPU's memory.
 

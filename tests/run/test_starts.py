@@ -1,0 +1,91 @@
+"""Chains that start from another run's members."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from uraenas.base.errors import UraenasError
+from uraenas.data import Dataset, LabelledImages
+from uraenas.learning.chains import initial_chain, plan_chains
+from uraenas.run.config import override
+from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
+from uraenas.run.starts import starts_of
+from uraenas.spaces import CellSpace, Shape
+
+BEST = CellSpace().parse(
+    "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+)
+
+
+@pytest.fixture
+def source(finished_run: Path) -> Run:
+    return Run(finished_run)
+
+
+def other_images(channels: int) -> Dataset:
+    """Three classes of 12 × 12 pixels."""
+    random = np.random.default_rng(0)
+    parts = [
+        LabelledImages(
+            random.integers(0, 256, (n, 12, 12, channels), dtype=np.uint8), np.arange(n, dtype=np.int64) % 3
+        )
+        for n in (60, 30)
+    ]
+    return Dataset("others", *parts, classes=("a", "b", "c"), padding=0, flip=False)
+
+
+def test_a_run_starts_from_members_with_a_new_head(source: Run, tmp_path: Path) -> None:
+    config = override(source.config(), {"train.start": str(source.path), "methods": "uraenas"})
+    pipeline = Pipeline.start(tmp_path / "run", config, dataset=other_images(1))
+    specs, _ = plan_chains(
+        config.method("uraenas"), config.ensemble, pipeline.task.space, None, 0, pipeline.task.starts
+    )
+    members = source.ensemble().members
+    assert [spec.architecture for spec in specs] == [member.architecture for member in members[: len(specs)]]
+    space, theirs = pipeline.task.space, source.ensemble().space
+    for spec, member in zip(specs, members, strict=False):
+        state = initial_chain(spec, space, 0)
+        new = space.weight_layout(spec.architecture).views(state.tensors["weights"])
+        old = theirs.weight_layout(spec.architecture).views(member.weights)
+        head = {name for name in new if new[name].shape != old[name].shape}
+        assert head == {"classifier.weight", "classifier.bias"}
+        assert all(torch.equal(new[name], old[name]) for name in set(new) - head)
+        assert torch.equal(state.tensors["statistics"], member.statistics)
+    pipeline.train(pipeline.search())
+    assert len(pipeline.run.ensemble("uraenas")) == config.ensemble.members
+    assert pipeline.run.chains()[0].startswith("sampled-")
+
+
+def test_colours_become_grey(tmp_path: Path) -> None:
+    source = Run.pretrained("cifar10")
+    ensemble = source.ensemble()
+    (start, *_) = starts_of(source, CellSpace(shape=Shape(28, 28, 1, 10)), 0)
+    views = CellSpace(shape=Shape(28, 28, 1, 10)).weight_layout(start.architecture).views(start.weights)
+    theirs = ensemble.space.weight_layout(start.architecture).views(ensemble.members[0].weights)
+    torch.testing.assert_close(views["stem.weight"], theirs["stem.weight"].sum(dim=1, keepdim=True))
+    assert torch.equal(views["classifier.weight"], theirs["classifier.weight"])
+
+
+@pytest.mark.parametrize("network", [{"cells": 1}, {"channels": 8}, {"cells": 6}])
+def test_other_networks_are_refused_with_the_settings_that_fit(network: dict[str, int]) -> None:
+    source = Run.pretrained("cifar10")
+    with pytest.raises(UraenasError, match=r"--set network.channels=16 --set network.cells=5"):
+        starts_of(source, CellSpace(**network), 0)
+
+
+def test_another_space_is_refused(source: Run) -> None:
+    with pytest.raises(UraenasError, match="another space"):
+        starts_of(source, CellSpace(nodes=5, name="five"), 0)
+
+
+def test_chains_of_a_given_architecture_do_not_start_there(source: Run) -> None:
+    config = override(source.config(), {"methods": "deep-ensemble", "train.expected.genotype": str(BEST)})
+    starts = starts_of(source, source.ensemble().space, 0)
+    specs, _ = plan_chains(
+        config.method("deep-ensemble"), config.ensemble, source.ensemble().space, None, 0, starts
+    )
+    assert {spec.architecture for spec in specs} == {BEST}
+    assert all(spec.start is None for spec in specs)

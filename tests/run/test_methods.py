@@ -31,6 +31,9 @@ OTHERWISE = {
     "train.sampled.architectures": 20,
     "train.sampled.temperature": 0.01,
     "train.sampled.draw_none": False,
+    "train.sampled.copies": 2,
+    "train.sampled.start": "cifar10",
+    "train.uniform.draw_none": False,
     "train.point.step_size": 0.05,
     "train.point.momentum": 0.5,
     "train.point.floor": 0.01,
@@ -68,6 +71,7 @@ def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
     train = config.train
     return (
         drawn,
+        chosen.source.start,  # test_starts.py says what it does
         moves(chosen.weights, train.epochs),
         train.epochs,
         train.batch,

@@ -38,7 +38,7 @@ def other_images(channels: int) -> Dataset:
 
 
 def test_a_run_starts_from_members_with_a_new_head(source: Run, tmp_path: Path) -> None:
-    config = override(source.config(), {"train.start": str(source.path), "methods": "uraenas"})
+    config = override(source.config(), {"train.sampled.start": str(source.path), "methods": "uraenas"})
     pipeline = Pipeline.start(tmp_path / "run", config, dataset=other_images(1))
     specs, _ = plan_chains(
         config.method("uraenas"), config.ensemble, pipeline.task.space, None, 0, pipeline.task.starts

@@ -17,6 +17,7 @@ from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
     from uraenas.ensemble.predict import Prediction
+    from uraenas.run.directory import Run
 
 NAMED = 5  # foreign files, below the table
 
@@ -78,7 +79,9 @@ def predict(
     elif as_csv:
         _print_csv(predictions, ensemble.classes)
     elif predictions:
-        console.print(_table(predictions, str(threshold), _caption(predictions, ensemble)))
+        console.print(
+            _table(predictions, str(threshold), _caption(predictions, ensemble, _effect(opened, method)))
+        )
     for row in unreadable:
         tell(f"uraenas: {row.file}: {row.why}")
     if unreadable:
@@ -103,7 +106,15 @@ def _print_csv(predictions: list["Prediction"], classes: tuple[str, ...]) -> Non
         )
 
 
-def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | None:
+def _effect(run: "Run", method: str) -> str | None:
+    """What the run has found of the difference that architectures make, if it was measured."""
+    from uraenas.evaluation import effects_of
+
+    found = effects_of(run.metrics().rows).get(method) if run.has("metrics.json") else None
+    return str(found) if found else None
+
+
+def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str | None) -> str | None:
     """What a reader of the table should know."""
     notes = []
     if foreign := [
@@ -117,10 +128,12 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble") -> str | Non
     if several := sum("frames" in row.note for row in predictions):
         notes.append(f"Of {several:,} with several frames the first is used.")
     distinct = len(set(ensemble.functions))
-    if 1 < len(ensemble) < 2 * distinct:
+    if effect:
+        notes.append(f"On the test images {effect}.")
+    elif 1 < len(ensemble) < 2 * distinct:
         notes.append(
             f"{len(ensemble)} members have {distinct} architectures: Arch holds what their initialisation and weights "
-            "bring about, too."
+            "bring about, too; train.sampled.copies=2 would tell them apart."
         )
     return " ".join(notes) or None
 

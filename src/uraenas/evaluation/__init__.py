@@ -1,5 +1,6 @@
 """Metrics as pure functions, calibration, and what an evaluation finds: typed rows."""
 
+from uraenas.evaluation.architecture import ArchitectureEffect, effects_of
 from uraenas.evaluation.evaluator import Cell, Evaluator, Judged
 from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
 from uraenas.evaluation.outcome import Diverged, Metrics
@@ -22,6 +23,7 @@ __all__ = [
     "REFERENCES",
     "SEED",
     "SOURCES",
+    "ArchitectureEffect",
     "Cell",
     "Diverged",
     "EvaluateSettings",
@@ -35,6 +37,7 @@ __all__ = [
     "Separated",
     "UncertaintyBySource",
     "cell_count",
+    "effects_of",
     "evaluation_sets",
     "mean_names",
     "require_suite_fits",

@@ -5,13 +5,15 @@ suite of any size streams through; `summarise` makes suite means, intervals and 
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.evaluation import calibration, metrics
+from uraenas.evaluation.architecture import PREFIX as ARCHITECTURE
+from uraenas.evaluation.architecture import architecture_effect
 from uraenas.evaluation.row import Row
 from uraenas.evaluation.separation import PREFIX
 from uraenas.evaluation.sets import SEED, EvaluateSettings, EvaluationSet
@@ -121,6 +123,8 @@ class Evaluator:
         """
         split = metrics.uncertainty_by_source(log_p_MNK, ensemble.architectures)
         control = metrics.uncertainty_by_source(log_p_MNK, ensemble.chains)
+        effect = architecture_effect(log_p_MNK, ensemble.architectures, ensemble.chains)
+        nested = {} if effect is None else asdict(effect)
         return {
             "disagreement": metrics.disagreement(log_p_MNK),
             "total_uncertainty": float(split.total.mean()),
@@ -128,6 +132,7 @@ class Evaluator:
             "weight_uncertainty": float(split.weights.mean()),
             "architecture_uncertainty": float(split.architecture.mean()),
             "chain_uncertainty": float(control.architecture.mean()),
+            **{f"{ARCHITECTURE}{name}": value for name, value in nested.items()},
         }
 
     def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, float]:

@@ -34,8 +34,6 @@ class TrainSettings:
         "none"  # balanced: in the loss every class counts as much, however many images it has
     )
 
-    start: str = ""  # a run, or one of the package (cifar10), from whose members sampled chains start
-
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)
         require_range("batch", self.batch, 2, 1_000_000)
@@ -132,7 +130,7 @@ def plan_chains(
     Where there are networks to start from, these are the draws.
     """
     count = chains_for(method, settings)
-    if starts and method.source.may_be_given:
+    if starts and method.source.start:
         given = [starts[n % len(starts)] for n in range(count)]
         return [
             ChainSpec(method.row.source, method.weights, n, one.architecture, one)

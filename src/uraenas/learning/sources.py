@@ -17,8 +17,8 @@ class Source(Protocol):
     def needs_search(self) -> bool: ...
 
     @property
-    def may_be_given(self) -> bool:
-        """Whether members of another run (`train.start`) may take the place of its draws."""
+    def start(self) -> str:
+        """A run whose members take the place of its draws, with their weights; or none."""
 
     def check(self, space: Space) -> None:
         """Refuse settings that do not fit the space."""
@@ -38,7 +38,7 @@ class Expected:
 
     genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
 
-    may_be_given = False
+    start = ""
 
     @property
     def needs_search(self) -> bool:
@@ -72,13 +72,17 @@ class Sampled:
     architectures: int = 10  # M_θ; as many as members at most, unless they are selected greedily
     temperature: float = 1.0  # T_θ: below 1 draws lie closer to the expected architecture
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
+    start: str = (
+        ""  # a run, or one of the package (cifar10), whose members are the draws and give their weights
+    )
+    copies: int = 1  # chains of each architecture; two tell what it does from what another start does
 
     needs_search = True
-    may_be_given = True
 
     def __post_init__(self) -> None:
         require_range("architectures", self.architectures, 1, 1000)
         require_range("temperature", self.temperature, 1e-3, 1e3)
+        require_range("copies", self.copies, 1, 1000)
 
     def check(self, space: Space) -> None:
         """Nothing depends on the space."""
@@ -90,16 +94,19 @@ class Sampled:
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
     ) -> tuple[list[Architecture], int]:
-        key = draws.key(seed, "sampled")
-        return _found(searched).draw(count, key, self.temperature, self.draw_none)
+        key, distinct = draws.key(seed, "sampled"), -(-count // self.copies)
+        drawn, redrawn = _found(searched).draw(distinct, key, self.temperature, self.draw_none)
+        return [drawn[n % distinct] for n in range(count)], redrawn
 
 
 @dataclass(frozen=True)
 class Uniform:
     """Architectures drawn at random, every option of every decision equally likely."""
 
+    draw_none: bool = True  # whether the option that leaves a decision out may be drawn
+
     needs_search = False
-    may_be_given = False
+    start = ""
 
     def check(self, space: Space) -> None:
         """Nothing depends on the space."""
@@ -110,7 +117,8 @@ class Uniform:
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
     ) -> tuple[list[Architecture], int]:
-        return Searched.nothing(space, Dirichlet()).draw(count, draws.key(seed, "uniform"))
+        nothing = Searched.nothing(space, Dirichlet())
+        return nothing.draw(count, draws.key(seed, "uniform"), draw_absent=self.draw_none)
 
 
 SOURCES: dict[str, Part[Any]] = {

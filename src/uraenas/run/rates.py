@@ -89,7 +89,7 @@ class Rates:
         """Some to measure; where nothing is searched yet, others stand in for their architectures."""
         config, space, size = self.config, self.task.space, self.rounds * self.lanes
         method = next(one for one in map(config.method, config.methods) if one.row.source == source)
-        given = self.task.starts and method.source.may_be_given
+        given = method.source.start
         if self.searched is not None or not method.source.needs_search or given:
             specs, _ = plan_chains(
                 method, config.ensemble, space, self.searched, config.seed, self.task.starts

@@ -14,7 +14,9 @@ def starts_of(source: Run, space: Space, seed: int) -> tuple[Start, ...]:
     ensemble = source.ensemble()
     theirs = ensemble.space
     if theirs.decisions != space.decisions:
-        raise UraenasError(f"train.start: {source.path} has networks of another space than {space.name}")
+        raise UraenasError(
+            f"train.sampled.start: {source.path} has networks of another space than {space.name}"
+        )
     found = []
     for number, member in enumerate(ensemble.members):
         old, new = (one.weight_layout(member.architecture) for one in (theirs, space))
@@ -22,7 +24,7 @@ def starts_of(source: Run, space: Space, seed: int) -> tuple[Start, ...]:
         weights, unlike = carried_over(old, member.weights, new, fresh)
         if _is_another_network(old, new, unlike):
             raise UraenasError(
-                f"train.start: networks of {source.path} are other ones; {_their_settings(source)}"
+                f"train.sampled.start: networks of {source.path} are other ones; {_their_settings(source)}"
             )
         statistics, _ = carried_over(
             theirs.statistics_layout(member.architecture),

@@ -79,7 +79,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         training, held_out = _balanced(training), _balanced(held_out)
     height, width, channels = training.images.shape[1:]
     space = replace(config.network, shape=Shape(height, width, channels, len(dataset.classes)))  # type: ignore[type-var]
-    start = config.train.start
+    start = next((one.start for name in config.methods if (one := config.method(name).source).start), "")
     return Task(
         dataset,
         held_out,

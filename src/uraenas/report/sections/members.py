@@ -1,7 +1,7 @@
 """How far the members disagree, and where uncertainty comes from."""
 
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
-from uraenas.evaluation import metrics
+from uraenas.evaluation import effects_of, metrics
 from uraenas.report.blocks import Figure, Grid, Key, Note, Section
 from uraenas.report.chart import HEAD, WIDTH, draw, heat_cell, share_of
 from uraenas.report.reading import RunFacts
@@ -87,6 +87,15 @@ def uncertainty(facts: RunFacts) -> Section:
             "control of the deep ensemble, whose members all share one architecture."
         )
     )
+    effects = effects_of(facts.rows)
+    found.blocks += [Note(f"{name}: on the test images {effect}.") for name, effect in effects.items()]
+    if not effects and any(facts.method(name).row.source == "sampled" for name in methods):
+        found.blocks.append(
+            Note(
+                "No estimate without the effect of another start: too few architectures have two chains "
+                "(train.sampled.copies=2)."
+            )
+        )
     most = max(_model_part(*part) for part in parts)
     found.blocks.append(Grid([_control(*part, most) for part in parts]))
     return found

@@ -156,3 +156,15 @@ def test_grey_images_get_the_suite_without_what_needs_colour(tmp_path):
     assert not any("saturate" in name for name in written)
     with pytest.raises(UraenasError, match="saturate needs colour"):
         write_suite(images, test.labels, tmp_path / "asked", only=["saturate"], workers=1)
+
+
+def test_choices_are_made_on_held_out_images_under_distortions_of_no_benchmark(own_run: Path) -> None:
+    chosen = {"evaluate.part": "held_out", "evaluate.suite": "other", "evaluate.references": False}
+    pipeline = Pipeline.start(own_run, preset("tiny", chosen))
+    rows = pipeline.evaluate().rows
+    assert {row.dataset for row in rows} == {"digits-held-out"}
+    assert {row.shift for row in rows if row.severity} == set(SUITES["other"]) - {"hue"}  # digits are grey
+    assert not set(SUITES["other"]) & set(SUITES["cifar10-c"])
+    assert pipeline.run.has(pipeline.run.predictions_file("uraenas", "digits-held-out"))
+    again = Pipeline.start(own_run, preset("tiny", {"evaluate.references": False})).evaluate()
+    assert {row.dataset for row in again.rows} == {"digits"}

@@ -1,4 +1,4 @@
-"""The nineteen corruptions once more, one image at a time, written straight from the recipe and with no thought
+"""The corruptions once more, one image at a time, written straight from the recipe and with no thought
 of speed. They share no code with `uraenas.shifts`; only the order in which draws are taken is agreed on."""
 
 import io
@@ -245,3 +245,65 @@ def jpeg_compression(image, severity, generator):
     file = io.BytesIO()
     Image.fromarray(image).save(file, "JPEG", quality=[80, 65, 58, 50, 40][severity - 1], subsampling="4:2:0")
     return np.array(Image.open(file))
+
+
+# Six of our own
+
+
+def waves(image, severity, generator):
+    angle, periods, phase = (
+        generator.uniform(0, np.pi),
+        generator.uniform(2, 8),
+        generator.uniform(0, 2 * np.pi),
+    )
+    x = image / 255
+    for row in range(32):
+        for column in range(32):
+            along = math.cos(angle) * (2 * column / 31 - 1) + math.sin(angle) * (2 * row / 31 - 1)
+            x[row, column] += [0.06, 0.1, 0.15, 0.2, 0.25][severity - 1] * math.sin(
+                math.pi * periods * along + phase
+            )
+    return finished(x)
+
+
+def vignette(image, severity, generator):
+    x = image / 255
+    for row in range(32):
+        for column in range(32):
+            distance = ((2 * column / 31 - 1) ** 2 + (2 * row / 31 - 1) ** 2) / 2
+            x[row, column] *= 1 - [0.3, 0.45, 0.6, 0.75, 0.9][severity - 1] * distance
+    return finished(x)
+
+
+def side_light(image, severity, generator):
+    x, angle = image / 255, generator.uniform(0, 2 * np.pi)
+    for row in range(32):
+        for column in range(32):
+            light = math.cos(angle) * (2 * column / 31 - 1) + math.sin(angle) * (2 * row / 31 - 1)
+            x[row, column] *= 1 + [0.2, 0.35, 0.5, 0.65, 0.8][severity - 1] * light
+    return finished(x)
+
+
+def hue(image, severity, generator):
+    x = rgb2hsv(image / 255)
+    x[..., 0] = (x[..., 0] + generator.choice((-1, 1)) * [0.04, 0.08, 0.14, 0.22, 0.35][severity - 1]) % 1
+    return finished(hsv2rgb(x))
+
+
+def ghost(image, severity, generator):
+    down, right = (generator.choice((-1, 1)) * round(generator.uniform(1 / 8, 1 / 4) * 32) for _ in range(2))
+    second = np.empty_like(image)
+    for row in range(32):
+        for column in range(32):
+            second[(row + down) % 32, (column + right) % 32] = image[row, column]
+    share = [0.15, 0.22, 0.3, 0.38, 0.45][severity - 1]
+    return finished((1 - share) * (image / 255) + share * (second / 255))
+
+
+def interlace(image, severity, generator):
+    far = generator.choice((-1, 1)) * [1, 2, 3, 4, 5][severity - 1]
+    moved = image.copy()
+    for row in range(1, 32, 2):
+        for column in range(32):
+            moved[row, (column + far) % 32] = image[row, column]
+    return moved

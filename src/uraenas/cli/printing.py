@@ -121,7 +121,7 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
         ("search", f"{plan['search_epochs']} epochs"),
         ("train", f"{plan['chains']} chains, {plan['epochs']} epochs of {plan['steps']:,} steps in all"),
         ("members", members),
-        ("evaluate", f"{plan['sets']} sets of {len(pipeline.task.dataset.test):,} images"),
+        ("evaluate", f"{plan['sets']} sets of {len(pipeline.measured.test):,} images"),
     )
     shown = Table(title=f"{expected}; nothing is written", title_justify="left")
     for heading in ("Stage", "What is left to do", "Time"):

@@ -145,7 +145,7 @@ def _with_test_images(path: Path, quiet: bool) -> tuple["Run", "LabelledImages |
     if not run.has_predictions:
         return run, None
     try:
-        return run, Pipeline.resume(path).task.dataset.test
+        return run, Pipeline.resume(path).measured.test
     except UraenasError as error:
         note([f"the page of {path} is without what needs its test images: {error}"], quiet)
         return run, None

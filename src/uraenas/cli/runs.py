@@ -92,7 +92,7 @@ def run(
             pipeline.train(searched)
             metrics = pipeline.evaluate()
             note(pipeline.left_out, as_json, pipeline.run)
-            report.write(pipeline.run, pipeline.task.dataset.test)
+            report.write(pipeline.run, pipeline.measured.test)
     _print_result(pipeline, metrics, as_json)
 
 
@@ -184,7 +184,7 @@ def members(
         with working_in(pipeline.run):
             pipeline.choose(pipeline.search())
             metrics = pipeline.evaluate()
-            report.write(pipeline.run, pipeline.task.dataset.test)
+            report.write(pipeline.run, pipeline.measured.test)
     _print_result(pipeline, metrics, as_json)
 
 
@@ -228,12 +228,13 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     from uraenas.evaluation import separations, unbeaten
 
     note(unbeaten(metrics.rows, pipeline.run.primary))
-    dataset = pipeline.task.dataset
+    dataset = pipeline.measured
+    of = pipeline.config.evaluate.part.replace("_", "-")
     for calibration, words in (
         ("raw", "as predicted"),
         ("temperature", "temperature-scaled on held-out images"),
     ):
-        title = f"{shown(dataset.name)}, {len(dataset.test):,} test images, {words}"
+        title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} images, {words}"
         console.print(methods_table(metrics, calibration, title))
     if apart := separations(metrics.rows):
         console.print(outside_table(apart))

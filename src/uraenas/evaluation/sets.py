@@ -14,6 +14,7 @@ from uraenas.data.dataset import LabelledImages
 from uraenas.data.fit import in_units_of
 from uraenas.shifts.suite import open_suite
 
+PARTS = ("test", "held_out")
 SEED = 0  # of shifts and of resamples: all runs are tested on the same images, and their replicates pair
 
 
@@ -23,6 +24,7 @@ class EvaluateSettings:
 
     suite: str = "basic"  # a suite of shifts by name, a folder in the layout of CIFAR-10-C, or none
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    part: str = "test"  # or held_out: for choices that the test images must not decide
     baseline: str = "deep-ensemble"  # the report shows paired differences to this method
     bootstrap: int = 1000  # resamples of the test images; 0: no intervals
     subsets: int = 20  # random member subsets for each ensemble size below the full one
@@ -40,6 +42,8 @@ class EvaluateSettings:
             raise UraenasError(
                 f"severities = {self.severities} is out of range; choose from 1 … 5, each once"
             )
+        if self.part not in PARTS:
+            raise unknown("part", self.part, PARTS)
         require_range("bootstrap", self.bootstrap, 0, 100_000)
         require_range("subsets", self.subsets, 1, 10_000)
 

@@ -38,7 +38,7 @@ class Judge:
 
     def __init__(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
         self.run, self.config, self.task, self.engine = run, config, task, engine
-        self.dataset = task.dataset
+        self.dataset = task.measured_on(config.evaluate.part)
         self.evaluator = Evaluator(config.evaluate, config.seed, engine.device)
         self._kept: SharedPredictor | None = None
 

@@ -128,7 +128,8 @@ def _choosing(method: Assembled, config: Config, task: Task, rates: Rates) -> fl
 
 def _sets_left(config: Config, task: Task, run: Run) -> dict[str, int]:
     """How many evaluation sets each method has to be measured on."""
-    total = cell_count(task.dataset.test, config.evaluate) + len(config.evaluate.outsiders)
+    test = task.measured_on(config.evaluate.part).test
+    total = cell_count(test, config.evaluate) + len(config.evaluate.outsiders)
     done = {name: len(list(run.path.glob(run.cell_file(name, "*")))) for name in config.methods}
     return {name: max(0, total - done[name]) for name in config.methods}
 
@@ -136,7 +137,7 @@ def _sets_left(config: Config, task: Task, run: Run) -> dict[str, int]:
 def _evaluating(sets: Mapping[str, int], config: Config, task: Task, rates: Rates) -> float:
     if not any(sets.values()):
         return 0.0
-    images, most = len(task.dataset.test), max(sets.values())
+    images, most = len(task.measured_on(config.evaluate.part).test), max(sets.values())
     distinct: dict[tuple[str, str], int] = {}  # drnas is a member of deep-ensemble
     for method in map(config.method, config.methods):
         kind = (method.row.source, method.row.weights)

@@ -143,6 +143,11 @@ class Pipeline:
             )
         return cls(run, config, progress)
 
+    @property
+    def measured(self) -> Dataset:
+        """What is evaluated on."""
+        return self.task.measured_on(self.config.evaluate.part)
+
     def _check_data(self) -> None:
         """The images must be those the run began with."""
         known = self.run.data()
@@ -154,7 +159,7 @@ class Pipeline:
 
     def check_evaluation(self) -> None:
         """What evaluation will need is there and fits, before anything is trained for it."""
-        require_suite_fits(self.task.dataset.test, self.config.evaluate)
+        require_suite_fits(self.measured.test, self.config.evaluate)
         outside_images(self.config, self.task.dataset)
 
     def notes(self) -> list[str]:
@@ -303,7 +308,7 @@ class Pipeline:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         self.check_evaluation()
         judge = Judge(self.run, self.config, self.task, self.engine)
-        total = cell_count(self.task.dataset.test, self.config.evaluate)
+        total = cell_count(self.measured.test, self.config.evaluate)
         cells: list[Cell] = []
         clock = Clock()
         self.progress("evaluate", 0, total)

@@ -133,7 +133,7 @@ class Rates:
     @cached_property
     def _cells(self) -> tuple[float, float]:
         """With one member, and with as many as are asked for."""
-        config, test = self.config, self.task.dataset.test
+        config, test = self.config, self.task.measured_on(self.config.evaluate.part).test
         evaluator = Evaluator(config.evaluate, config.seed, self.engine.device)
         where = EvaluationSet("", "none", 0, test)
 
@@ -147,7 +147,8 @@ class Rates:
     @cached_property
     def shifts(self) -> float:
         """To make one image under every shift of the suite."""
-        settings, test = self.config.evaluate, self.task.dataset.test
+        settings = self.config.evaluate
+        test = self.task.measured_on(settings.part).test
         if settings.suite not in shifts.SUITES:
             return 0.0
         some: LabelledImages = test.take(np.arange(min(SHIFTED, len(test))))

@@ -44,6 +44,11 @@ class Task:
         data, size = self.dataset, suited_batch(batch, len(part))
         return Loader(part, self.normalisation, size, data.padding, data.flip, engine.device, engine.dtype)
 
+    def measured_on(self, part: str) -> Dataset:
+        """The dataset, whose test images are those to be measured on: its own, or the held-out ones."""
+        data = self.dataset
+        return data if part == "test" else replace(data, name=f"{data.name}-held-out", test=self.held_out)
+
     @property
     def notes(self) -> list[str]:
         """How the images were divided, where that is not the usual way."""

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.shifts import blur, digital, noise, weather
+from uraenas.shifts import blur, digital, noise, other, weather
 from uraenas.shifts.draws import Draws
 
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -19,7 +19,7 @@ class Shift:
     """One corruption: bytes [N, H, W, C], a severity and the images' draws in, bytes of that shape out."""
 
     name: str
-    family: Literal["noise", "blur", "weather", "digital"]
+    family: Literal["noise", "blur", "weather", "digital", "other"]
     extra: bool  # one of the four that benchmarks leave out of the mean over 15
     random: bool  # False: the draws are never looked at, and the same image always gives the same result
     apply: Callable[[np.ndarray, int, Draws], np.ndarray]
@@ -48,13 +48,21 @@ SHIFTS: dict[str, Shift] = {
         Shift("gaussian_blur", "blur", True, False, blur.gaussian_blur),
         Shift("spatter", "weather", True, True, weather.spatter),
         Shift("saturate", "digital", True, False, digital.saturate, grey=False),
+        Shift("waves", "other", False, True, other.waves),
+        Shift("vignette", "other", False, False, other.vignette),
+        Shift("side_light", "other", False, True, other.side_light),
+        Shift("hue", "other", False, True, other.hue, grey=False),
+        Shift("ghost", "other", False, True, other.ghost),
+        Shift("interlace", "other", False, True, other.interlace),
     )
 }
 
 RELEASE = tuple(SHIFTS)[:19]  # what CIFAR-10-C consists of; rows below those are our own
+OTHER = tuple(name for name in SHIFTS if name not in RELEASE)
 
 SUITES: dict[str, tuple[str, ...]] = {
     "basic": ("gaussian_noise", "gaussian_blur", "brightness", "contrast"),
+    "other": OTHER,
     "cifar10-c": RELEASE,
     "cifar10-c-15": tuple(name for name in RELEASE if not SHIFTS[name].extra),
 }

@@ -35,6 +35,7 @@ class TrainSettings:
     )
 
     start: str = ""  # a run, or one of the package (cifar10), from whose members sampled chains start
+    augmentation: str = "none"  # what becomes of training images in each epoch, besides crops and flips
 
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)

@@ -130,7 +130,7 @@ class Loader:
             inner = self.images[:, padding : padding + self.height, padding : padding + self.width]
             self.inner = inner  # what is refilled: a captured graph looks for images in this memory
             if self.augmentation.mixes:
-                self._take_probabilities(classes, dtype)
+                self._take_probabilities(max(classes, int(part.labels.max()) + 1), dtype)
 
     def augment(self, key: int, epoch: int) -> None:
         """Fill the images anew, in place, with what the augmentation makes of the originals in this epoch."""
@@ -171,8 +171,7 @@ class Loader:
 
     def _take_probabilities(self, classes: int, dtype: torch.dtype) -> None:
         """Labels become class probabilities [N, K], times the image's weight: so that weights are mixed with them."""
-        shape = (self.count, max(classes, int(self.labels.max()) + 1))
-        of_class = torch.zeros(shape, dtype=dtype, device=self.labels.device)
+        of_class = torch.zeros(self.count, classes, dtype=dtype, device=self.labels.device)
         of_class.scatter_(1, self.labels[:, None], 1 if self.weights is None else self.weights[:, None])
         self.original_labels, self.labels, self.weights = of_class, of_class.clone(), None
 

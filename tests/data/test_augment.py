@@ -109,6 +109,24 @@ def test_cutout_blackens_a_square() -> None:
     assert 30 < whole < 120  # (9 / 16)² of 200 do not reach over an edge: 63
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_gpu_gives_what_a_cpu_gives_and_never_waits(name: str) -> None:
+    """But for roundings: of a value that lies between two, and of a box's side."""
+    images, part = images_of(400, 32, 32), made(name)
+    labels = labels_for(part, 400)
+    expected, _ = augmented(part, images, labels, KEY)
+    there = [tensor.cuda() for tensor in (images, labels, KEY)]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        changed, _ = augmented(part, *there)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    apart = (changed.cpu().int() - expected.int()).abs()
+    assert (apart > 0).float().mean() < 0.01
+    assert (apart > 1).float().mean() < 0.002
+
+
 # Mixed images
 
 

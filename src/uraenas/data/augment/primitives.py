@@ -25,7 +25,7 @@ from uraenas.data.augment.operations import LEVELS, look_up, places
 TAPS = 5  # of the larger filter; the smaller has two less
 CURVE_WAVES, FIELD_WAVES = 8, 4  # the highest frequencies, in half-waves
 # Standard deviations at strength 1: of a filter's noise as a whole, of a curve, and of a place as a share of the size.
-MOST_NOISE, MOST_CURVE, MOST_SHIFT = 1.0, 0.1, 0.04
+MOST_NOISE, MOST_CURVE, MOST_SHIFT = 2.0, 0.2, 0.05
 
 
 @dataclass(frozen=True)

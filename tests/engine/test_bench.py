@@ -3,6 +3,7 @@
 import pytest
 
 from uraenas.bench import Size, measure, roofline
+from uraenas.data.augment import AUGMENTATIONS
 from uraenas.engine import Engine, EngineSettings
 from uraenas.spaces import CellSpace, Genotype, Shape
 
@@ -11,7 +12,9 @@ def test_every_case_gives_a_row() -> None:
     engine = Engine(EngineSettings(device="cpu"))
     space = CellSpace(channels=4, cells=1, shape=Shape(8, 8, classes=3))
     rows = list(measure(engine, Size(space, batch=8, search_batch=8, members=2, images=40), rounds=1))
-    assert [row["task"] for row in rows] == ["search step", "member training", "prediction", "corruption"]
+    tasks = ["search step", "member training", "prediction", "corruption"]
+    tasks += [f"training with {name}" for name in AUGMENTATIONS if name != "none"]
+    assert [row["task"] for row in rows] == tasks
     for row in rows:
         assert row["ratio"] == pytest.approx(row["engine"] / row["plain"])
         assert row["peak_memory_gb"] > 0

@@ -9,6 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from uraenas.architectures import Dirichlet
+from uraenas.base import draws
+from uraenas.data.augment import AUGMENTATIONS, Augmentation, augmented
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
@@ -55,10 +57,11 @@ def pretended_gpu(monkeypatch):
     return engine
 
 
-def loader(engine: Engine, flip: bool = True) -> Loader:
+def loader(engine: Engine, flip: bool = True, augmentation: Augmentation | None = None) -> Loader:
     random = np.random.default_rng(0)
     part = LabelledImages(random.integers(0, 256, (12, 8, 8, 1), dtype=np.uint8), np.arange(12) % 3)
-    return Loader(part, Normalisation((0.5,), (0.2,)), 4, 1, flip, engine.device, engine.dtype)
+    plain = Normalisation((0.5,), (0.2,))
+    return Loader(part, plain, 4, 1, flip, engine.device, engine.dtype, augmentation, SPACE.shape.classes)
 
 
 def quiet_and_noisy_steps(runs: Search | StackOfChains) -> list[str]:
@@ -88,6 +91,21 @@ def test_a_training_step_stays_on_the_device(pretended_gpu, name):
     specs = [ChainSpec("sampled", rule, n, SPACE.parse(text)) for n, text in enumerate(GENOTYPES)]
     chains = [initial_chain(spec, SPACE, 0) for spec in specs]
     images = loader(pretended_gpu)
+    stack = StackOfChains(chains, TrainSettings(epochs=4), SPACE, images, pretended_gpu, seed=0)
+    assert quiet_and_noisy_steps(stack) == []
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_augmentation_stays_on_the_device_and_leaves_the_step_there(pretended_gpu, name):
+    part = AUGMENTATIONS[name].make()
+    images = loader(pretended_gpu, augmentation=part)
+    key = draws.at(1, 0, pretended_gpu.device)
+    with HostTraffic() as traffic:
+        changed, labels = augmented(part, images.images, images.labels, key)
+    assert traffic.seen == []
+    assert (changed.device.type, labels.device.type) == ("meta", "meta")
+    specs = [ChainSpec("sampled", WEIGHTS["point"].make(), 0, SPACE.parse(GENOTYPES[0]))]
+    chains = [initial_chain(spec, SPACE, 0) for spec in specs]
     stack = StackOfChains(chains, TrainSettings(epochs=4), SPACE, images, pretended_gpu, seed=0)
     assert quiet_and_noisy_steps(stack) == []
 

@@ -27,6 +27,7 @@ OTHERWISE = {
     "train.batch": 64,
     "train.prior_deviation": 1.0,
     "train.class_weights": "balanced",
+    "train.augmentation": "cutout",
     "train.expected.genotype": GENOTYPE,
     "train.sampled.architectures": 20,
     "train.sampled.temperature": 0.01,
@@ -77,6 +78,7 @@ def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
         train.batch,
         train.decay(1000),
         train.class_weights,  # test_division.py says what they do
+        train.augmentation,  # test_augmented_runs.py says what it does
         config.ensemble,
     )
 

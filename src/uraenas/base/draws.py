@@ -38,7 +38,7 @@ def at(key: int | Tensor, step: int | Tensor, device: torch.device | None = None
 
 
 def words(key: Tensor, count: int) -> Tensor:
-    """`count` random 64-bit words."""
+    """`count` random 64-bit words; for keys [n, 1] so many for each, here and in what is drawn from words."""
     counter = torch.arange(1, count + 1, dtype=torch.int64, device=key.device)
     return _mix(key + counter * _GOLDEN)
 
@@ -69,7 +69,7 @@ def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tenso
     high, low = (word >> 32) & 0xFFFFFFFF, word & 0xFFFFFFFF
     radius = torch.sqrt(-2 * torch.log((high.to(dtype) + 1) * 2.0**-32))
     angle = low.to(dtype) * (2 * math.pi * 2.0**-32)
-    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)])[:count]
+    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)[..., :count]
 
 
 _PROPOSALS = 16  # each is accepted with probability > 0.95, so none is with probability < 1e-20

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from uraenas.architectures import Dirichlet, Searched
 from uraenas.bench import roofline
 from uraenas.bench.plain import PlainNetwork, endless_batches
 from uraenas.bench.roofline import Work
+from uraenas.data.augment import AUGMENTATIONS, Augmentation
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
@@ -22,6 +24,8 @@ from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, Searc
 from uraenas.learning.train import StackOfChains
 from uraenas.spaces import CellSpace
 from uraenas.weights import Point
+
+SHORT = 8  # batches of an epoch whose augmentation is timed
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,23 @@ class Bench:
 
     def builders(self) -> list[Callable[[], Case]]:
         """The cases, each built when its turn comes, so that only one takes up memory."""
-        return [self.search, self.training, self.prediction, self.corruption]
+        changing = {name: part for name, row in AUGMENTATIONS.items() if (part := row.make()).changes}
+        augmented = [partial(self.augmentation, name, part) for name, part in changing.items()]
+        return [self.search, self.training, self.prediction, self.corruption, *augmented]
 
-    def _loader(self, batch: int) -> Loader:
-        return Loader(self.part, self.normalisation, batch, 4, True, self.engine.device, self.engine.dtype)
+    def _loader(
+        self, batch: int, epoch: int | None = None, augmentation: Augmentation | None = None
+    ) -> Loader:
+        """Of all images, or of so many batches of them."""
+        part = self.part if epoch is None else self.part.take(np.arange(min(len(self.part), epoch * batch)))
+        where, classes = (self.engine.device, self.engine.dtype), self.size.space.shape.classes
+        return Loader(part, self.normalisation, batch, 4, True, *where, augmentation, classes)
+
+    def _stack(self, loader: Loader) -> StackOfChains:
+        specs = [ChainSpec("sampled", Point(), n, genotype) for n, genotype in enumerate(self.genotypes)]
+        chains = [initial_chain(spec, self.size.space, 0) for spec in specs]
+        settings = TrainSettings(epochs=1000)
+        return StackOfChains(chains, settings, self.size.space, loader, self.engine, seed=0)
 
     def _plain_batches(self, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
         images = torch.from_numpy(self.part.images).movedim(-1, 1).contiguous()
@@ -115,9 +132,7 @@ class Bench:
         """One step of every member."""
         size, device = self.size, self.engine.device
         loader = self._loader(size.batch)
-        specs = [ChainSpec("sampled", Point(), n, genotype) for n, genotype in enumerate(self.genotypes)]
-        chains = [initial_chain(spec, size.space, 0) for spec in specs]
-        stack = StackOfChains(chains, TrainSettings(epochs=1000), size.space, loader, self.engine, seed=0)
+        stack = self._stack(loader)
         networks = [PlainNetwork(genotype, size.space.skeleton).to(device) for genotype in self.genotypes]
         optimisers = [
             torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
@@ -183,3 +198,20 @@ class Bench:
                 shifts.corrupt(images, name, 3, 0)
 
         return Case("corruption", "images/s", len(images) * len(names), plain, engine)
+
+    def augmentation(self, name: str, part: Augmentation) -> Case:
+        """A short epoch of every member on images as they are, here the plain way, and on augmented ones."""
+        size = self.size
+        without, loader = self._loader(size.batch, SHORT), self._loader(size.batch, SHORT, part)
+        plainly, augmented = self._stack(without), self._stack(loader)
+
+        def plain() -> None:
+            plainly.advance()
+            self._finish()
+
+        def engine() -> None:
+            augmented.advance()
+            self._finish()
+
+        amount = loader.steps * loader.batch * size.members
+        return Case(f"training with {name}", "member-images/s", amount, plain, engine)

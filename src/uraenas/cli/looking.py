@@ -45,6 +45,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     """Name presets, methods with their settings, datasets, pretrained runs, shifts and suites, spaces and kinds."""
     from uraenas.architectures import DISTRIBUTIONS
     from uraenas.data import DATASETS
+    from uraenas.data.augment import AUGMENTATIONS
     from uraenas.learning.methods import METHODS
     from uraenas.learning.sources import SOURCES
     from uraenas.run.config import preset
@@ -69,6 +70,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
         "distributions (search.distribution)": DISTRIBUTIONS,
         "sources of architectures": SOURCES,
         "kinds of weights": WEIGHTS,
+        "augmentations (train.augmentation)": AUGMENTATIONS,
     }
     if as_json:
         facts = {kind.split(" (")[0]: list(table) for kind, table in tables.items()}

@@ -1,7 +1,8 @@
 """Images on the device, and the batches drawn from them.
 
-An epoch's order, crops and flips are drawn at its start as a function of a key; a batch is then one gather. Shapes: M
-members, each with its own draws, B images of a batch.
+An epoch's order, crops and flips are drawn at its start as a function of a key; a batch is then one gather. What an
+augmentation makes of the images is worked out then, too. Shapes: M members, each with its own draws, B images of a
+batch, K classes.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
+from uraenas.data.augment import Augmentation, in_parts
 from uraenas.data.dataset import LabelledImages
 
 LEAST_STEPS, LEAST_BATCH = 8, 8  # a few large steps an epoch teach little, a batch norm of a few images less
@@ -75,6 +77,15 @@ def suited_batch(batch: int, images: int) -> int:
     return batch
 
 
+def require_bytes(part: LabelledImages) -> None:
+    """Refuse to augment images that are no bytes."""
+    if part.images.dtype != np.uint8:
+        raise UraenasError(
+            f"augmentation changes images of bytes, and these are {part.images.dtype}; give whole numbers 0 … 255 "
+            "(uint8), or use train.augmentation=none"
+        )
+
+
 class Loader:
     """A labelled set on the device."""
 
@@ -87,6 +98,8 @@ class Loader:
         flip: bool,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
+        augmentation: Augmentation | None = None,
+        classes: int = 0,  # needed where labels are mixed
     ) -> None:
         if len(part) < 2:
             raise UraenasError("training needs at least 2 images")
@@ -110,6 +123,24 @@ class Loader:
                 )
             weights = torch.from_numpy(part.weights).to(device, dtype)
             self.weights = weights / weights.mean()
+        self.augmentation = augmentation if augmentation is not None and augmentation.changes else None
+        if self.augmentation is not None:
+            require_bytes(part)
+            self.originals, self.original_labels = images, self.labels
+            inner = self.images[:, padding : padding + self.height, padding : padding + self.width]
+            self.inner = inner  # what is refilled: a captured graph looks for images in this memory
+            if self.augmentation.mixes:
+                self._take_probabilities(max(classes, int(part.labels.max()) + 1), dtype)
+
+    def augment(self, key: int, epoch: int) -> None:
+        """Fill the images anew, in place, with what the augmentation makes of the originals in this epoch."""
+        if self.augmentation is None:
+            return
+        here = draws.at(key, epoch, self.images.device)
+        for part, images, labels in in_parts(self.augmentation, self.originals, self.original_labels, here):
+            self.inner[part].copy_(images)
+            if self.augmentation.mixes:
+                self.labels[part].copy_(labels)
 
     def draw(self, keys: list[int], epoch: int) -> EpochDraws:
         """The draws of one epoch, one key per member."""
@@ -126,7 +157,7 @@ class Loader:
         )
 
     def batch_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Images [M, B, C, H, W], labels [M, B] and, where given, weights [M, B] at this place of the epoch."""
+        """Images [M, B, C, H, W], labels and, where given, weights [M, B] at this place of the epoch."""
         index, corner, flip = (_at(part, position) for part in (drawn.order, drawn.corner, drawn.flip))
         raw = self.windows[index, corner[..., 0], corner[..., 1]]
         if self.flip:
@@ -134,9 +165,15 @@ class Loader:
         return self.normalise(raw), *self.labels_at(drawn, position)
 
     def labels_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor | None]:
-        """Labels [M, B] and, where given, weights [M, B] at this place of the epoch."""
+        """Labels [M, B] and, where given, weights [M, B]; of mixed images class probabilities [M, B, K] alone."""
         index = _at(drawn.order, position)
         return self.labels[index], None if self.weights is None else self.weights[index]
+
+    def _take_probabilities(self, classes: int, dtype: torch.dtype) -> None:
+        """Labels become class probabilities [N, K], times the image's weight: so that weights are mixed with them."""
+        of_class = torch.zeros(self.count, classes, dtype=dtype, device=self.labels.device)
+        of_class.scatter_(1, self.labels[:, None], 1 if self.weights is None else self.weights[:, None])
+        self.original_labels, self.labels, self.weights = of_class, of_class.clone(), None
 
 
 def _at(draws: Tensor, position: int | Tensor) -> Tensor:

@@ -14,13 +14,14 @@ from uraenas.data.loader import EpochDraws, Loader
 from uraenas.engine.workers import Workers
 from uraenas.spaces import Forward, Stack, Supernet
 
-# logits [M, N, K], labels [M, N], weights of the images [M, N] or None → losses [M]
+# logits [M, N, K], labels [M, N] or class probabilities [M, N, K], weights of the images [M, N] or None → losses [M]
 Objective = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def cross_entropy(logits_MNK: Tensor, labels_MN: Tensor, weights_MN: Tensor | None) -> Tensor:
-    """The mean over images, weighted where they have weights [M]."""
-    losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), labels_MN, reduction="none")
+def cross_entropy(logits_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
+    """The mean over images, weighted where they have weights [M]; labels may be class probabilities."""
+    targets = labels.movedim(2, 1) if labels.ndim == 3 else labels
+    losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), targets, reduction="none")
     return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
 
 
@@ -72,18 +73,18 @@ class PlainGradients:
         self.stack, self.loader, self.engine, self.wrapping = stack, loader, engine, wrapping
 
     def __call__(self, drawn: EpochDraws, position: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
-        images, labels_MN, weights_MN = self.loader.batch_at(drawn, position)
+        images, labels, weights_MN = self.loader.batch_at(drawn, position)
         stack, workers = self.stack, self.engine.workers
         if workers is None:
             members = range(len(stack))
-            return self._of(members, stack.weights, images, labels_MN, weights_MN, step)
+            return self._of(members, stack.weights, images, labels, weights_MN, step)
         flat = stack.weights.detach().split(stack.weight_sizes)
 
         def of_member(m: int) -> tuple[Tensor, Tensor]:
             one = slice(m, m + 1)
             importance = None if weights_MN is None else weights_MN[one]
             own = flat[m].requires_grad_()
-            return self._of([m], own, images[one], labels_MN[one], importance, step)
+            return self._of([m], own, images[one], labels[one], importance, step)
 
         losses, gradients = zip(*workers.each(of_member, range(len(stack))), strict=True)
         return torch.cat(losses), torch.cat(gradients)
@@ -93,7 +94,7 @@ class PlainGradients:
         members: Sequence[int],
         flat: Tensor,
         images: Tensor,
-        labels_MN: Tensor,
+        labels: Tensor,
         weights_MN: Tensor | None,
         step: Tensor,
     ) -> tuple[Tensor, Tensor]:
@@ -103,7 +104,7 @@ class PlainGradients:
             parts = flat.split([self.stack.weight_sizes[m] for m in members])
             logits_MNK = self.stack.run(members, parts, images, wrapping.forward, keys)
         objective = wrapping.objective or cross_entropy
-        losses_M = objective(logits_MNK.to(self.engine.dtype), labels_MN, weights_MN)
+        losses_M = objective(logits_MNK.to(self.engine.dtype), labels, weights_MN)
         (gradient,) = torch.autograd.grad(losses_M.sum(), flat)
         return losses_M.detach(), gradient
 

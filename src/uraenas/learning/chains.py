@@ -33,6 +33,7 @@ class TrainSettings:
     class_weights: str = (
         "none"  # balanced: in the loss every class counts as much, however many images it has
     )
+    augmentation: str = "none"  # what becomes of training images in each epoch, besides crops and flips
 
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)

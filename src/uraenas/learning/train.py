@@ -63,6 +63,7 @@ class StackOfChains:
         self.losses = torch.zeros(count, device=device, dtype=torch.float64)  # summed over an epoch
         self.failed_at = torch.full((count,), -1, device=device)  # step at which the chain diverged
         self.drawn = loader.draw(self.order_keys, self.epoch)
+        self.augmentation_key = draws.key(seed, "augmentation")  # of no chain: all see the same images
         forward_keys = [torch.tensor(spec.key(seed, "forward")).to(device) for spec in self.specs]
         wrapping = Wrapping(self.method.objective, self.method.forward, forward_keys)
         self.gradients = engine.gradients(self.stack, loader, wrapping)
@@ -79,6 +80,7 @@ class StackOfChains:
         `tick` is told after every step how many the chains have made in this epoch, all together.
         """
         self.drawn.refill(self.loader.draw(self.order_keys, self.epoch))
+        self.loader.augment(self.augmentation_key, self.epoch)
         self.losses.zero_()
         first = self.epoch * self.loader.steps
         for step in range(self.loader.steps):

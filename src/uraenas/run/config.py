@@ -1,7 +1,7 @@
 """A run's settings: the sections of the parts that its methods are made of, and what presets and `key=value` change.
 
 A key is `section.name`. Which sections there are follows from the choices `methods`, `network.space`,
-`search.distribution` and `search.weights`, so a run has no setting that none of its methods uses.
+`search.distribution`, `search.weights` and `train.augmentation`, so a run has no setting that none of its methods uses.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.files import FORMAT
 from uraenas.base.parts import Part, naming, row_of
 from uraenas.data import DataSettings
+from uraenas.data.augment import AUGMENTATIONS, Augmentation
 from uraenas.engine import EngineSettings
 from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
@@ -88,7 +89,7 @@ class Config:
 
     def __init__(self, values: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> None:
         self.values, self.others = dict(values), dict(others or {})
-        for part in ("data", "network", "search", "train", "ensemble", "evaluate", "engine"):
+        for part in ("data", "network", "search", "train", "augmentation", "ensemble", "evaluate", "engine"):
             getattr(self, part)  # its checks are ours
         for name in self.methods:
             assembled = self.method(name)
@@ -151,6 +152,12 @@ class Config:
     @cached_property
     def train(self) -> TrainSettings:
         return self._made("train", Part(TrainSettings))
+
+    @cached_property
+    def augmentation(self) -> Augmentation:
+        """Of the images that chains are trained on."""
+        name = self.train.augmentation
+        return self._made(f"train.{name}", AUGMENTATIONS[name])
 
     @cached_property
     def ensemble(self) -> EnsembleSettings:
@@ -304,6 +311,8 @@ def _schema(values: Mapping[str, Any]) -> Schema:
         part = row_of(SUPERNET_WEIGHTS, "search.weights", weights)
         schema |= _of(f"search.{part.made.section}", part)
     schema |= _of("train", Part(TrainSettings))
+    augmentation = chosen("train.augmentation", TrainSettings.augmentation)
+    schema |= _of(f"train.{augmentation}", row_of(AUGMENTATIONS, "augmentation", augmentation))
     schema |= of_sources
     for name in dict.fromkeys(row.weights for row in rows):
         schema |= _of(f"train.{WEIGHTS[name].made.section}", WEIGHTS[name])
@@ -338,7 +347,7 @@ def _every_key() -> dict[str, Any]:
             *((f"search.{name}", part) for name, part in DISTRIBUTIONS.items()),
             *((f"search.{part.made.section}", part) for part in SUPERNET_WEIGHTS.values()),
             ("train", Part(TrainSettings)),
-            *((f"train.{name}", part) for name, part in SOURCES.items()),
+            *((f"train.{name}", part) for name, part in {**AUGMENTATIONS, **SOURCES}.items()),
             *((f"train.{part.made.section}", part) for part in WEIGHTS.values()),
             ("ensemble", Part(EnsembleSettings)),
             ("evaluate", Part(EvaluateSettings)),

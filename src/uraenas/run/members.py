@@ -92,6 +92,7 @@ class Chooser:
 
     @cached_property
     def _loader(self) -> Loader:
+        """Of the images as they are: those of a member's predictions are not augmented either."""
         return self.task.loader(self.task.train, self.config.train.batch, self.engine)
 
     def _samples(self, spec: ChainSpec) -> list[Member]:

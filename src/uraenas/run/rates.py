@@ -78,12 +78,23 @@ class Rates:
             stack = StackOfChains(self._chains(source), *facts)
             made = self.clock() - begun
             steps = config.train.epochs * loader.steps
-            epoch = loader.steps * self._timed(_any_step(stack), steps)
+            epoch = loader.steps * self._timed(_any_step(stack), steps) + self._augmenting
             self._stacks[source] = made / self.rounds, epoch / self.rounds
             del stack
             if engine.device.type == "cuda":
                 engine.release_memory()
         return self._stacks[source]
+
+    @cached_property
+    def _augmenting(self) -> float:
+        """All training images, once: on a CPU a few, and in proportion."""
+        config, train = self.config, self.task.train
+        if not config.augmentation.changes:
+            return 0.0
+        few = min(len(train), LOOKED_AT) if self.engine.device.type == "cpu" else len(train)
+        some = train.take(np.arange(few))
+        loader = self.task.loader(some, config.train.batch, self.engine, config.augmentation)
+        return self._timed(lambda step: loader.augment(config.seed, step), 1) * len(train) / few
 
     def _chains(self, source: str) -> list[ChainState]:
         """Some to measure; where nothing is searched yet, others stand in for their architectures."""

@@ -9,7 +9,8 @@ import numpy as np
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
-from uraenas.data.loader import Loader, Normalisation, suited_batch
+from uraenas.data.augment import Augmentation
+from uraenas.data.loader import Loader, Normalisation, require_bytes, suited_batch
 from uraenas.engine import Engine
 from uraenas.learning.chains import Start
 from uraenas.run.config import Config
@@ -39,10 +40,14 @@ class Task:
         first, second = stratified_split(self.train.labels, (1 - validation, validation), key)
         return self.train.take(first), self.train.take(second)
 
-    def loader(self, part: LabelledImages, batch: int, engine: Engine) -> Loader:
+    def loader(
+        self, part: LabelledImages, batch: int, engine: Engine, augmentation: Augmentation | None = None
+    ) -> Loader:
         """Batches of one of the parts, at most this large, on the engine's device."""
         data, size = self.dataset, suited_batch(batch, len(part))
-        return Loader(part, self.normalisation, size, data.padding, data.flip, engine.device, engine.dtype)
+        crops = (size, data.padding, data.flip)
+        where = (engine.device, engine.dtype)
+        return Loader(part, self.normalisation, *crops, *where, augmentation, len(data.classes))
 
     def measured_on(self, part: str) -> Dataset:
         """The dataset, whose test images are those to be measured on: its own, or the held-out ones."""
@@ -82,6 +87,8 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
     training, held_out = _divided(dataset, config)
     if config.train.class_weights == "balanced":
         training, held_out = _balanced(training), _balanced(held_out)
+    if config.augmentation.changes:
+        require_bytes(training)  # rather now than after the search
     height, width, channels = training.images.shape[1:]
     space = replace(config.network, shape=Shape(height, width, channels, len(dataset.classes)))  # type: ignore[type-var]
     start = next((one.start for name in config.methods if (one := config.method(name).source).start), "")

@@ -88,8 +88,8 @@ def _fill(program: Program, loader: Loader, drawn: EpochDraws, position: Tensor)
 
 def _losses(logits_MNK: Tensor, loader: Loader, drawn: EpochDraws, position: Tensor) -> tuple[Tensor, Tensor]:
     """Losses [M], and the slope of their sum with respect to the logits."""
-    labels_MN, weights_MN = loader.labels_at(drawn, position)
+    labels, weights_MN = loader.labels_at(drawn, position)
     logits_MNK = logits_MNK.requires_grad_()
-    losses_M = cross_entropy(logits_MNK, labels_MN, weights_MN)
+    losses_M = cross_entropy(logits_MNK, labels, weights_MN)
     (slope_MNK,) = torch.autograd.grad(losses_M.sum(), logits_MNK)
     return losses_M.detach(), slope_MNK

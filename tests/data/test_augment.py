@@ -1,0 +1,258 @@
+"""Augmentations are functions of a key, an image's number and the images, however they are divided."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
+from uraenas.data.augment import AUGMENTATIONS, Augmentation, augmentation, augmented
+from uraenas.data.augment.primitives import convolve, displace, recolour
+from uraenas.data.dataset import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
+
+CPU = torch.device("cpu")
+CHANGING = [name for name in AUGMENTATIONS if name != "none"]
+MIXING = ["mixup", "cutmix"]
+KEY = draws.at(draws.key(3, "augmentation"), 0)
+
+
+def images_of(count: int = 40, height: int = 16, width: int = 16, channels: int = 3) -> Tensor:
+    shape = (count, height, width, channels)
+    return 1 + draws.integers(draws.at(9, 0), int(np.prod(shape)), 255).view(shape).to(torch.uint8)
+
+
+def labels_for(part: Augmentation, count: int, classes: int = 4) -> Tensor:
+    labels = torch.arange(count) % classes
+    return F.one_hot(labels, classes).float() if part.mixes else labels
+
+
+def made(name: str, **settings: Any) -> Augmentation:
+    return AUGMENTATIONS[name].make(settings)
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+@pytest.mark.parametrize("shape", [(8, 8, 1), (32, 32, 3), (9, 20, 3), (224, 224, 1)])
+def test_shapes_and_types_stay(name: str, shape: tuple[int, int, int]) -> None:
+    images, part = images_of(6, *shape), made(name)
+    before = images.clone()
+    changed, labels = augmented(part, images, labels_for(part, 6), KEY)
+    assert (changed.shape, changed.dtype) == (images.shape, torch.uint8)
+    assert labels.dtype == (torch.float32 if part.mixes else torch.int64)
+    assert torch.equal(images, before)
+    assert part.changes == (not torch.equal(changed, images))
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_parts_give_what_the_whole_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, part = images_of(), made(name)
+    labels = labels_for(part, len(images))
+    whole = part(images, labels, KEY, slice(0, len(images)))
+    monkeypatch.setattr(augmentation, "MOST_VALUES", 7 * images[0].numel())
+    in_parts = augmented(part, images, labels, KEY)
+    for one, other in zip(whole, in_parts, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_key_decides(name: str) -> None:
+    images, part = images_of(), made(name)
+    labels = labels_for(part, len(images))
+    one, again, other = (augmented(part, images, labels, draws.at(1, step))[0] for step in (0, 0, 1))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["cutout", "primitives"])
+def test_no_strength_leaves_images_as_they_are(name: str) -> None:
+    images = images_of()
+    changed, _ = augmented(made(name, strength=0.0), images, torch.arange(40), KEY)
+    assert torch.equal(changed, images)
+
+
+@pytest.mark.parametrize(
+    ("name", "weak", "strong"), [("trivial", 0.1, 1.0), ("augmix", 0.1, 10.0), ("primitives", 0.2, 2.0)]
+)
+def test_more_strength_changes_more(name: str, weak: float, strong: float) -> None:
+    image = torch.linspace(30, 220, 16)[:, None, None].expand(16, 16, 3).to(torch.uint8)
+    images = image.expand(300, 16, 16, 3)
+    distance = [
+        (augmented(made(name, strength=s), images, torch.arange(300), KEY)[0].float() - images).abs().mean()
+        for s in (weak, strong)
+    ]
+    assert distance[0] < distance[1]
+
+
+@pytest.mark.parametrize(("name", "strength"), [("cutout", 2.1), ("augmix", 0.0), ("mixup", 0.0)])
+def test_strengths_have_limits(name: str, strength: float) -> None:
+    with pytest.raises(UraenasError, match=r"strength = .* is out of range"):
+        made(name, strength=strength)
+
+
+def test_cutout_blackens_a_square() -> None:
+    images = images_of(200)
+    changed, _ = augmented(made("cutout", strength=0.5), images, torch.arange(200), KEY)
+    cut = (changed == 0).all(dim=3)
+    assert torch.equal(changed[~cut], images[~cut])
+    whole = 0
+    for image in cut:
+        rows, columns = image.any(dim=1), image.any(dim=0)
+        assert torch.equal(image, rows[:, None] & columns)
+        assert 4 <= rows.sum() <= 8
+        assert 4 <= columns.sum() <= 8
+        whole += int(image.sum() == 64)
+    assert 30 < whole < 120  # (9 / 16)² of 200 do not reach over an edge: 63
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_gpu_gives_what_a_cpu_gives_and_never_waits(name: str) -> None:
+    """But for roundings: of a value that lies between two, and of a box's side."""
+    images, part = images_of(400, 32, 32), made(name)
+    labels = labels_for(part, 400)
+    expected, _ = augmented(part, images, labels, KEY)
+    there = [tensor.cuda() for tensor in (images, labels, KEY)]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        changed, _ = augmented(part, *there)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    apart = (changed.cpu().int() - expected.int()).abs()
+    assert (apart > 0).float().mean() < 0.01
+    assert (apart > 1).float().mean() < 0.002
+
+
+# Mixed images
+
+
+@pytest.mark.parametrize("name", MIXING)
+@pytest.mark.parametrize("strength", [0.05, 1.0, 20.0])
+def test_labels_are_mixed_as_pixels_are(name: str, strength: float) -> None:
+    """Image n is of one colour and class n alone, so that both tell which two are mixed, and how much of each."""
+    count = 50
+    colour = (5 * torch.arange(count)).to(torch.uint8)
+    images = colour.view(-1, 1, 1, 1).expand(count, 16, 16, 1)
+    changed, labels = augmented(made(name, strength=strength), images, torch.eye(count), KEY)
+    torch.testing.assert_close(labels.sum(dim=1), torch.ones(count))
+    assert (labels > 0).sum(dim=1).max() <= 2
+    mean = changed.float().mean(dim=(1, 2, 3))
+    torch.testing.assert_close(mean, labels @ colour.float(), atol=0.51, rtol=0)
+    if name == "cutmix":
+        present = torch.stack([(changed == c).float().mean(dim=(1, 2, 3)) for c in colour], dim=1)
+        torch.testing.assert_close(present, labels, atol=1e-6, rtol=0)
+
+
+def test_shares_of_mixup_are_beta_distributed() -> None:
+    count, strength = 4000, 0.5
+    images = torch.zeros(count, 8, 8, 1, dtype=torch.uint8)
+    images[: count // 2] = 255
+    labels = F.one_hot((torch.arange(count) < count // 2).long(), 2).float()
+    _, mixed = augmented(made("mixup", strength=strength), images, labels, KEY)
+    # Half of the partners are of the other class; the own share has mean 1/2 and variance 1 / (4 (2s + 1)).
+    share = mixed[torch.arange(count), labels.argmax(dim=1)]
+    across = share[share < 1]
+    assert len(across) == pytest.approx(count / 2, rel=0.1)
+    assert across.mean() == pytest.approx(0.5, abs=0.04)
+    assert across.var() == pytest.approx(1 / (4 * (2 * strength + 1)), rel=0.08)
+
+
+# Filters, curves, displacements
+
+
+def test_filters_keep_the_brightness_of_a_single_colour_and_curves_keep_black_and_white() -> None:
+    keys = draws.at(KEY, torch.arange(20))
+    flat = torch.full((20, 3, 12, 12), 90.0)
+    torch.testing.assert_close(convolve(flat, keys, torch.full((20,), 3.0)), flat, atol=1e-2, rtol=0)
+    ends = torch.zeros(20, 3, 12, 12)
+    ends[..., 6:] = 255
+    assert torch.equal(recolour(ends, keys, torch.full((20,), 0.3)), ends)
+
+
+def test_a_filter_is_a_convolution_and_noise_has_its_deviation() -> None:
+    keys = draws.at(KEY, torch.arange(2000))
+    dot = torch.zeros(2000, 1, 9, 9)
+    dot[..., 4, 4] = 1
+    noise = convolve(dot, keys, torch.full((2000,), 0.7)) - dot
+    assert (noise[:, 0, 2:7, 2:7].abs() > 0).any(dim=0).all()
+    assert noise.abs().sum(dim=(0, 1))[:2].max() == 0
+    squares = noise.square().sum(dim=(1, 2, 3))  # σ²·(1 - 1/k²), as the noise adds up to 0
+    assert squares.mean() == pytest.approx(0.49 * (1 - (1 / 9 + 1 / 25) / 2), rel=0.05)
+    torch.testing.assert_close(noise.sum(dim=(1, 2, 3)), torch.zeros(2000), atol=1e-5, rtol=0)
+
+
+def test_displacements_have_their_deviation_and_keep_the_edges() -> None:
+    keys = draws.at(KEY, torch.arange(1500))
+    slope = ((torch.arange(32) + 0.5) / 32).expand(1500, 1, 32, 32)
+    moved = displace(slope, keys, torch.full((1500,), 0.02)) - slope
+    assert moved.square().mean().sqrt() == pytest.approx(0.02, rel=0.05)
+    assert moved[..., 0].abs().max() < 0.03
+
+
+# On the device of a loader
+
+
+def part_of(images: Tensor) -> LabelledImages:
+    return LabelledImages(images.numpy().copy(), np.arange(len(images)) % 4)
+
+
+def loader_of(
+    part: LabelledImages, name: str | None, padding: int = 2, dtype: torch.dtype = torch.float32
+) -> Loader:
+    one = None if name is None else made(name)
+    plain = Normalisation((0.0,) * 3, (1.0,) * 3)
+    return Loader(part, plain, 8, padding, True, CPU, dtype, one, classes=4)
+
+
+@pytest.mark.parametrize("padding", [0, 2])
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_loader_is_refilled_in_place_from_its_originals(name: str, padding: int) -> None:
+    images = images_of()
+    loader = loader_of(part_of(images), name, padding, torch.float64)
+    before = [tensor.data_ptr() for tensor in (loader.images, loader.windows, loader.labels)]
+    for epoch in (0, 1, 0):
+        loader.augment(5, epoch)
+        part = made(name)
+        expected, labels = augmented(part, images, labels_for(part, 40), draws.at(5, epoch))
+        padded = F.pad(expected, (0, 0, *[padding] * 4))
+        assert torch.equal(loader.images, padded)
+        torch.testing.assert_close(loader.labels, labels.double() if part.mixes else labels)
+    assert before == [tensor.data_ptr() for tensor in (loader.images, loader.windows, loader.labels)]
+    _, labels, weights = loader.batch_at(loader.draw([1, 2], 0), 1)
+    assert labels.shape == ((2, 8, 4) if part.mixes else (2, 8))
+    assert weights is None
+
+
+def test_without_augmentation_nothing_changes() -> None:
+    part = part_of(images_of())
+    plain, none = loader_of(part, None), loader_of(part, "none")
+    for loader in (plain, none):
+        place, before = loader.images.data_ptr(), loader.images.clone()
+        loader.augment(5, 0)
+        assert loader.images.data_ptr() == place
+        assert torch.equal(loader.images, before)
+        assert not hasattr(loader, "originals")
+        assert loader.labels.dtype == torch.int64
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_weights_are_mixed_with_the_labels(name: str) -> None:
+    """The loss of a mixed image is the mixture of both losses, each with its own weight."""
+    weights = np.linspace(0.5, 2, 40, dtype=np.float32)
+    loader = loader_of(replace(part_of(images_of()), weights=weights), name)
+    assert loader.weights is None
+    loader.augment(5, 0)
+    own = F.one_hot(torch.arange(40) % 4, 4) * torch.from_numpy(weights / weights.mean())[:, None]
+    _, expected = augmented(made(name), images_of(), own, draws.at(5, 0))
+    torch.testing.assert_close(loader.labels, expected)
+
+
+def test_floats_are_refused_in_one_line() -> None:
+    part = LabelledImages(np.random.default_rng(0).random((8, 8, 8, 3), np.float32), np.arange(8) % 4)
+    with pytest.raises(UraenasError, match="these are float32; give whole numbers"):
+        loader_of(part, "cutout")
+    loader_of(part, "none")

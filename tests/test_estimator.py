@@ -76,10 +76,12 @@ def test_it_abstains_where_an_image_is_foreign(fitted):
     foreign = fitted.is_foreign(images)
     assert foreign[20:].mean() > 0.9
     assert foreign[:20].mean() < 0.3
-    answers = fitted.predict(images, abstain=True)
+    with pytest.warns(UserWarning, match="the threshold rests on little"):
+        answers = fitted.predict(images, abstain=True)
     assert answers.mask[foreign].all()
     assert (answers.data == fitted.predict(images)).all()
-    assert fitted.predict(images, abstain=True, risk=0.99, share=0.001).mask.sum() < foreign.sum()
+    with pytest.warns(UserWarning, match=r"the smallest p is 0\.016, so none is called foreign at 0\.001"):
+        assert fitted.predict(images, abstain=True, risk=0.99, share=0.001).mask.sum() < foreign.sum()
 
 
 def test_uncertainty_parts_add_up(fitted):

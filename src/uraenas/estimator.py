@@ -154,7 +154,10 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         ensemble = self._fitted()
         log_p, p_value = ensemble.look(self._images(X), self.device)
         proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
-        threshold = ensemble.require_known().threshold(risk).confidence
+        known = ensemble.require_known()
+        for line in known.doubts(risk, share):
+            warnings.warn(line, stacklevel=2)
+        threshold = known.threshold(risk).confidence
         mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
         return np.ma.masked_array(self.classes_[proba.argmax(axis=1)], mask=mask)
 

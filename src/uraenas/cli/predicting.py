@@ -56,7 +56,9 @@ def predict(
     opened = Run.find(run)
     method = method or opened.primary
     ensemble = opened.ensemble(method)
-    threshold = ensemble.require_known().threshold(risk)
+    known = ensemble.require_known()
+    threshold = known.threshold(risk)
+    note(known.doubts(risk, share))
     files, left_out = find_files(images)
     note(notes_on_left_out(left_out))
     with bars(quiet=as_json or as_csv) as progress:
@@ -69,7 +71,7 @@ def predict(
         facts = {
             "run": str(opened.path),
             "method": method,
-            "threshold": asdict(threshold),
+            "threshold": {**asdict(threshold), "rests_on_few": threshold.rests_on_few},
             "share": share,
             "predictions": [asdict(row) for row in predictions],
             "unreadable": [asdict(row) for row in unreadable],

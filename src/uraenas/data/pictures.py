@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.regular_files import open_regular
@@ -104,6 +104,8 @@ def try_picture(path: Path, size: tuple[int, int]) -> Picture | str:
         return f"more than {MOST_PIXELS} pixels"
     except FileNotFoundError:
         return "it does not exist"
+    except UnidentifiedImageError:
+        return "it has the form of none that is known"
     except UraenasError as error:
         return str(error).removeprefix(f"cannot read {path}: ")
     except Exception as error:  # Pillow's decoders raise a dozen kinds on hostile bytes

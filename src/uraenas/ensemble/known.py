@@ -115,6 +115,17 @@ class Known:
             torch.stack([scores[name].double() for name in self.scores]),
         )
 
+    def doubts(self, risk: float, share: float) -> list[str]:
+        """What so few held-out images cannot tell, in words."""
+        threshold, least = self.threshold(risk), 1 / (len(self.right) + 1)
+        found = [f"the threshold rests on little: {threshold}"] if threshold.rests_on_few else []
+        if least > share:
+            images = f"{len(self.right):,} held-out images"
+            found.append(
+                f"with {images} the smallest p is {least:.2g}, so none is called foreign at {share:g}"
+            )
+        return found
+
     def threshold(self, risk: float) -> Threshold:
         """The confidence below which to abstain, for this share of errors among the rest."""
         return threshold_for(self.confidence, self.right, risk)

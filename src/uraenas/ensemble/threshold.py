@@ -19,6 +19,11 @@ class Threshold:
     passing: int  # of these, as sure as that or surer
     wrong: int  # of the passing ones
 
+    @property
+    def rests_on_few(self) -> bool:
+        """Whether so few held-out images pass that not even one error among them would be within the risk."""
+        return self.risk * self.passing < 1
+
     def __str__(self) -> str:
         rests = f"{self.wrong:,} of {self.passing:,} wrong"
         if self.passing == 0:
@@ -29,7 +34,7 @@ class Threshold:
             words = (
                 f"abstain below {self.confidence:.3f} ({rests} above it, of {self.images:,} held-out images)"
             )
-        few = "; too few images to tell" if self.risk * self.passing < 1 else ""
+        few = "; too few images to tell" if self.rests_on_few else ""
         return f"{words}; risk {100 * self.risk:g} %{few}"
 
 

@@ -82,7 +82,7 @@ def plan(
         pipeline = Pipeline.checked(path, config, *source)
         left = seconds - (time.monotonic() - begun)  # images had to be read
         measure = _measuring(pipeline, seconds)
-        chosen = Choice(pipeline, measure, left, fixed, evaluating).best()
+        chosen = Choice(pipeline, measure, left, fixed, evaluating, seconds).best()
         expected, notes = chosen.expected, [_told(chosen, config, seconds)]
         known = (progress, pipeline.task.dataset, pipeline.search_of)
         pipeline = Pipeline.checked(path, chosen.config, *known)
@@ -131,7 +131,9 @@ class Choice:
         seconds: float,
         fixed: Collection[str] = (),
         evaluating: bool = True,
+        budget: float | None = None,
     ) -> None:
+        self.budget = seconds if budget is None else budget  # as it was given
         self.run, self.task, self.measure = pipeline.run, pipeline.task, measure
         self.asked, self.fixed, self.evaluating = pipeline.config, set(fixed), evaluating
         self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed
@@ -155,7 +157,7 @@ class Choice:
             if not self.narrower or width // 2 < FEWEST_CHANNELS:
                 least = self._try(*self._least).expected.total / (1 - RESERVE)
                 raise UraenasError(
-                    f"nothing fits into {in_words(self.seconds)}: the least that could learn anything takes about "
+                    f"nothing fits into {in_words(self.budget)}: the least that could learn anything takes about "
                     f"{in_words(least)} here"
                 )
             width //= 2

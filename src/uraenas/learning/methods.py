@@ -29,9 +29,9 @@ METHODS: dict[str, Method] = {
     "deep-ensemble": Method("expected", "point"),
     "deep-ensemble-swa": Method("expected", "swa"),
     "random-ensemble": Method("uniform", "point"),
-    "hyper-deep-ensemble": Method("expected", "point", recipes="varied"),
-    "joint": Method("sampled", "swa", recipes="varied"),
     "snapshot": Method("expected", "snapshot", per_chain="all"),
+    "hyper-ensemble": Method("expected", "point", recipes="varied"),
+    "joint": Method("sampled", "swa", recipes="varied"),
 }
 # What a run has unless it says otherwise: the paper's, and those they must be held against.
 DEFAULT = ("drnas", "uraenas-w", "uraenas-a", "uraenas", "deep-ensemble", "random-ensemble", "snapshot")

@@ -11,6 +11,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.ensemble import EnsembleSettings
 from uraenas.learning.chains import ChainSpec, epochs_for, in_turns, plan_chains, shared_epochs
 from uraenas.learning.methods import METHODS, Assembled, method
+from uraenas.learning.recipes import RECIPES
 from uraenas.learning.sources import SOURCES
 from uraenas.spaces import CellSpace, Genotype, Shape
 from uraenas.spaces.cells import NASBENCH201
@@ -36,7 +37,7 @@ SEARCHED = favouring("nor_conv_3x3", 1.0)
 def assembled(name: str, **values: object) -> Assembled:
     """A method with these values of the settings that its parts have."""
     row = method(name)
-    parts = (SOURCES[row.source], WEIGHTS[row.weights])
+    parts = (SOURCES[row.source], RECIPES[row.recipes], WEIGHTS[row.weights])
     own = [{key: v for key, v in {**VALUES, **values}.items() if key in part.settings} for part in parts]
     return Assembled(name, row, *(part.make(chosen) for part, chosen in zip(parts, own, strict=True)))
 
@@ -65,6 +66,8 @@ CHAINS = {
     "deep-ensemble-swa": 3,
     "random-ensemble": 3,
     "snapshot": 2,
+    "hyper-ensemble": 3,
+    "joint": 3,
 }
 
 

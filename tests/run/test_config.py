@@ -56,6 +56,8 @@ SECTIONS = {
     "deep-ensemble": {*SEARCH, "train.expected", "train.point", "ensemble"},
     "deep-ensemble-swa": {*SEARCH, "train.expected", "train.sampling", "ensemble"},
     "random-ensemble": {"train.uniform", "train.point", "ensemble"},
+    "hyper-ensemble": {*SEARCH, "train.expected", "train.varied", "train.point", "ensemble"},
+    "joint": {*SEARCH, "train.sampled", "train.varied", "train.sampling", "ensemble"},
     "snapshot": {*SEARCH, "train.expected", "train.sampling", "ensemble"},
 }
 
@@ -384,7 +386,7 @@ def test_differences_list_what_changes_the_result_and_nothing_else() -> None:
 
 def test_the_default_methods_are_those_of_the_paper_and_their_controls() -> None:
     assert DEFAULTS.methods == DEFAULT
-    assert set(DEFAULT) == set(METHODS) - {"uraenas-swa", "deep-ensemble-swa"}
+    assert set(DEFAULT) == set(METHODS) - {"uraenas-swa", "deep-ensemble-swa", "hyper-ensemble", "joint"}
 
 
 def test_a_gpu_is_called_cuda() -> None:

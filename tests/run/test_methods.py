@@ -35,6 +35,9 @@ OTHERWISE = {
     "train.sampled.copies": 2,
     "train.sampled.start": "cifar10",
     "train.uniform.draw_none": False,
+    "train.varied.step_size": (1.0, 2.0),
+    "train.varied.prior_deviation": (1.0, 2.0),
+    "train.varied.smoothing": (0.0, 0.2),
     "train.point.step_size": 0.05,
     "train.point.momentum": 0.5,
     "train.point.floor": 0.01,
@@ -68,7 +71,7 @@ def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
     """All that the members of a method depend on."""
     chosen = config.method(name)
     plan, _ = plan_chains(chosen, config.ensemble, SPACE, SEARCHED, seed=0)
-    drawn = [(spec.name, spec.architecture) for spec in plan]
+    drawn = [(spec.name, spec.architecture, spec.recipe) for spec in plan]
     train = config.train
     return (
         drawn,

@@ -47,6 +47,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     from uraenas.data import DATASETS
     from uraenas.data.augment import AUGMENTATIONS
     from uraenas.learning.methods import METHODS
+    from uraenas.learning.recipes import RECIPES
     from uraenas.learning.sources import SOURCES
     from uraenas.run.config import preset
     from uraenas.run.directory import pretrained_names
@@ -69,6 +70,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
         "spaces (network.space)": SPACES,
         "distributions (search.distribution)": DISTRIBUTIONS,
         "sources of architectures": SOURCES,
+        "recipes": RECIPES,
         "kinds of weights": WEIGHTS,
         "augmentations (train.augmentation)": AUGMENTATIONS,
     }
@@ -88,6 +90,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     for name, row in METHODS.items():
         own = of_methods[name]
         title = f"{name}: {row.source} architectures, {row.weights} weights"
+        title += "" if row.recipes == "same" else f", {row.recipes} recipes"
         _print_settings(title, own, own.keys() - shared - _of_search(own))
     searching = next(own for own in of_methods.values() if _of_search(own))
     title = "settings of the search, for methods with expected or sampled architectures"

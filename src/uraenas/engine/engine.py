@@ -151,7 +151,7 @@ class Engine:
         """How a stack's losses and gradients are computed: by own kernels where they fit, else by PyTorch."""
         wrapping = wrapping or Wrapping()
         if wrapping.is_plain and (kernels := self._kernels(stack.space, loader)):
-            return kernels.Gradients(stack, loader, torch.bfloat16)
+            return kernels.Gradients(stack, loader, torch.bfloat16, wrapping.smoothing)
         return PlainGradients(stack, loader, self, wrapping)
 
     def search_gradients(self, supernet: Supernet, loaders: tuple[Loader, Loader]) -> SearchGradients:

@@ -25,6 +25,17 @@ def cross_entropy(logits_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None)
     return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
 
 
+def smoothed(
+    losses_M: Tensor, logits_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor | None
+) -> Tensor:
+    """The losses, with each member's share of every label spread over all classes."""
+    if smoothing_M is None:
+        return losses_M
+    spread_MN = -torch.log_softmax(logits_MNK, dim=-1).mean(dim=-1)
+    spread_M = (spread_MN if weights_MN is None else spread_MN * weights_MN).mean(dim=1)
+    return losses_M + smoothing_M * (spread_M - losses_M)
+
+
 # (draws of an epoch, place in it, number of the step) → losses [M], flat gradient of their sum
 Gradients = Callable[[EpochDraws, Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -51,6 +62,7 @@ class Wrapping:
     objective: Objective | None = None
     forward: Forward | None = None
     keys: Sequence[Tensor] = ()  # of the members, for `forward`
+    smoothing: Tensor | None = None  # [M], of the labels
 
     @property
     def is_plain(self) -> bool:
@@ -71,6 +83,7 @@ class PlainGradients:
 
     def __init__(self, stack: Stack, loader: Loader, engine: Arithmetic, wrapping: Wrapping) -> None:
         self.stack, self.loader, self.engine, self.wrapping = stack, loader, engine, wrapping
+        self.smoothing = [] if wrapping.smoothing is None else wrapping.smoothing.tolist()
 
     def __call__(self, drawn: EpochDraws, position: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         images, labels, weights_MN = self.loader.batch_at(drawn, position)
@@ -104,7 +117,12 @@ class PlainGradients:
             parts = flat.split([self.stack.weight_sizes[m] for m in members])
             logits_MNK = self.stack.run(members, parts, images, wrapping.forward, keys)
         objective = wrapping.objective or cross_entropy
-        losses_M = objective(logits_MNK.to(self.engine.dtype), labels, weights_MN)
+        logits_MNK = logits_MNK.to(self.engine.dtype)
+        losses_M = objective(logits_MNK, labels, weights_MN)
+        if wrapping.smoothing is not None and any(self.smoothing[m] for m in members):
+            losses_M = smoothed(
+                losses_M, logits_MNK, weights_MN, wrapping.smoothing[members[0] : members[-1] + 1]
+            )
         (gradient,) = torch.autograd.grad(losses_M.sum(), flat)
         return losses_M.detach(), gradient
 

@@ -14,6 +14,7 @@ from uraenas.base.errors import UraenasError, require_range, unknown
 from uraenas.base.files import digest_of
 from uraenas.ensemble import EnsembleSettings
 from uraenas.learning.methods import Assembled
+from uraenas.learning.recipes import Recipe
 from uraenas.spaces import Architecture, Space
 from uraenas.weights import Cycle, WeightMethod, prior_decay
 
@@ -86,6 +87,7 @@ class ChainSpec:
     number: int
     architecture: Architecture
     start: Start | None = None  # where there is none, weights are drawn
+    recipe: Recipe = field(default_factory=Recipe)
 
     @property
     def name(self) -> str:
@@ -131,15 +133,15 @@ def plan_chains(
     Where there are networks to start from, these are the draws.
     """
     count = chains_for(method, settings)
+    given: list[Start | None] = [None] * count
     if starts and method.source.start:
         given = [starts[n % len(starts)] for n in range(count)]
-        return [
-            ChainSpec(method.row.source, method.weights, n, one.architecture, one)
-            for n, one in enumerate(given)
-        ], 0
-    architectures, redrawn = method.source.draw(space, searched, count, seed)
-    numbered = enumerate(architectures)
-    return [ChainSpec(method.row.source, method.weights, n, one) for n, one in numbered], redrawn
+        architectures, redrawn = [one.architecture for one in given if one], 0
+    else:
+        architectures, redrawn = method.source.draw(space, searched, count, seed)
+    recipes = method.recipes.draw(count, seed, method.row.source)
+    parts = enumerate(zip(architectures, given, recipes, strict=True))
+    return [ChainSpec(method.origin, method.weights, n, *part) for n, part in parts], redrawn
 
 
 def chains_for(method: Assembled, settings: EnsembleSettings) -> int:

@@ -1,21 +1,23 @@
-"""The table of methods: a method is a source of architectures, a kind of weights, and what a chain gives."""
+"""The table of methods: a source of architectures, recipes, a kind of weights, and what a chain gives."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from uraenas.base.errors import unknown
+from uraenas.learning.recipes import Recipes
 from uraenas.learning.sources import SOURCES, Source
 from uraenas.weights import WEIGHTS, WeightMethod
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row: three choices."""
+    """A row of choices."""
 
     source: str  # of SOURCES
     weights: str  # of WEIGHTS
     per_chain: Literal["one", "all"] = "one"  # members from one chain: the newest, or all it can give
     single: bool = False  # one member, whatever the ensemble's size
+    recipes: str = "same"  # of RECIPES
 
 
 METHODS: dict[str, Method] = {
@@ -28,6 +30,8 @@ METHODS: dict[str, Method] = {
     "deep-ensemble-swa": Method("expected", "swa"),
     "random-ensemble": Method("uniform", "point"),
     "snapshot": Method("expected", "snapshot", per_chain="all"),
+    "hyper-ensemble": Method("expected", "point", recipes="varied"),
+    "joint": Method("sampled", "swa", recipes="varied"),
 }
 # What a run has unless it says otherwise: the paper's, and those they must be held against.
 DEFAULT = ("drnas", "uraenas-w", "uraenas-a", "uraenas", "deep-ensemble", "random-ensemble", "snapshot")
@@ -52,9 +56,16 @@ class Assembled:
     name: str
     row: Method
     source: Source
+    recipes: Recipes
     weights: WeightMethod
+
+    @property
+    def origin(self) -> str:
+        """Where its chains come from, in a word that their names begin with."""
+        row = self.row
+        return row.source if row.recipes == "same" else f"{row.recipes}-{row.source}"
 
     @property
     def chains(self) -> str:
         """What the names of its chains begin with; methods that ask for the same chains share them."""
-        return f"{self.row.source}-{self.weights.trajectory}-"
+        return f"{self.origin}-{self.weights.trajectory}-"

@@ -41,7 +41,6 @@ class StackOfChains:
         self.epoch = chains[0].epoch
         self.loader, self.engine, self.seed = loader, engine, seed
         self.method = self.specs[0].weights
-        self.decay = settings.decay(loader.count)
         device, dtype = engine.device, engine.dtype
         count = len(chains)
         cycle = cycle_of(self.method, settings.epochs, loader.steps, chains[0].restarts)
@@ -56,6 +55,11 @@ class StackOfChains:
         }
         owner = torch.repeat_interleave(torch.arange(count), torch.tensor(self.stack.weight_sizes))
         self.owner = owner.to(device)  # weight → member
+        recipes = [spec.recipe for spec in self.specs]
+        own_decay = [settings.decay(loader.count) / recipe.prior_deviation**2 for recipe in recipes]
+        self.decay = self._per_weight(own_decay)
+        self.pacing = self._per_weight([recipe.step_size for recipe in recipes])
+        smoothing = torch.tensor([recipe.smoothing for recipe in recipes], dtype=dtype).to(device)
 
         self.order_keys = [spec.key(seed, "order") for spec in self.specs]
         self.noise_keys = [torch.tensor(spec.key(seed, "noise")).to(device) for spec in self.specs]
@@ -65,10 +69,17 @@ class StackOfChains:
         self.drawn = loader.draw(self.order_keys, self.epoch)
         self.augmentation_key = draws.key(seed, "augmentation")  # of no chain: all see the same images
         forward_keys = [torch.tensor(spec.key(seed, "forward")).to(device) for spec in self.specs]
-        wrapping = Wrapping(self.method.objective, self.method.forward, forward_keys)
+        smoothed = smoothing if any(recipe.smoothing for recipe in recipes) else None
+        wrapping = Wrapping(self.method.objective, self.method.forward, forward_keys, smoothed)
         self.gradients = engine.gradients(self.stack, loader, wrapping)
         self._explore = engine.capture(lambda: self._step(exploring=True))
         self._sample = engine.capture(lambda: self._step(exploring=False))
+
+    def _per_weight(self, values: Sequence[float]) -> float | Tensor:
+        """The members' value where it is one and the same, else that of each weight's member [W]."""
+        if len(set(values)) == 1:
+            return values[0]
+        return torch.tensor(values, dtype=self.engine.dtype).to(self.engine.device)[self.owner]
 
     @property
     def done(self) -> bool:
@@ -122,7 +133,7 @@ class StackOfChains:
 
         state = {"weights": weights.detach(), **self.state}
         noise = None if exploring or not self.pace.noisy else self._noise()
-        step = Step(self.step, self.pace.step_size(self.step), exploring, noise)
+        step = Step(self.step, self.pacing * self.pace.step_size(self.step), exploring, noise)
         moved = self.method.update(state, gradient + self.decay * state["weights"], step)
         with torch.no_grad():
             for name, tensor in state.items():
@@ -135,7 +146,7 @@ class StackOfChains:
             draws.normal(draws.at(key, self.step), size, self.engine.dtype)
             for key, size in zip(self.noise_keys, self.stack.weight_sizes, strict=True)
         ]
-        return torch.cat(parts) * self.pace.deviation(self.step)
+        return torch.cat(parts) * (self.pace.deviation(self.step) * self.pacing**0.5)
 
     def _note_epoch(self, last_step: int) -> None:
         step_size = self.pace.cycle.step_size_at(last_step)
@@ -159,8 +170,9 @@ class StackOfChains:
                 {
                     "epoch": self.epoch,
                     "loss": losses[m],
-                    "step_size": step_size,
-                    "noise_deviation": self.pace.deviation_at(last_step),
+                    "step_size": self.specs[m].recipe.step_size * step_size,
+                    "noise_deviation": self.specs[m].recipe.step_size ** 0.5
+                    * self.pace.deviation_at(last_step),
                 }
             )
 

@@ -21,6 +21,7 @@ from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
 from uraenas.learning.chains import TrainSettings
 from uraenas.learning.methods import DEFAULT, METHODS, Assembled, method
+from uraenas.learning.recipes import RECIPES
 from uraenas.learning.search import SUPERNET_WEIGHTS, SearchParts, SearchSettings
 from uraenas.learning.sources import SOURCES
 from uraenas.run.parsing import parse
@@ -174,11 +175,12 @@ class Config:
     def method(self, name: str) -> Assembled:
         """A method with the parts that these settings make."""
         row = method(name)
-        source, weights = SOURCES[row.source], WEIGHTS[row.weights]
+        source, recipes, weights = SOURCES[row.source], RECIPES[row.recipes], WEIGHTS[row.weights]
         return Assembled(
             name,
             row,
             self._made(f"train.{row.source}", source),
+            self._made(f"train.{row.recipes}", recipes),
             self._made(f"train.{weights.made.section}", weights),
         )
 
@@ -314,6 +316,8 @@ def _schema(values: Mapping[str, Any]) -> Schema:
     augmentation = chosen("train.augmentation", TrainSettings.augmentation)
     schema |= _of(f"train.{augmentation}", row_of(AUGMENTATIONS, "augmentation", augmentation))
     schema |= of_sources
+    for name in dict.fromkeys(row.recipes for row in rows):
+        schema |= _of(f"train.{name}", RECIPES[name])
     for name in dict.fromkeys(row.weights for row in rows):
         schema |= _of(f"train.{WEIGHTS[name].made.section}", WEIGHTS[name])
     if not all(row.single for row in rows):
@@ -347,7 +351,7 @@ def _every_key() -> dict[str, Any]:
             *((f"search.{name}", part) for name, part in DISTRIBUTIONS.items()),
             *((f"search.{part.made.section}", part) for part in SUPERNET_WEIGHTS.values()),
             ("train", Part(TrainSettings)),
-            *((f"train.{name}", part) for name, part in {**AUGMENTATIONS, **SOURCES}.items()),
+            *((f"train.{name}", part) for name, part in {**AUGMENTATIONS, **SOURCES, **RECIPES}.items()),
             *((f"train.{part.made.section}", part) for part in WEIGHTS.values()),
             ("ensemble", Part(EnsembleSettings)),
             ("evaluate", Part(EvaluateSettings)),

@@ -77,7 +77,7 @@ def _epochs_left(methods: Sequence[Assembled], config: Config, run: Run) -> dict
         spec.name: spec
         for method in methods
         for number in range(chains_for(method, config.ensemble))
-        for spec in [ChainSpec(method.row.source, method.weights, number, "")]
+        for spec in [ChainSpec(method.origin, method.weights, number, "")]
     }
     leaders, _ = in_turns(list(specs.values()), epochs)
     left = {}
@@ -140,7 +140,7 @@ def _evaluating(sets: Mapping[str, int], config: Config, task: Task, rates: Rate
     images, most = len(task.measured_on(config.evaluate.part).test), max(sets.values())
     distinct: dict[tuple[str, str], int] = {}  # drnas is a member of deep-ensemble
     for method in map(config.method, config.methods):
-        kind = (method.row.source, method.row.weights)
+        kind = (method.origin, method.row.weights)
         distinct[kind] = max(distinct.get(kind, 0), _members(method, config))
     predicted = most * images * _rounds(sum(distinct.values()), rates) * rates.predict
     shifted = rates.shifts * images * len(config.evaluate.severities) if most > 1 else 0.0

@@ -99,7 +99,7 @@ class Rates:
     def _chains(self, source: str) -> list[ChainState]:
         """Some to measure; where nothing is searched yet, others stand in for their architectures."""
         config, space, size = self.config, self.task.space, self.rounds * self.lanes
-        method = next(one for one in map(config.method, config.methods) if one.row.source == source)
+        method = next(one for one in map(config.method, config.methods) if one.origin == source)
         given = method.source.start
         if self.searched is not None or not method.source.needs_search or given:
             specs, _ = plan_chains(
@@ -128,7 +128,7 @@ class Rates:
 
     @cached_property
     def _members(self) -> MembersPredictor:
-        source = self.config.method(self.config.methods[0]).row.source
+        source = self.config.method(self.config.methods[0]).origin
         members = [
             Member(chain.spec.architecture, chain.tensors["weights"], chain.tensors["statistics"], origin)
             for chain in self._chains(source)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from uraenas.data.loader import EpochDraws, Loader
-from uraenas.engine.gradients import cross_entropy
+from uraenas.engine.gradients import cross_entropy, smoothed
 from uraenas.engine.kernels.cells.images import augment
 from uraenas.engine.kernels.cells.program import Program
 from uraenas.engine.kernels.cells.stack import StackProgram
@@ -21,8 +21,10 @@ from uraenas.spaces import Stack, Supernet
 class KernelGradients:
     """A stack's."""
 
-    def __init__(self, stack: Stack, loader: Loader, dtype: torch.dtype) -> None:
-        self.stack, self.loader = stack, loader
+    def __init__(
+        self, stack: Stack, loader: Loader, dtype: torch.dtype, smoothing: Tensor | None = None
+    ) -> None:
+        self.stack, self.loader, self.smoothing = stack, loader, smoothing
         space: Any = stack.space  # a cell space, or these kernels would not have been asked
         device = stack.weights.device
         self.program = StackProgram(stack.architectures, space.skeleton, loader.batch, device, dtype)
@@ -31,7 +33,7 @@ class KernelGradients:
         """Losses [M] and the flat gradient of their sum, for the batch at this place of the epoch."""
         _fill(self.program, self.loader, drawn, position)
         logits_MNK = self.program.forward(self.stack.weights, self.stack.statistics, True)
-        losses_M, slope_MNK = _losses(logits_MNK, self.loader, drawn, position)
+        losses_M, slope_MNK = _losses(logits_MNK, self.loader, drawn, position, self.smoothing)
         return losses_M, self.program.backward(slope_MNK)
 
 
@@ -86,10 +88,13 @@ def _fill(program: Program, loader: Loader, drawn: EpochDraws, position: Tensor)
     )
 
 
-def _losses(logits_MNK: Tensor, loader: Loader, drawn: EpochDraws, position: Tensor) -> tuple[Tensor, Tensor]:
+def _losses(
+    logits_MNK: Tensor, loader: Loader, drawn: EpochDraws, position: Tensor, smoothing: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Losses [M], and the slope of their sum with respect to the logits."""
     labels, weights_MN = loader.labels_at(drawn, position)
     logits_MNK = logits_MNK.requires_grad_()
     losses_M = cross_entropy(logits_MNK, labels, weights_MN)
+    losses_M = smoothed(losses_M, logits_MNK, weights_MN, smoothing)
     (slope_MNK,) = torch.autograd.grad(losses_M.sum(), logits_MNK)
     return losses_M.detach(), slope_MNK

@@ -1,0 +1,128 @@
+"""Recipes: chains of a stack that are trained differently, each as if it were alone."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from uraenas.architectures import Dirichlet, Searched
+from uraenas.base.errors import UraenasError
+from uraenas.data import LabelledImages, digits, stratified_split
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings
+from uraenas.engine.gradients import cross_entropy, smoothed
+from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
+from uraenas.learning.recipes import Recipe, Varied
+from uraenas.learning.train import train
+from uraenas.run.config import preset
+from uraenas.run.pipeline import Pipeline
+from uraenas.spaces import CellSpace, Shape
+from uraenas.weights import WEIGHTS
+
+SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 10))
+GENOTYPES = Searched.nothing(SPACE, Dirichlet()).draw(2, seed=3)[0]
+WEIGHTS_OF_CHAINS = {
+    "point": {"step_size": 0.05},
+    "sghmc": {"step_size": 0.05, "cycles": 1, "samples": 1, "exploration": 0.5, "temperature": 0.5},
+}
+
+
+@pytest.fixture(scope="module")
+def part() -> LabelledImages:
+    whole = digits().train
+    return whole.take(stratified_split(whole.labels, [120], key=2)[0])
+
+
+def chain(kind: str, number: int, recipe: Recipe, factor: float = 1.0) -> ChainState:
+    settings = WEIGHTS_OF_CHAINS[kind]
+    weights = WEIGHTS[kind].make({**settings, "step_size": factor * settings["step_size"]})
+    return initial_chain(ChainSpec("sampled", weights, number, GENOTYPES[number], recipe=recipe), SPACE, 9)
+
+
+def trained(
+    part: LabelledImages, chains: list[ChainState], deviation: float = 1.0
+) -> dict[str, torch.Tensor]:
+    settings = TrainSettings(epochs=2, batch=40, prior_deviation=deviation)
+    loader = Loader(part, Normalisation.of(part.images), 40, 1, False, torch.device("cpu"))
+    engine, last = Engine(EngineSettings(device="cpu", precision="float32")), {}
+
+    def keep(states: list[ChainState]) -> None:
+        last.update({state.spec.name: state.tensors["weights"] for state in states})
+
+    train(chains, settings, SPACE, loader, engine, 9, lambda member: None, keep)
+    return last
+
+
+@pytest.mark.parametrize("kind", WEIGHTS_OF_CHAINS)
+def test_a_recipe_is_the_same_as_other_settings(kind: str, part: LabelledImages) -> None:
+    """Beside a plain chain, which is not changed by it. Powers of two leave no rounding."""
+    recipe = Recipe(step_size=2.0, prior_deviation=0.5)
+    together = trained(part, [chain(kind, 0, Recipe()), chain(kind, 1, recipe)])
+    plain = trained(part, [chain(kind, 0, Recipe())])
+    other = trained(part, [chain(kind, 1, Recipe(), factor=2.0)], deviation=0.5)
+    name, second = sorted(together)
+    assert torch.equal(together[name], plain[name])
+    if kind == "point":
+        assert torch.equal(together[second], other[second])
+    else:  # the noise is scaled by the root of 2 once before, once after
+        torch.testing.assert_close(together[second], other[second], rtol=1e-4, atol=1e-5)
+
+
+def test_a_smoothed_chain_is_the_same_alone(part: LabelledImages) -> None:
+    chains = [chain("point", 0, Recipe(smoothing=0.1)), chain("point", 1, Recipe())]
+    together = trained(part, chains)
+    for one in chains:
+        assert torch.equal(together[one.spec.name], trained(part, [one])[one.spec.name])
+    assert not torch.equal(
+        together[chains[0].spec.name], trained(part, [chain("point", 0, Recipe())])[chains[0].spec.name]
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_smoothing_is_pytorchs(weighted: bool) -> None:
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 7, 5, generator=random, dtype=torch.float64)
+    labels = torch.randint(0, 5, (2, 7), generator=random)
+    weights = torch.rand(2, 7, generator=random, dtype=torch.float64) if weighted else None
+    shares = torch.tensor([0.0, 0.3], dtype=torch.float64)
+    found = smoothed(cross_entropy(logits, labels, weights), logits, weights, shares)
+    for m, share in enumerate(shares.tolist()):
+        losses = F.cross_entropy(logits[m], labels[m], reduction="none", label_smoothing=share)
+        expected = (losses if weights is None else losses * weights[m]).mean()
+        torch.testing.assert_close(found[m], expected)
+
+
+def test_draws_are_keyed_and_within_their_bounds() -> None:
+    way = Varied(step_size=(0.25, 4.0))
+    drawn = way.draw(400, 1, "expected")
+    assert drawn[:5] == way.draw(5, 1, "expected")
+    assert drawn != way.draw(400, 2, "expected")
+    assert drawn != way.draw(400, 1, "sampled")
+    logs = [math.log2(one.step_size) for one in drawn]
+    assert -2 <= min(logs) < -1.9
+    assert 1.9 < max(logs) <= 2
+    assert abs(sum(logs) / 400) < 0.2
+    assert all(0 <= one.smoothing <= 0.1 and 0.5 <= one.prior_deviation <= 2 for one in drawn)
+
+
+@pytest.mark.parametrize("bounds", [(1.0,), (2.0, 1.0), (0.0, 1.0), (1.0, 1e9)])
+def test_bounds_that_are_none_are_refused(bounds: tuple[float, ...]) -> None:
+    with pytest.raises(UraenasError, match="a lower and an upper bound"):
+        Varied(step_size=bounds)
+
+
+def test_methods_with_recipes_run(tmp_path: Path) -> None:
+    changes = {"methods": "hyper-ensemble,joint,deep-ensemble", "evaluate.suite": "none"}
+    pipeline = Pipeline.start(
+        tmp_path / "run", preset("tiny", {**changes, "train.varied.smoothing": "0,0.2"})
+    )
+    pipeline.forecast()
+    pipeline.train(pipeline.search())
+    rows = pipeline.evaluate().rows
+    assert {row.method for row in rows} == set(changes["methods"].split(","))
+    names = pipeline.run.chains()
+    assert "varied-expected-point-00" in names
+    assert "expected-point-00" in names
+    assert any(name.startswith("varied-sampled-") for name in names)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from sklearn.covariance import ledoit_wolf
 from sklearn.metrics import roc_auc_score
+from torch import Tensor
 
 from uraenas import Run
 from uraenas.engine import Engine, EngineSettings
@@ -38,16 +39,16 @@ JOINED = (
 class WithLogits(MembersPredictor):
     """Logits in place of log-probabilities: energy needs them."""
 
-    def _log_p(self, logits):
+    def _log_p(self, logits: Tensor) -> Tensor:
         return logits.float()
 
 
-def mahalanobis(features, means, precision):
+def mahalanobis(features: Tensor, means: Tensor, precision: Tensor) -> Tensor:
     apart = features[:, None] - means
     return torch.einsum("nkf,fg,nkg->nk", apart, precision, apart).amin(dim=1)
 
 
-def fitted(features, labels):
+def fitted(features: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Means of the classes with the inverse covariance within them, and the same of all images."""
     found = []
     for groups in (labels, torch.zeros_like(labels)):
@@ -97,9 +98,12 @@ def main(run_path: str, method: str, *others: str) -> None:
         scores[name] = {word: value.numpy() for word, value in found.items()}
     for words in JOINED:
         for of_set in scores.values():
-            of_set[words] = sum(
-                -np.log(1 + len(held) - np.searchsorted(np.sort(held), of_set[word]))
-                for word, held in ((word, scores["held out"][word]) for word in words.split(" + "))
+            of_set[words] = np.sum(
+                [
+                    -np.log(1 + len(held) - np.searchsorted(np.sort(held), of_set[word]))
+                    for word, held in ((word, scores["held out"][word]) for word in words.split(" + "))
+                ],
+                axis=0,
             )
     names = [name for name in images if name not in ("held out", "test")]
     print("| score |", " | ".join(names), "| false alarms |")

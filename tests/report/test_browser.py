@@ -141,23 +141,14 @@ def test_dark_by_system_and_by_hand(browser: Any, page: Path) -> None:
     assert brightness(browser) > 200, "the choice is kept"
 
 
-def laid_out(browser: Any) -> list[dict[str, float]]:
-    """Where figures lie, once all of them do: a busy machine takes its time."""
-    script = "return [...document.querySelectorAll('.figure > svg')].map((s) => s.getBoundingClientRect().toJSON())"
-    for _ in range(100):
-        boxes = browser.execute_script(script)
-        if all(box["width"] > 0 for box in boxes):
-            break
-        time.sleep(0.1)
-    return boxes
-
-
 @pytest.mark.parametrize("width", [320, 390])
 def test_phone_has_no_sideways_scroll(browser: Any, page: Path, width: int) -> None:
     open_page(browser, page, width)
     browser.execute_script("document.querySelectorAll('.option').forEach((o) => { o.hidden = false; })")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    boxes = laid_out(browser)
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('.figure > svg')].map((s) => s.getBoundingClientRect().toJSON())"
+    )
     assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
     text = min(box["width"] for box in boxes) / 360  # figures are drawn 360 wide
     assert text > (0.9 if width == 390 else 0.75), "text in figures would be too small to read"

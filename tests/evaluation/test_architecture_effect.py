@@ -59,7 +59,7 @@ def test_it_is_found_where_they_matter() -> None:
     found = architecture_effect(*members(3.0, seed=2))
     assert found is not None
     assert found.low > 0
-    assert "differ by more than their starts" in str(found)
+    assert "differ more than initialisations of one do" in str(found)
 
 
 def test_members_of_a_chain_count_as_one() -> None:
@@ -81,6 +81,14 @@ def test_rows_bring_it_back() -> None:
     rows = [row(f"architecture_effect_{k}", v) for k, v in (("value", 0.01), ("low", -0.01), ("high", 0.03))]
     found = effects_of([row("accuracy", 0.9), *rows])["uraenas"]
     assert str(found) == (
-        "the architecture part is not told from that of another start "
+        "architectures differ no more than initialisations of one do "
         "(0.0100 nats, 95 % interval -0.0100 to 0.0300)"
     )
+
+
+def test_rows_that_lack_a_part_of_it_say_nothing() -> None:
+    bogus = [
+        Row("uraenas", "digits", "none", 0, f"architecture_effect_{k}", 1.0, 4, "raw", 0)
+        for k in ("value", "x")
+    ]
+    assert effects_of(bogus) == {}

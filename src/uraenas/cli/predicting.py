@@ -112,7 +112,10 @@ def _effect(run: "Run", method: str) -> str | None:
     """What the run has found of the difference that architectures make, if it was measured."""
     from uraenas.evaluation import effects_of
 
-    found = effects_of(run.metrics().rows).get(method) if run.has("metrics.json") else None
+    try:
+        found = effects_of(run.metrics().rows).get(method) if run.has("metrics.json") else None
+    except UraenasError:  # a prediction does not need it
+        return None
     return str(found) if found else None
 
 
@@ -134,8 +137,7 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
         notes.append(f"On the test images {effect}.")
     elif 1 < len(ensemble) < 2 * distinct:
         notes.append(
-            f"{len(ensemble)} members have {distinct} architectures: Arch holds what their initialisation and weights "
-            "bring about, too; train.sampled.copies=2 would tell them apart."
+            f"{len(ensemble)} members have {distinct} architectures: Arch also holds the effect of initialisation."
         )
     return " ".join(notes) or None
 

@@ -1,8 +1,8 @@
-"""Does the architecture matter, or just another start? The nested estimate, and what may be said of it."""
+"""Does the architecture matter, or just another initialisation? The nested estimate, and what may be said of it."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from scipy.special import stdtrit
@@ -25,14 +25,14 @@ class ArchitectureEffect:
     def __str__(self) -> str:
         found = f"{self.value:.4f} nats, 95 % interval {self.low:.4f} to {self.high:.4f}"
         if self.low > 0:
-            return f"architectures differ by more than their starts ({found})"
-        return f"the architecture part is not told from that of another start ({found})"
+            return f"architectures differ more than initialisations of one do ({found})"
+        return f"architectures differ no more than initialisations of one do ({found})"
 
 
 def architecture_effect(
     log_probabilities_MNK: Tensor, architectures: Sequence[Hashable], chains: Sequence[Hashable]
 ) -> ArchitectureEffect | None:
-    """The nested estimate: what architectures add to what another start of the same one brings about.
+    """The nested estimate: what architectures add to what another initialisation of the same one does.
 
     A pair of chains differs by the Jensen-Shannon divergence of their mean predictions, averaged over images. The
     estimate is the mean over pairs of two architectures less that over pairs of one; it is 0 in expectation where the
@@ -93,4 +93,5 @@ def effects_of(rows: Iterable[Row], shift: str = "none") -> dict[str, Architectu
     for row in rows:
         if row.metric.startswith(PREFIX) and row.shift == shift and row.members == full[row.method]:
             found.setdefault(row.method, {})[row.metric.removeprefix(PREFIX)] = row.value
-    return {method: ArchitectureEffect(**values) for method, values in found.items()}
+    names = {field.name for field in fields(ArchitectureEffect)}
+    return {method: ArchitectureEffect(**values) for method, values in found.items() if set(values) == names}

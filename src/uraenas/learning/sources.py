@@ -75,7 +75,7 @@ class Sampled:
     start: str = (
         ""  # a run, or one of the package (cifar10), whose members are the draws and give their weights
     )
-    copies: int = 1  # chains of each architecture; two tell what it does from what another start does
+    copies: int = 1  # chains of each architecture; two tell what it does from what initialisation does
 
     needs_search = True
 

@@ -82,8 +82,8 @@ def uncertainty(facts: RunFacts) -> Section:
     found.blocks += [Key(legend, methods=False), Grid(_by_source(parts, legend))]
     found.blocks.append(
         Note(
-            "Is it the architecture, or just another start? Filled: the architecture part. Hollow, the control: the "
-            "same split by weight chain, which different initialisations alone bring about. The dashed line is the "
+            "Is it the architecture, or just another initialisation? Filled: the architecture part. Hollow, the control: "
+            "the same split by weight chain, which different initialisations alone bring about. The dashed line is the "
             "control of the deep ensemble, whose members all share one architecture."
         )
     )
@@ -92,8 +92,8 @@ def uncertainty(facts: RunFacts) -> Section:
     if not effects and any(facts.method(name).row.source == "sampled" for name in methods):
         found.blocks.append(
             Note(
-                "No estimate without the effect of another start: too few architectures have two chains "
-                "(train.sampled.copies=2)."
+                "Too few architectures were trained twice to say what they do apart from another initialisation; "
+                "train.sampled.copies=2 trains each twice."
             )
         )
     most = max(_model_part(*part) for part in parts)

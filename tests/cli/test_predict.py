@@ -268,3 +268,9 @@ def test_folders_without_images_are_refused_unless_there_are_others(tmp_path):
         find_files([empty, texts])
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(images / "0.png")
     assert find_files([empty, texts, images]) == ([images / "0.png"], 1)
+
+
+def test_damaged_metrics_do_not_stop_a_prediction(uraenas, own_run, folder):
+    (own_run / "metrics.json").write_text("{}")
+    done = uraenas("predict", own_run, folder / "0.png")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr

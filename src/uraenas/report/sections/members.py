@@ -82,9 +82,9 @@ def uncertainty(facts: RunFacts) -> Section:
     found.blocks += [Key(legend, methods=False), Grid(_by_source(parts, legend))]
     found.blocks.append(
         Note(
-            "Is it the architecture, or just another initialisation? Filled: the architecture part. Hollow: "
-            "the control, the same split by weight chain, which different initialisations alone bring about. The dashed "
-            "line is the control of the deep ensemble, whose members all share one architecture."
+            "Is it the architecture, or only initialisation? Filled: the architecture part. Hollow: the control, "
+            "the same split by weight chain, which different initialisations alone bring about. The dashed line is "
+            "the control of the deep ensemble, whose members all share one architecture."
         )
     )
     effects = effects_of(facts.rows)

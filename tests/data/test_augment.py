@@ -201,11 +201,11 @@ def part_of(images: Tensor) -> LabelledImages:
 
 
 def loader_of(
-    part: LabelledImages, name: str | None, padding: int = 2, dtype: torch.dtype = torch.float32
+    part: LabelledImages, names: str = "", padding: int = 2, dtype: torch.dtype = torch.float32
 ) -> Loader:
-    one = None if name is None else made(name)
+    several = [made(name) for name in names.split()]
     plain = Normalisation((0.0,) * 3, (1.0,) * 3)
-    return Loader(part, plain, 8, padding, True, CPU, dtype, one, classes=4)
+    return Loader(part, plain, 8, padding, True, CPU, dtype, several, classes=4)
 
 
 @pytest.mark.parametrize("padding", [0, 2])
@@ -229,7 +229,7 @@ def test_a_loader_is_refilled_in_place_from_its_originals(name: str, padding: in
 
 def test_without_augmentation_nothing_changes() -> None:
     part = part_of(images_of())
-    plain, none = loader_of(part, None), loader_of(part, "none")
+    plain, none = loader_of(part), loader_of(part, "none")
     for loader in (plain, none):
         place, before = loader.images.data_ptr(), loader.images.clone()
         loader.augment(5, 0)
@@ -237,6 +237,32 @@ def test_without_augmentation_nothing_changes() -> None:
         assert torch.equal(loader.images, before)
         assert not hasattr(loader, "originals")
         assert loader.labels.dtype == torch.int64
+
+
+@pytest.mark.parametrize("names", ["none cutout", "trivial none primitives", "cutout mixup"])
+def test_several_augmentations_lie_side_by_side_and_a_member_may_keep_to_one(names: str) -> None:
+    images, count = images_of(), 40
+    loader = loader_of(part_of(images), names, padding=0)
+    loader.augment(5, 1)
+    mixed = "mixup" in names
+    for kind, name in enumerate(names.split()):
+        part = made(name)
+        labels = torch.arange(count) % 4
+        given = F.one_hot(labels, 4).float() if mixed else labels
+        expected, labels = augmented(part, images, given, draws.at(5, 1))
+        own = slice(kind * count, (kind + 1) * count)
+        assert torch.equal(loader.images[own], expected)
+        torch.testing.assert_close(loader.labels[own], labels)
+
+    several = len(names.split())
+    drawn = loader.draw([1, 2, 1], 0, [None, 1, 0])
+    by_chance, second, first = drawn.order
+    assert set((by_chance // count).flatten().tolist()) == set(range(several))
+    assert torch.equal(by_chance % count, first)  # the same images, whatever becomes of them
+    assert set((second // count).flatten().tolist()) == {1}
+    assert len(second.unique()) == second.numel()
+    shape = (3, 8, 4) if mixed else (3, 8)
+    assert loader.batch_at(drawn, 1)[1].shape == shape
 
 
 @pytest.mark.parametrize("name", MIXING)

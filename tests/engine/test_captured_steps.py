@@ -3,6 +3,8 @@
 There is no GPU here; PyTorch's meta device runs the same code with shapes only, and refuses to be read.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -57,11 +59,11 @@ def pretended_gpu(monkeypatch):
     return engine
 
 
-def loader(engine: Engine, flip: bool = True, augmentation: Augmentation | None = None) -> Loader:
+def loader(engine: Engine, flip: bool = True, augmentations: Sequence[Augmentation] = ()) -> Loader:
     random = np.random.default_rng(0)
     part = LabelledImages(random.integers(0, 256, (12, 8, 8, 1), dtype=np.uint8), np.arange(12) % 3)
     plain = Normalisation((0.5,), (0.2,))
-    return Loader(part, plain, 4, 1, flip, engine.device, engine.dtype, augmentation, SPACE.shape.classes)
+    return Loader(part, plain, 4, 1, flip, engine.device, engine.dtype, augmentations, SPACE.shape.classes)
 
 
 def quiet_and_noisy_steps(runs: Search | StackOfChains) -> list[str]:
@@ -98,7 +100,7 @@ def test_a_training_step_stays_on_the_device(pretended_gpu, name):
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_augmentation_stays_on_the_device_and_leaves_the_step_there(pretended_gpu, name):
     part = AUGMENTATIONS[name].make()
-    images = loader(pretended_gpu, augmentation=part)
+    images = loader(pretended_gpu, augmentations=[part])
     key = draws.at(1, 0, pretended_gpu.device)
     with HostTraffic() as traffic:
         changed, labels = augmented(part, images.images, images.labels, key)

@@ -104,7 +104,10 @@ def test_draws_are_keyed_and_within_their_bounds() -> None:
     assert -2 <= min(logs) < -1.9
     assert 1.9 < max(logs) <= 2
     assert abs(sum(logs) / 400) < 0.2
-    assert all(0 <= one.smoothing <= 0.1 and 0.5 <= one.prior_deviation <= 2 for one in drawn)
+    assert all(0 <= one.smoothing <= 0.01 and 0.5 <= one.prior_deviation <= 2 for one in drawn)
+    kinds = [one.kind(3) for one in drawn]
+    assert all(100 < kinds.count(kind) < 170 for kind in range(3))
+    assert {one.kind(3) for one in Varied(augmentation=False).draw(5, 1, "expected")} == {None}
 
 
 @pytest.mark.parametrize("bounds", [(1.0,), (2.0, 1.0), (0.0, 1.0), (1.0, 1e9)])

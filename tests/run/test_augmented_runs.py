@@ -63,7 +63,7 @@ def test_augmentation_changes_what_is_learned(tmp_path: Path) -> None:
 
 
 def test_a_chain_does_not_depend_on_its_stack(tmp_path: Path) -> None:
-    quick = {"data.limit": 60, "evaluate.suite": "none", "train.augmentation": "cutmix"}
+    quick = {"data.limit": 60, "evaluate.suite": "none", "train.augmentation": "cutmix,none"}
     runs = [
         trained(tmp_path / str(stack), "random-ensemble", **quick, **{"engine.stack": stack})
         for stack in (1, 2)
@@ -78,7 +78,7 @@ def test_only_chains_see_augmented_images(tmp_path: Path, monkeypatch: pytest.Mo
 
     def noted(loader: Loader, *arguments: object) -> None:
         init(loader, *arguments)  # type: ignore[arg-type]
-        made.append(loader.augmentation is not None)
+        made.append(loader.augmentations != ())
 
     monkeypatch.setattr(Loader, "__init__", noted)
     sampling = {"train.sampling.samples": 2, "train.epochs": 4, "train.sampling.exploration": 0.5}
@@ -102,7 +102,7 @@ def test_floats_are_refused_before_anything_is_learned(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CHANGING)
 def test_an_augmentation_has_the_settings_of_its_section(name: str) -> None:
     config = build({"train.augmentation": name, f"train.{name}.strength": "1"})
-    assert config.augmentation == AUGMENTATIONS[name].make({"strength": 1.0})
+    assert config.augmentations == (AUGMENTATIONS[name].make({"strength": 1.0}),)
     others = {f"train.{other}.strength" for other in CHANGING if other != name}
     assert not others & set(config.values)
     assert from_json(json.loads(json.dumps(config.as_json()))) == config
@@ -114,6 +114,7 @@ def test_an_augmentation_has_the_settings_of_its_section(name: str) -> None:
     ("changes", "message"),
     [
         ({"train.augmentation": "cutot"}, "unknown augmentation 'cutot'. Did you mean 'cutout'"),
+        ({"train.augmentation": "augmix,augmix"}, "train.augmentation = augmix,augmix names none, or one twice"),
         ({"train.mixup.strength": 0.5}, "train.mixup.strength is no setting of"),
         ({"train.augmentation": "augmix", "train.augmix.strength": 11}, "train.augmix.strength = 11.0 is out of"),
     ],

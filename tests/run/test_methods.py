@@ -38,6 +38,7 @@ OTHERWISE = {
     "train.varied.step_size": (1.0, 2.0),
     "train.varied.prior_deviation": (1.0, 2.0),
     "train.varied.smoothing": (0.0, 0.2),
+    "train.varied.augmentation": False,
     "train.point.step_size": 0.05,
     "train.point.momentum": 0.5,
     "train.point.floor": 0.01,

@@ -1,6 +1,6 @@
 """What is timed, a row each: a case runs one unit of work the plain way and through the engine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -72,12 +72,12 @@ class Bench:
         return [self.search, self.training, self.prediction, self.corruption, *augmented]
 
     def _loader(
-        self, batch: int, epoch: int | None = None, augmentation: Augmentation | None = None
+        self, batch: int, epoch: int | None = None, augmentations: Sequence[Augmentation] = ()
     ) -> Loader:
         """Of all images, or of so many batches of them."""
         part = self.part if epoch is None else self.part.take(np.arange(min(len(self.part), epoch * batch)))
         where, classes = (self.engine.device, self.engine.dtype), self.size.space.shape.classes
-        return Loader(part, self.normalisation, batch, 4, True, *where, augmentation, classes)
+        return Loader(part, self.normalisation, batch, 4, True, *where, augmentations, classes)
 
     def _stack(self, loader: Loader) -> StackOfChains:
         specs = [ChainSpec("sampled", Point(), n, genotype) for n, genotype in enumerate(self.genotypes)]
@@ -202,7 +202,7 @@ class Bench:
     def augmentation(self, name: str, part: Augmentation) -> Case:
         """A short epoch of every member on images as they are, here the plain way, and on augmented ones."""
         size = self.size
-        without, loader = self._loader(size.batch, SHORT), self._loader(size.batch, SHORT, part)
+        without, loader = self._loader(size.batch, SHORT), self._loader(size.batch, SHORT, [part])
         plainly, augmented = self._stack(without), self._stack(loader)
 
         def plain() -> None:

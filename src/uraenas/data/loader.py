@@ -2,9 +2,10 @@
 
 An epoch's order, crops and flips are drawn at its start as a function of a key; a batch is then one gather. What an
 augmentation makes of the images is worked out then, too. Shapes: M members, each with its own draws, B images of a
-batch, K classes.
+batch, K classes; of A augmentations each has N images of its own, one after another.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +99,7 @@ class Loader:
         flip: bool,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        augmentation: Augmentation | None = None,
+        augmentations: Sequence[Augmentation] = (),
         classes: int = 0,  # needed where labels are mixed
     ) -> None:
         if len(part) < 2:
@@ -110,11 +111,15 @@ class Loader:
         self.normalise = normalisation.on(device, dtype)
         images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
         self.height, self.width = images.shape[1:3]
-        self.images = F.pad(images, (0, 0, padding, padding, padding, padding))  # black, before normalisation
+        self.augmentations = tuple(augmentations) if any(one.changes for one in augmentations) else ()
+        self.kinds = max(1, len(self.augmentations))
+        border = (0, 0, padding, padding, padding, padding)
+        padded = F.pad(images, border)  # black, before normalisation
+        self.images = padded if self.kinds == 1 else padded.repeat(self.kinds, 1, 1, 1)
         # Every crop of every image, as a view: a batch is then copied row by row, not pixel by pixel.
         windows = self.images.unfold(1, self.height, 1).unfold(2, self.width, 1)
-        self.windows = windows.movedim(3, 5)  # [N, top, left, H, W, C]
-        self.labels = torch.from_numpy(part.labels).to(device)
+        self.windows = windows.movedim(3, 5)  # [A·N, top, left, H, W, C]
+        self.labels = torch.from_numpy(part.labels).to(device).repeat(self.kinds)
         self.weights: Tensor | None = None
         if part.weights is not None:
             if not part.weights.sum() > 0:
@@ -122,33 +127,37 @@ class Loader:
                     "all images of one part of the training set weigh 0; give some of them weight"
                 )
             weights = torch.from_numpy(part.weights).to(device, dtype)
-            self.weights = weights / weights.mean()
-        self.augmentation = augmentation if augmentation is not None and augmentation.changes else None
-        if self.augmentation is not None:
+            self.weights = (weights / weights.mean()).repeat(self.kinds)
+        if self.augmentations:
             require_bytes(part)
-            self.originals, self.original_labels = images, self.labels
+            if any(one.mixes for one in self.augmentations):
+                self._take_probabilities(max(classes, int(part.labels.max()) + 1), dtype)
+            self.originals, self.original_labels = images, self.labels[: self.count].clone()
             inner = self.images[:, padding : padding + self.height, padding : padding + self.width]
             self.inner = inner  # what is refilled: a captured graph looks for images in this memory
-            if self.augmentation.mixes:
-                self._take_probabilities(max(classes, int(part.labels.max()) + 1), dtype)
 
     def augment(self, key: int, epoch: int) -> None:
-        """Fill the images anew, in place, with what the augmentation makes of the originals in this epoch."""
-        if self.augmentation is None:
-            return
+        """Fill the images anew, in place, with what each augmentation makes of the originals in this epoch."""
         here = draws.at(key, epoch, self.images.device)
-        for part, images, labels in in_parts(self.augmentation, self.originals, self.original_labels, here):
-            self.inner[part].copy_(images)
-            if self.augmentation.mixes:
-                self.labels[part].copy_(labels)
+        for kind, augmentation in enumerate(self.augmentations):
+            start = kind * self.count
+            for part, images, labels in in_parts(augmentation, self.originals, self.original_labels, here):
+                place = slice(start + part.start, start + part.stop)
+                self.inner[place].copy_(images)
+                if augmentation.mixes:
+                    self.labels[place].copy_(labels)
 
-    def draw(self, keys: list[int], epoch: int) -> EpochDraws:
-        """The draws of one epoch, one key per member."""
+    def draw(self, keys: Sequence[int], epoch: int, kinds: Sequence[int | None] | None = None) -> EpochDraws:
+        """The draws of one epoch, one key per member, whose images are of one augmentation's kind.
+
+        Where it is None, each image is of one of the kinds, by chance.
+        """
         device, count = self.images.device, self.steps * self.batch
         order, corner, flip = [], [], []
-        for key in keys:
+        for key, kind in zip(keys, kinds or [None] * len(keys), strict=True):
             here = draws.at(key, epoch, device)
-            order.append(draws.permutation(draws.at(here, 0), self.count)[:count])
+            chosen = draws.integers(draws.at(here, 3), count, self.kinds) if kind is None else kind
+            order.append(draws.permutation(draws.at(here, 0), self.count)[:count] + chosen * self.count)
             corner.append(draws.integers(draws.at(here, 1), 2 * count, 2 * self.padding + 1).view(count, 2))
             flip.append(draws.integers(draws.at(here, 2), count, 2) == 1 if self.flip else order[-1] < 0)
         shape = (len(keys), self.steps, self.batch)
@@ -170,10 +179,10 @@ class Loader:
         return self.labels[index], None if self.weights is None else self.weights[index]
 
     def _take_probabilities(self, classes: int, dtype: torch.dtype) -> None:
-        """Labels become class probabilities [N, K], times the image's weight: so that weights are mixed with them."""
-        of_class = torch.zeros(self.count, classes, dtype=dtype, device=self.labels.device)
+        """Labels become class probabilities [A·N, K], times the image's weight: so that weights are mixed with them."""
+        of_class = torch.zeros(len(self.labels), classes, dtype=dtype, device=self.labels.device)
         of_class.scatter_(1, self.labels[:, None], 1 if self.weights is None else self.weights[:, None])
-        self.original_labels, self.labels, self.weights = of_class, of_class.clone(), None
+        self.labels, self.weights = of_class, None
 
 
 def _at(draws: Tensor, position: int | Tensor) -> Tensor:

@@ -34,12 +34,14 @@ class TrainSettings:
     class_weights: str = (
         "none"  # balanced: in the loss every class counts as much, however many images it has
     )
-    augmentation: str = "none"  # what becomes of training images in each epoch, besides crops and flips
+    augmentation: tuple[str, ...] = ("none",)  # of training images in each epoch, besides crops and flips
 
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)
         require_range("batch", self.batch, 2, 1_000_000)
         require_range("prior_deviation", self.prior_deviation, 1e-6, 1e6)
+        if not self.augmentation or len(set(self.augmentation)) < len(self.augmentation):
+            raise UraenasError(f"augmentation = {','.join(self.augmentation)} names none, or one twice")
         if self.class_weights not in CLASS_WEIGHTS:
             raise unknown("class_weights", self.class_weights, CLASS_WEIGHTS)
 

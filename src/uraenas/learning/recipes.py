@@ -18,6 +18,13 @@ class Recipe:
     step_size: float = 1.0  # times that of its kind of weights
     prior_deviation: float = 1.0  # times that of all chains
     smoothing: float = 0.0  # share of each label that is spread over all classes
+    augmentation: float | None = (
+        None  # which one, as a share of the way through them; None: each image its own
+    )
+
+    def kind(self, kinds: int) -> int | None:
+        """Which of so many augmentations all of its images go through, if it is one."""
+        return None if self.augmentation is None else int(self.augmentation * kinds)
 
 
 class Recipes(Protocol):
@@ -37,11 +44,12 @@ class Same:
 
 @dataclass(frozen=True)
 class Varied:
-    """Each chain its own: factors are log-uniform, the smoothing is uniform between two bounds."""
+    """Each chain its own: factors are log-uniform, smoothing is uniform, augmentation is one of those there are."""
 
     step_size: tuple[float, ...] = (0.5, 2.0)
     prior_deviation: tuple[float, ...] = (0.5, 2.0)
-    smoothing: tuple[float, ...] = (0.0, 0.1)
+    smoothing: tuple[float, ...] = (0.0, 0.01)
+    augmentation: bool = True  # off: each image goes through one of them, by chance
 
     def __post_init__(self) -> None:
         for name in ("step_size", "prior_deviation"):
@@ -55,7 +63,8 @@ class Varied:
             first, second, third = draws.uniform(key, 3).tolist()
             step_size, deviation = _between(self.step_size, first), _between(self.prior_deviation, second)
             low, high = self.smoothing
-            found.append(Recipe(step_size, deviation, low + (high - low) * third))
+            kind = draws.uniform(draws.at(key, 1), 1).item() if self.augmentation else None
+            found.append(Recipe(step_size, deviation, low + (high - low) * third, kind))
         return found
 
 

@@ -66,7 +66,8 @@ class StackOfChains:
         self.step = torch.tensor(self.epoch * loader.steps).to(device)
         self.losses = torch.zeros(count, device=device, dtype=torch.float64)  # summed over an epoch
         self.failed_at = torch.full((count,), -1, device=device)  # step at which the chain diverged
-        self.drawn = loader.draw(self.order_keys, self.epoch)
+        self.kinds = [recipe.kind(loader.kinds) for recipe in recipes]  # of augmentation
+        self.drawn = loader.draw(self.order_keys, self.epoch, self.kinds)
         self.augmentation_key = draws.key(seed, "augmentation")  # of no chain: all see the same images
         forward_keys = [torch.tensor(spec.key(seed, "forward")).to(device) for spec in self.specs]
         smoothed = smoothing if any(recipe.smoothing for recipe in recipes) else None
@@ -90,7 +91,7 @@ class StackOfChains:
 
         `tick` is told after every step how many the chains have made in this epoch, all together.
         """
-        self.drawn.refill(self.loader.draw(self.order_keys, self.epoch))
+        self.drawn.refill(self.loader.draw(self.order_keys, self.epoch, self.kinds))
         self.loader.augment(self.augmentation_key, self.epoch)
         self.losses.zero_()
         first = self.epoch * self.loader.steps

@@ -90,7 +90,7 @@ class Config:
 
     def __init__(self, values: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> None:
         self.values, self.others = dict(values), dict(others or {})
-        for part in ("data", "network", "search", "train", "augmentation", "ensemble", "evaluate", "engine"):
+        for part in ("data", "network", "search", "train", "augmentations", "ensemble", "evaluate", "engine"):
             getattr(self, part)  # its checks are ours
         for name in self.methods:
             assembled = self.method(name)
@@ -155,10 +155,9 @@ class Config:
         return self._made("train", Part(TrainSettings))
 
     @cached_property
-    def augmentation(self) -> Augmentation:
+    def augmentations(self) -> tuple[Augmentation, ...]:
         """Of the images that chains are trained on."""
-        name = self.train.augmentation
-        return self._made(f"train.{name}", AUGMENTATIONS[name])
+        return tuple(self._made(f"train.{name}", AUGMENTATIONS[name]) for name in self.train.augmentation)
 
     @cached_property
     def ensemble(self) -> EnsembleSettings:
@@ -313,8 +312,8 @@ def _schema(values: Mapping[str, Any]) -> Schema:
         part = row_of(SUPERNET_WEIGHTS, "search.weights", weights)
         schema |= _of(f"search.{part.made.section}", part)
     schema |= _of("train", Part(TrainSettings))
-    augmentation = chosen("train.augmentation", TrainSettings.augmentation)
-    schema |= _of(f"train.{augmentation}", row_of(AUGMENTATIONS, "augmentation", augmentation))
+    for name in chosen("train.augmentation", TrainSettings.augmentation):
+        schema |= _of(f"train.{name}", row_of(AUGMENTATIONS, "augmentation", name))
     schema |= of_sources
     for name in dict.fromkeys(row.recipes for row in rows):
         schema |= _of(f"train.{name}", RECIPES[name])

@@ -89,11 +89,11 @@ class Rates:
     def _augmenting(self) -> float:
         """All training images, once: on a CPU a few, and in proportion."""
         config, train = self.config, self.task.train
-        if not config.augmentation.changes:
+        if not any(augmentation.changes for augmentation in config.augmentations):
             return 0.0
         few = min(len(train), LOOKED_AT) if self.engine.device.type == "cpu" else len(train)
         some = train.take(np.arange(few))
-        loader = self.task.loader(some, config.train.batch, self.engine, config.augmentation)
+        loader = self.task.loader(some, config.train.batch, self.engine, config.augmentations)
         return self._timed(lambda step: loader.augment(config.seed, step), 1) * len(train) / few
 
     def _chains(self, source: str) -> list[ChainState]:

@@ -41,13 +41,13 @@ class Task:
         return self.train.take(first), self.train.take(second)
 
     def loader(
-        self, part: LabelledImages, batch: int, engine: Engine, augmentation: Augmentation | None = None
+        self, part: LabelledImages, batch: int, engine: Engine, augmentations: Sequence[Augmentation] = ()
     ) -> Loader:
         """Batches of one of the parts, at most this large, on the engine's device."""
         data, size = self.dataset, suited_batch(batch, len(part))
         crops = (size, data.padding, data.flip)
         where = (engine.device, engine.dtype)
-        return Loader(part, self.normalisation, *crops, *where, augmentation, len(data.classes))
+        return Loader(part, self.normalisation, *crops, *where, augmentations, len(data.classes))
 
     def measured_on(self, part: str) -> Dataset:
         """The dataset, whose test images are those to be measured on: its own, or the held-out ones."""
@@ -87,7 +87,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
     training, held_out = _divided(dataset, config)
     if config.train.class_weights == "balanced":
         training, held_out = _balanced(training), _balanced(held_out)
-    if config.augmentation.changes:
+    if any(augmentation.changes for augmentation in config.augmentations):
         require_bytes(training)  # rather now than after the search
     height, width, channels = training.images.shape[1:]
     space = replace(config.network, shape=Shape(height, width, channels, len(dataset.classes)))  # type: ignore[type-var]

@@ -36,7 +36,7 @@ class ChainRunner:
     ) -> None:
         self.run, self.config, self.task, self.engine = run, config, task, engine
         self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
-        self.loader = task.loader(task.train, config.train.batch, engine, config.augmentation)
+        self.loader = task.loader(task.train, config.train.batch, engine, config.augmentations)
         self.clock = Clock()
         self.planned = 0
         self.chains: dict[str, ChainState] = {}

@@ -110,6 +110,7 @@ def test_cutout_blackens_a_square() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_gpu_gives_what_a_cpu_gives_and_never_waits(name: str) -> None:
     """But for roundings: of a value that lies between two, and of a box's side."""

@@ -6,10 +6,12 @@ from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 
+FEW = {"data.limit": 400, "evaluate.suite": "none"}
+
 
 def trained(out: Path, methods: str, search_of: Run | None = None, **changes: object) -> Run:
     """A run of these methods; the search may be that of another, which is the same one."""
-    config = preset("tiny", {"evaluate.suite": "none", "methods": methods, **changes})
+    config = preset("tiny", {**FEW, "methods": methods, **changes})
     pipeline = Pipeline.start(out, config, search_of=search_of)
     pipeline.train(pipeline.search())
     pipeline.evaluate()

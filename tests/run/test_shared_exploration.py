@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from short_runs import assert_same_members, trained
+from short_runs import FEW, assert_same_members, trained
 
 from uraenas.learning.chains import ChainSpec, initial_chain
 from uraenas.report import build
@@ -107,7 +107,7 @@ def test_a_run_that_is_stopped_among_those_that_follow_ends_as_if_it_had_not_bee
             stopped.append((done, total))
             raise KeyboardInterrupt
 
-    config = preset("tiny", {**CHANGES, "methods": METHODS, "engine.checkpoint_seconds": 1000})
+    config = preset("tiny", {**FEW, **CHANGES, "methods": METHODS, "engine.checkpoint_seconds": 1000})
     pipeline = Pipeline.start(tmp_path / "run", config, stop, search_of=together)
     searched = pipeline.search()
     with pytest.raises(KeyboardInterrupt):

@@ -26,7 +26,8 @@ from uraenas.run.task import Task
 from uraenas.spaces import Architecture
 
 PATIENCE = 0.2  # seconds for each rate, unless its first step takes longer
-MOST_STEPS = 20
+MOST_SHARE = 0.03  # of the time that all steps take, for trying some
+MOST_STEPS, FEW_LAPS = 20, 3  # few where one lap is work enough, such as some hundred images
 ROUNDS = 3  # where cores are busy, several wait for each other less often than one
 LOOKED_AT, SHIFTED, FITTED = 200, 20, 300  # images
 
@@ -189,7 +190,9 @@ class Rates:
         if steps > 1:  # a captured step is made when it is first asked for
             self._lap(lambda: step(steps - 1))
         took: list[float] = []
-        while len(took) < MOST_STEPS and sum(took) < self.patience:
+        most = MOST_STEPS if steps > 1 else FEW_LAPS
+        patience = min(self.patience, MOST_SHARE * steps * first) if steps > 1 else self.patience
+        while len(took) < most and sum(took) <= patience:
             position = (len(took) * 7 + 3) % MOST_STEPS  # 7 has no divisor in common with it: each once
             took.append(self._lap(lambda p=position: step(p * steps // MOST_STEPS)))  # type: ignore[misc]
         return sum(took) / len(took)

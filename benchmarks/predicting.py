@@ -2,11 +2,11 @@
 
     uraenas export cifar10 --format onnx --out float32.onnx
     uraenas export cifar10 --format onnx --out int8.onnx --precision int8
-    python benchmarks/predicting.py --onnx float32.onnx int8.onnx [--threads 1 2] [--batches 1 32 256] [--rounds 5] [--json]
+    python benchmarks/predicting.py --onnx float32.onnx int8.onnx [--threads 1 2] [--batches 1 32 256] [--rounds 5]
 
-Ways: stacks that are built anew by each call and keep their norms, as predictions once were made; plain modules one after
-another; `predict_proba`; exported files. The ways take turns, so that other work on the machine matters little. Rates are
-of processor time on one thread, and of the clock on several; medians and quartiles.
+Ways: stacks that are built anew by each call and keep their norms, as predictions once were made; plain modules one
+after another; `predict_proba`; exported files. The ways take turns, so that other work on the machine matters little.
+Rates are of processor time on one thread, and of the clock on several; medians and quartiles.
 """
 
 import argparse

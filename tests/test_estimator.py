@@ -76,12 +76,20 @@ def test_it_abstains_where_an_image_is_foreign(fitted):
     foreign = fitted.is_foreign(images)
     assert foreign[20:].mean() > 0.9
     assert foreign[:20].mean() < 0.3
-    with pytest.warns(UserWarning, match="the threshold rests on little"):
+    with pytest.warns(UserWarning, match="too few to promise this risk"):
         answers = fitted.predict(images, abstain=True)
     assert answers.mask[foreign].all()
     assert (answers.data == fitted.predict(images)).all()
     with pytest.warns(UserWarning, match=r"the smallest p is 0\.016, so none is called foreign at 0\.001"):
         assert fitted.predict(images, abstain=True, risk=0.99, share=0.001).mask.sum() < foreign.sum()
+
+
+def test_a_prediction_set_holds_the_most_probable_class_and_grows_with_its_coverage(fitted):
+    narrow, wide = (fitted.predict_set(IMAGES[:50], coverage) for coverage in (0.5, 0.9))
+    assert narrow.shape == wide.shape == (50, len(fitted.classes_))
+    assert (wide | ~narrow).all()
+    assert wide[np.arange(50), fitted.predict_proba(IMAGES[:50]).argmax(axis=1)].all()
+    assert fitted.predict_set(IMAGES[:5], coverage=0.999).all()  # so few held-out images can promise no less
 
 
 def test_uncertainty_parts_add_up(fitted):

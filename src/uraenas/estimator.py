@@ -17,6 +17,7 @@ from uraenas.base.fields import Fields, shown
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
@@ -142,11 +143,19 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         smallest = np.finfo(np.float64).tiny  # a probability can be 0, and then has no logarithm
         return np.log(np.maximum(self.predict_proba(X), smallest))
 
-    def predict(self, X: Any, abstain: bool = False, risk: float = 0.05, share: float = SHARE) -> np.ndarray:
+    def predict(
+        self,
+        X: Any,
+        abstain: bool = False,
+        risk: float = 0.05,
+        share: float = SHARE,
+        certainty: float = CERTAINTY,
+    ) -> np.ndarray:
         """The most probable class of each image.
 
         With `abstain` it is a masked array: masked where the image is foreign (`is_foreign`), and where the ensemble is
-        less sure than held-out images allow if at most the share `risk` of the rest is to be wrong.
+        less sure than held-out images allow if at most the share `risk` of the rest is to be wrong, which holds with
+        this certainty where they are many enough, and is an estimate with a warning where they are not.
         """
         if not abstain:
             most_probable = self.predict_proba(X).argmax(axis=1)
@@ -155,11 +164,18 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         log_p, p_value = ensemble.look(self._images(X), self.device)
         proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
         known = ensemble.require_known()
-        for line in known.doubts(risk, share):
+        for line in known.doubts(risk, share, certainty):
             warnings.warn(line, stacklevel=2)
-        threshold = known.threshold(risk).confidence
+        threshold = known.threshold(risk, certainty).confidence
         mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
         return np.ma.masked_array(self.classes_[proba.argmax(axis=1)], mask=mask)
+
+    def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
+        """Whether each class of `classes_` is in the image's prediction set [N, K].
+
+        Of images like the training images, at least the share `coverage` has its true class in the set.
+        """
+        return self._fitted().predict_set(self._images(X), coverage, self.device)
 
     def is_foreign(self, X: Any, share: float = SHARE) -> np.ndarray:
         """Whether each image is unlike the training images; of images like them, at most `share` is called so."""

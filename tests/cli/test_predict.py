@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
-from uraenas.ensemble.threshold import threshold_for
+from uraenas.ensemble.threshold import estimated
 from uraenas.run.directory import Run
 
 
@@ -126,9 +126,11 @@ def test_python_and_the_command_say_the_same(uraenas, finished_run, folder):
     assert [asdict(row) for row in results if isinstance(row, Prediction)] == found["predictions"]
     assert [asdict(row) for row in results if isinstance(row, Unreadable)] == found["unreadable"]
     threshold = Run(finished_run).threshold(0.3)
-    assert {**asdict(threshold), "rests_on_few": threshold.rests_on_few} == found["threshold"]
+    assert asdict(threshold) == found["threshold"]
+    assert threshold.certainty == 0.95  # of 189 held-out images half are apart: enough
     for row in found["predictions"]:
         assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        assert row["prediction_set"][0] == row["label"]
         assert max(row["probabilities"].values()) == row["probabilities"][row["label"]] == row["probability"]
 
 
@@ -182,27 +184,26 @@ def test_the_threshold_keeps_the_risk_on_held_out_images():
     confidence = torch.tensor([0.99, 0.95, 0.9, 0.8, 0.7, 0.6], dtype=torch.float64)
     right = torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
     for risk, expected in ((0.1, 0.9), (0.2, 0.7), (0.34, 0.6)):
-        threshold = threshold_for(confidence, right, risk)
+        threshold = estimated(confidence, right, risk)
         assert threshold.confidence == pytest.approx(expected)
         passing = confidence >= threshold.confidence
         assert float(1 - right[passing].mean()) <= risk
         assert (threshold.passing, threshold.wrong) == (passing.sum(), (1 - right[passing]).sum())
     tied = torch.tensor([1.0, 1.0, 1.0, 0.9, 0.9], dtype=torch.float64)
     right = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0], dtype=torch.float64)
-    assert threshold_for(tied, right, 0.15).confidence == 1.0
-    assert threshold_for(confidence, torch.zeros(6, dtype=torch.float64), 0.1).confidence > 1
+    assert estimated(tied, right, 0.15).confidence == 1.0
+    assert estimated(confidence, torch.zeros(6, dtype=torch.float64), 0.1).confidence > 1
 
 
 def test_the_threshold_says_what_it_rests_on():
     confidence = torch.linspace(0.3, 0.99, 50, dtype=torch.float64)
     right = torch.ones(50, dtype=torch.float64)
     right[:4] = 0
-    part, everything, few = (str(threshold_for(confidence, right, risk)) for risk in (0.05, 0.1, 0.005))
+    part, everything = (str(estimated(confidence, right, risk)) for risk in (0.05, 0.1))
     assert "2 of 48 wrong above it, of 50 held-out images" in part
-    assert part.endswith("risk 5 %")
+    assert part.endswith("risk 5 % as an estimate, not promised")
     assert "the least sure held-out image (4 of 50 wrong)" in everything
-    assert few.endswith("risk 0.5 %; too few images to tell")
-    assert "abstain always" in str(threshold_for(confidence, torch.zeros_like(right), 0.1))
+    assert "abstain always" in str(estimated(confidence, torch.zeros_like(right), 0.1))
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are(uraenas, finished_run, tmp_path):

@@ -19,6 +19,7 @@ SECTIONS = {
     "shift": "severity-ece-raw",
     "outside": "",  # a table, where such images are set
     "calibration": "reliability-uraenas-temperature",
+    "promises": "",  # tables
     "classes": "",  # a table
     "architecture": "favour",
     "disagreement": "disagreement-uraenas",
@@ -210,7 +211,7 @@ def test_missing_predictions(make_run: MakeRun) -> None:
     run, test = make_run(keep_predictions=False)
     for sources in ([(run, test)], [(run, None)]):
         page = taken_apart(report.build(sources))
-        for section in ("calibration", "classes", "disagreement", "images"):
+        for section in ("calibration", "promises", "classes", "disagreement", "images"):
             assert "left out" in page.sections[section]
         assert "severity-ece-raw" in page.figures
 

@@ -70,7 +70,8 @@ def test_temperature_and_threshold_rest_on_the_validation_part(tmp_path):
     config = preset("tiny", {"methods": "random-ensemble", "evaluate.suite": "none"})
     pipeline = Pipeline.start(tmp_path / "run", config, dataset=with_validation())
     pipeline.train(None)
-    assert pipeline.run.threshold(0.5).images == 50
+    held_out = pipeline.run.ensemble().require_known().held_out
+    assert (len(held_out), held_out.images_apart) == (50, 25)
     assert pipeline.run.data().held_out_images == 50
 
 

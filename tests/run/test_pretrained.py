@@ -39,7 +39,7 @@ def test_ten_members_with_weights_in_half_precision_and_whole_buffers():
     ensemble, space = run.ensemble(), run.ensemble().space
     assert len(ensemble) == 10
     assert len({member.architecture for member in ensemble.members}) == 6
-    assert ensemble.temperature == pytest.approx(0.9496, abs=1e-4)
+    assert ensemble.temperature == pytest.approx(0.9394, abs=1e-4)
     for path, member in zip(
         member_files(run.members_folder("uraenas-swa"), 10), ensemble.members, strict=True
     ):

@@ -24,6 +24,7 @@ from uraenas.spaces import (
     Stack,
     Supernet,
     facts_of,
+    folded,
     option_counts,
     space_of,
 )
@@ -187,6 +188,22 @@ def test_a_trace_has_the_logits_of_a_prediction_and_features_of_every_image(spac
         assert levels
         assert all(level.shape[0] == len(images) and level.dim() == 2 for level in levels)
         assert all(torch.isfinite(level).all() for level in levels)
+
+
+def test_folded_weights_give_the_same_logits_and_features(space: Space) -> None:
+    """In float64 to its last digits: folding is algebra, and no tensor of the member is changed by it."""
+    stack = stack_of(space, networks(space, 3)).eval()
+    before = stack.weights.detach().clone()
+    images = batch(space, key=4)
+    for m in range(3):
+        architecture, weights, statistics = stack.named(m)
+        ready = folded(space, architecture, weights, statistics)
+        found, expected = (space.trace(architecture, w, statistics, images) for w in (ready, weights))
+        for one, other in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+        logits = space.forward([architecture], [ready], [statistics], images, False)[0]
+        torch.testing.assert_close(logits, expected[0], rtol=1e-9, atol=1e-10)
+    assert torch.equal(stack.weights.detach(), before)
 
 
 def test_layouts_hold_what_forward_needs_and_nothing_else(space: Space) -> None:

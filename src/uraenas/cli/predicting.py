@@ -31,8 +31,16 @@ def predict(
         str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
     ] = "",
     risk: Annotated[
-        float, typer.Option("--risk", help="Abstain so that this share of the rest is wrong.")
+        float, typer.Option("--risk", help="Abstain so that at most this share of the rest is wrong.")
     ] = 0.05,
+    certainty: Annotated[
+        float,
+        typer.Option("--certainty", help="With which the risk is kept, on images like the held-out ones."),
+    ] = 0.95,
+    coverage: Annotated[
+        float,
+        typer.Option("--coverage", help="Name so many classes that this share of sets holds the true one."),
+    ] = 0.95,
     share: Annotated[
         float,
         typer.Option(
@@ -57,13 +65,21 @@ def predict(
     method = method or opened.primary
     ensemble = opened.ensemble(method)
     known = ensemble.require_known()
-    threshold = known.threshold(risk)
-    note(known.doubts(risk, share))
+    threshold = known.threshold(risk, certainty)
+    note(known.doubts(risk, share, certainty, coverage))
     files, left_out = find_files(images)
     note(notes_on_left_out(left_out))
     with bars(quiet=as_json or as_csv) as progress:
         results = list(
-            predict_files(ensemble, files, risk, share, lambda done: progress("predict", done, len(files)))
+            predict_files(
+                ensemble,
+                files,
+                risk,
+                share,
+                lambda done: progress("predict", done, len(files)),
+                certainty,
+                coverage,
+            )
         )
     predictions = [result for result in results if isinstance(result, Prediction)]
     unreadable = [result for result in results if isinstance(result, Unreadable)]
@@ -71,8 +87,9 @@ def predict(
         facts = {
             "run": str(opened.path),
             "method": method,
-            "threshold": {**asdict(threshold), "rests_on_few": threshold.rests_on_few},
+            "threshold": asdict(threshold),
             "share": share,
+            "coverage": coverage,
             "predictions": [asdict(row) for row in predictions],
             "unreadable": [asdict(row) for row in unreadable],
             "left_out": left_out,
@@ -82,7 +99,12 @@ def predict(
         _print_csv(predictions, ensemble.classes)
     elif predictions:
         console.print(
-            _table(predictions, str(threshold), _caption(predictions, ensemble, _effect(opened, method)))
+            _table(
+                predictions,
+                str(threshold),
+                coverage,
+                _caption(predictions, ensemble, _effect(opened, method)),
+            )
         )
     for row in unreadable:
         tell(f"uraenas: {row.file}: {row.why}")
@@ -102,10 +124,15 @@ def _print_csv(predictions: list["Prediction"], classes: tuple[str, ...]) -> Non
     for row in predictions:
         writer.writerow(
             [
-                *(csv_cell(getattr(row, name)) for name in names),
+                *(csv_cell(_as_text(getattr(row, name))) for name in names),
                 *(row.probabilities[name] for name in classes),
             ]
         )
+
+
+def _as_text(value: object) -> object:
+    """A set of classes as one cell."""
+    return " | ".join(value) if isinstance(value, list) else value
 
 
 def _effect(run: "Run", method: str) -> str | None:
@@ -142,7 +169,7 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
     return " ".join(notes) or None
 
 
-def _table(predictions: list["Prediction"], title: str, caption: str | None) -> Table:
+def _table(predictions: list["Prediction"], title: str, coverage: float, caption: str | None) -> Table:
     table = Table(
         title=f"{title}; Prob is temperature-scaled, uncertainty (nats) is not",
         title_justify="left",
@@ -152,6 +179,7 @@ def _table(predictions: list["Prediction"], title: str, caption: str | None) -> 
     table.add_column("File", overflow="fold", min_width=12)
     for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
         table.add_column(heading, no_wrap=True)
+    table.add_column(f"Set, {100 * coverage:g} %", overflow="fold")
     files = [Path(row.file) for row in predictions]
     alike = all(file.parent == files[0].parent for file in files)
     for row, file in zip(predictions, files, strict=True):
@@ -162,5 +190,6 @@ def _table(predictions: list["Prediction"], title: str, caption: str | None) -> 
             shown(row.label),
             *words,
             "foreign" if row.foreign else "abstain" if row.abstain else "",
+            shown(", ".join(row.prediction_set)),
         )
     return table

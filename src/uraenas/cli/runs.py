@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.cli.printing import (
     AsJson,
     bars,
@@ -190,25 +191,78 @@ def members(
 
 def export(
     path: RunPath,
-    out: Annotated[Path, typer.Option("--out", help="Directory to write; it must be new or empty.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory to write, new or empty; a file for onnx and torch.")
+    ],
+    form: Annotated[
+        str, typer.Option("--format", help="run, a copy; or one file: onnx, torch (torch.export).")
+    ] = "run",
     methods: Annotated[
-        str, typer.Option("--methods", help="Comma-separated; default: all that are trained.")
+        str,
+        typer.Option("--methods", help="Comma-separated; default: all that are trained. One for a file."),
     ] = "",
     full_precision: Annotated[
-        bool, typer.Option("--full-precision", help="Keep weights as they are, twice as large.")
+        bool, typer.Option("--full-precision", help="A copy keeps weights as they are, twice as large.")
     ] = False,
+    precision: Annotated[
+        str,
+        typer.Option("--precision", help="Of an ONNX file: float32, half (weights), int8 (convolutions)."),
+    ] = "float32",
+    risk: Annotated[
+        float, typer.Option("--risk", help="A file abstains for this; as predict has it.")
+    ] = 0.05,
+    certainty: Annotated[float, typer.Option("--certainty", help="With which the risk is kept.")] = 0.95,
+    coverage: Annotated[float, typer.Option("--coverage", help="Of a file's prediction sets.")] = 0.95,
+    share: Annotated[float, typer.Option("--foreign", help="Share of false alarms, as in predict.")] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Write a small copy of a run: members in half precision and what is known of them, without checkpoints."""
+    """Write a small copy of a run, or its ensemble as one file.
+
+    A copy has members in half precision and what is known of them, without checkpoints. A file takes raw images of any
+    number and says all that predict says; onnxruntime or torch runs it without this package.
+    """
     from uraenas.run.directory import Run
     from uraenas.run.export import export as write_copy
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     heed(signal.SIGTERM)  # what is unfinished is removed
+    if form != "run":
+        from uraenas.deploy import FORMATS, Wanted, export_file
+
+        if form not in FORMATS:
+            raise unknown("format", form, ("run", *FORMATS))
+        if len(names) > 1:
+            raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
+        wanted = Wanted(precision, risk, certainty, share, coverage)
+        found = export_file(Run.find(path), out, form, "".join(names), wanted)
+        size = out.stat().st_size
+        note(_notes_on_cost(found))
+        say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
+        return
     copy = write_copy(Run.find(path), out, names, half=not full_precision)
     size = sum(file.stat().st_size for file in copy.path.rglob("*") if file.is_file())
     facts = {"run": str(copy.path), "methods": copy.trained, "bytes": size}
     say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)
+
+
+def _file_in_words(out: Path, facts: dict[str, Any], size: int) -> str:
+    apart = facts["parity"]["probabilities"]
+    members = len(facts["architectures"])
+    same = f"probabilities within {apart:.1g} of predict's in float32"
+    return f"wrote {out}: {facts['method']}, {members} members, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
+
+
+def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
+    """What a precision costs on held-out images."""
+    if facts["precision"] == "float32":
+        return []
+    if "cost" not in facts:
+        return ["what half precision costs was not measured: the run's images are not at hand"]
+    cost = facts["cost"]
+    words = []
+    for name, digits in (("accuracy", 4), ("nll", 4), ("ece", 4), ("total", 3), ("architecture", 3)):
+        words.append(f"{name} {cost['now'][name]:.{digits}f} (float32 {cost['float32'][name]:.{digits}f})")
+    return [f"{facts['precision']} on {cost['images']:,} held-out images: {', '.join(words)}"]
 
 
 @contextmanager

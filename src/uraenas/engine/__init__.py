@@ -1,6 +1,6 @@
 """Every decision about speed; `kernels/` holds our GPU kernels."""
 
-from uraenas.engine.engine import Engine, EngineSettings, Predictor
+from uraenas.engine.engine import Engine, EngineSettings, Predictor, Tracer
 from uraenas.engine.gradients import Gradients, Objective, SearchGradients, Wrapping, cross_entropy
 from uraenas.engine.memory import is_want_of_memory, naming_want_of_memory
 
@@ -11,6 +11,7 @@ __all__ = [
     "Objective",
     "Predictor",
     "SearchGradients",
+    "Tracer",
     "Wrapping",
     "cross_entropy",
     "is_want_of_memory",

@@ -13,6 +13,7 @@ from torch import Tensor
 from uraenas.base.errors import UraenasError, require_not_negative, require_range, unknown
 from uraenas.data.loader import Loader
 from uraenas.engine.capture import GraphedStep
+from uraenas.engine.folded import FoldedMember
 from uraenas.engine.gradients import (
     Gradients,
     PlainGradients,
@@ -103,6 +104,9 @@ class Engine:
             predictor = kernels.Predictor(stack, torch.bfloat16)
             return predictor, predictor.batch
 
+        if self.workers is not None and forward is None:
+            return self._side_by_side(self.folded(stack)), PREDICTION_BATCH
+
         def of_members(members: list[int], images: Tensor) -> Tensor:
             flat = stack.weights.split(stack.weight_sizes)
             own = [keys[m] for m in members] if forward else ()
@@ -130,9 +134,14 @@ class Engine:
             own, most = self.predictor(stack)
             batch = min(batch, most)
 
+        ready = self.folded(stack) if self.workers is not None and forward is None else []
+
         def of_member(m: int, images: Tensor) -> tuple[Tensor, Features]:
             with torch.no_grad(), self.autocast():
-                logits, seen = stack.trace(m, images, forward, keys[m] if forward else None)
+                if ready:
+                    logits, seen = ready[m].trace(images)
+                else:
+                    logits, seen = stack.trace(m, images, forward, keys[m] if forward else None)
             return logits.to(self.dtype), tuple(level.to(self.dtype) for level in seen)
 
         def trace(images: Tensor) -> tuple[Tensor, list[Features]]:
@@ -146,6 +155,24 @@ class Engine:
             return logits, [seen for _, seen in found]
 
         return trace, batch
+
+    def folded(self, stack: Stack) -> list[FoldedMember]:
+        """The members as a CPU predicts with them: norms folded, weights with their channels innermost."""
+        return [FoldedMember(*stack.named(m), stack.space) for m in range(len(stack))]
+
+    def _side_by_side(self, members: list[FoldedMember]) -> Predictor:
+        workers = self.workers
+        assert workers is not None
+
+        def of_member(m: int, images: Tensor) -> Tensor:
+            with torch.no_grad(), self.autocast():
+                return members[m].logits(images).to(self.dtype)
+
+        def predict(images: Tensor) -> Tensor:
+            with self.threads():
+                return torch.stack(workers.each(lambda m: of_member(m, images), range(len(members))))
+
+        return predict
 
     def gradients(self, stack: Stack, loader: Loader, wrapping: Wrapping | None = None) -> Gradients:
         """How a stack's losses and gradients are computed: by own kernels where they fit, else by PyTorch."""

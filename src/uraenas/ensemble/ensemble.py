@@ -26,11 +26,12 @@ from uraenas.data.arrays import as_images
 from uraenas.data.dataset import require_distinct
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble.held_out import COVERAGE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
 from uraenas.ensemble.predictor import MembersPredictor
-from uraenas.evaluation import UncertaintyBySource, calibration, uncertainty_by_source
+from uraenas.evaluation import UncertaintyBySource, calibration, conformal, uncertainty_by_source
 from uraenas.evaluation.metrics import mixture
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
@@ -113,8 +114,20 @@ class Ensemble:
         return self._predictor(device)(self._in_units_of_training(images))
 
     def _predictor(self, device: str) -> MembersPredictor:
-        engine = Engine(EngineSettings(device=device, precision="float32"))
-        return MembersPredictor(self.members, self.space, self.normalisation, engine)
+        """Made once for each device: members are put there and made ready by the first prediction."""
+        if device not in self._predictors:
+            engine = Engine(EngineSettings(device=device, precision="float32"))
+            made = MembersPredictor(self.members, self.space, self.normalisation, engine)
+            self._predictors[device] = made
+        return self._predictors[device]
+
+    @cached_property
+    def _predictors(self) -> dict[str, MembersPredictor]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and pickled: all but what predictions have made ready."""
+        return {name: value for name, value in self.__dict__.items() if name != "_predictors"}
 
     def look(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor]:
         """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""
@@ -141,6 +154,15 @@ class Ensemble:
     def predict(self, images: Any, device: str = "auto") -> np.ndarray:
         """The name of the most probable class of each image."""
         return np.array(self.classes)[self.predict_proba(images, device=device).argmax(axis=1)]
+
+    def predict_set(self, images: Any, coverage: float = COVERAGE, device: str = "auto") -> np.ndarray:
+        """Whether each class is in the image's prediction set [N, K].
+
+        Of images like the held-out ones, at least the share `coverage` has its true class in the set.
+        """
+        quantile = self.require_known().held_out.quantile(coverage)
+        probability = torch.from_numpy(self.predict_proba(images, device=device))
+        return conformal.prediction_sets(probability, quantile).numpy()
 
     def _in_units_of_training(self, images: Any) -> np.ndarray:
         """Images [N, H, W, C] with values as in training, whether they came as bytes or as floats from 0 to 1."""
@@ -219,7 +241,7 @@ class Ensemble:
                 facts.texts("classes"),
                 facts.number("temperature", LEAST_TEMPERATURE, 1 / LEAST_TEMPERATURE),
                 facts.flag("of_bytes"),
-                _known(folder, facts, len(members)),
+                known_of(folder, facts),
             )
         except DamagedFile:
             raise
@@ -250,10 +272,11 @@ def vouched_for(folder: Path, facts: Fields) -> dict[Path, str]:
     return dict(zip(member_files(folder, len(checksums)), checksums, strict=True))
 
 
-def _known(folder: Path, facts: Fields, members: int) -> Known | None:
+def known_of(folder: Path, facts: Fields) -> Known | None:
+    """What the ensemble that these facts describe keeps of the images it knows."""
     if facts.stored.get("known") is None:
         return None
-    return Known.load(folder / KNOWN, members, facts.text("known", 32))
+    return Known.load(folder / KNOWN, len(vouched_for(folder, facts)), facts.text("known", 32))
 
 
 def checked_share(share: float) -> float:

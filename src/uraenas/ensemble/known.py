@@ -20,7 +20,8 @@ from torch import Tensor
 
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_tensors, write_tensors
-from uraenas.ensemble.threshold import Threshold, threshold_for
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, HeldOut
+from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import metrics
 from uraenas.spaces import Features
 
@@ -79,22 +80,25 @@ class Known:
     """Distances to the training images, and what was found for the held-out ones. M members, n held-out images."""
 
     levels: tuple[tuple[Level, ...], ...]  # by member and level
-    scores: Mapping[str, Tensor]  # [n] by name
-    confidence: Tensor  # [n], of the predicted class
-    right: Tensor  # [n], 1 where it is the true one
+    scores: Mapping[str, Tensor]  # [n] by name, of those that the choice of members has not seen
+    held_out: HeldOut  # what was said of all, and what that promises
 
     @classmethod
     def fit(
         cls,
         features: Sequence[Features],
         labels: Tensor,
-        held_out: tuple[Tensor, Sequence[Features]],
-        confidence: Tensor,
-        right: Tensor,
+        looked: tuple[Tensor, Sequence[Features]],
+        held_out: HeldOut,
     ) -> "Known":
-        """From what the members see of training images, and log-probabilities and features of held-out ones."""
+        """From what members see of training images, and log-probabilities and features of held-out ones."""
         levels = tuple(tuple(Level.fit(level, labels) for level in seen) for seen in features)
-        return cls(levels, scores_of(levels, *held_out), confidence, right)
+        return cls(levels, scores_of(levels, *looked), held_out)
+
+    @property
+    def images(self) -> int:
+        """How many held-out images new ones are compared with."""
+        return len(self.scores["uncertainty"])
 
     def scores_of(self, log_probabilities_MNK: Tensor, features: Sequence[Features]) -> dict[str, Tensor]:
         """The scores of new images [N], by name."""
@@ -115,24 +119,29 @@ class Known:
             torch.stack([scores[name].double() for name in self.scores]),
         )
 
-    def doubts(self, risk: float, share: float) -> list[str]:
+    def doubts(
+        self, risk: float, share: float, certainty: float = CERTAINTY, coverage: float = COVERAGE
+    ) -> list[str]:
         """What so few held-out images cannot tell, in words."""
-        threshold, least = self.threshold(risk), 1 / (len(self.right) + 1)
-        found = [f"the threshold rests on little: {threshold}"] if threshold.rests_on_few else []
+        threshold, least = self.threshold(risk, certainty), 1 / (self.images + 1)
+        apart = f"{self.held_out.images_apart:,} held-out images apart"
+        found = [] if threshold.certainty else [f"{apart} are too few to promise this risk: {threshold}"]
+        if math.isinf(self.held_out.quantile(coverage)):
+            found.append(f"{apart} are too few to promise a coverage of {coverage:g}: sets hold all classes")
         if least > share:
-            images = f"{len(self.right):,} held-out images"
+            images = f"{self.images:,} held-out images"
             found.append(
                 f"with {images} the smallest p is {least:.2g}, so none is called foreign at {share:g}"
             )
         return found
 
-    def threshold(self, risk: float) -> Threshold:
-        """The confidence below which to abstain, for this share of errors among the rest."""
-        return threshold_for(self.confidence, self.right, risk)
+    def threshold(self, risk: float, certainty: float = CERTAINTY) -> Threshold:
+        """The confidence below which to abstain, for at most this share of errors among the rest."""
+        return self.held_out.threshold(risk, certainty)
 
     def save(self, path: Path) -> None:
         tensors = {f"scores.{name}": score for name, score in self.scores.items()}
-        tensors |= {"confidence": self.confidence, "right": self.right}
+        tensors |= self.held_out.tensors()
         for m, of_member in enumerate(self.levels):
             for place, level in enumerate(of_member):
                 tensors |= {f"{m}.{place}.whitening": level.whitening, f"{m}.{place}.means": level.means}
@@ -152,26 +161,23 @@ class Known:
                 )
                 for m in range(members)
             )
-            found = cls(levels, scores, tensors["confidence"], tensors["right"])
+            found = cls(levels, scores, HeldOut.from_tensors(tensors))
         except KeyError as error:
             raise DamagedFile(f"{path} lacks {error}") from error
-        if not found.is_sound or len(tensors) != len(scores) + 2 + 2 * members * (len(scores) - 1):
+        others = len(scores) + 2 * members * (len(scores) - 1)
+        if not found.is_sound or len(tensors) != others + sum(name in tensors for name in NAMES):
             raise DamagedFile(f"{path} does not hold what an ensemble knows of its images")
         return found
 
     @property
     def is_sound(self) -> bool:
         """Whether numbers are numbers, and shapes fit each other."""
-        held_out = (*self.scores.values(), self.confidence, self.right)
         names = {"uncertainty", *(f"distance-{place + 1}" for place in range(len(self.scores) - 1))}
         return (
             set(self.scores) == names
-            and all(one.dtype.is_floating_point and one.shape == self.right.shape for one in held_out)
-            and self.right.ndim == 1
-            and len(self.right) > 0
-            and not any(one.isnan().any() for one in held_out)
-            and bool(((self.confidence >= 0) & (self.confidence <= 1 + 1e-6)).all())
-            and bool(((self.right == 0) | (self.right == 1)).all())
+            and self.held_out.is_sound
+            and self.images > 0
+            and all(_are_numbers(one, self.images) for one in self.scores.values())
             and all(level.is_sound for of_member in self.levels for level in of_member)
         )
 
@@ -219,3 +225,7 @@ def joined_scores(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
         beyond = (new - ranked[-1]).clamp_min(0) / (ranked[-1] - ranked[len(ranked) // 2]).clamp_min(1e-300)
         total += (1 + beyond).log() - rank.log()
     return total
+
+
+def _are_numbers(one: Tensor, count: int) -> bool:
+    return one.dtype.is_floating_point and one.shape == (count,) and not bool(one.isnan().any())

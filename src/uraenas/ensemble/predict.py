@@ -12,7 +12,9 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.folder import images_below, no_image_in
 from uraenas.data.pictures import read_picture
 from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
-from uraenas.evaluation import calibration, metrics
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.ensemble.threshold import Threshold
+from uraenas.evaluation import calibration, conformal, metrics
 
 BATCH = 256
 NOT_FINITE = "no prediction: the members' probabilities are not finite"
@@ -33,8 +35,34 @@ class Prediction:
     foreign: bool  # too seldom
     abstain: bool  # it is foreign, or the probability is below the threshold
     reason: str  # why it abstains
+    prediction_set: list[
+        str
+    ]  # classes, the most probable first, that hold the true one as often as was asked for
     probabilities: dict[str, float]  # by class
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to abstain, and which classes to name: what was asked for, and what held-out images make of it."""
+
+    threshold: Threshold
+    share: float  # of images like those of the training that may be called foreign
+    coverage: float
+    quantile: float  # the score up to which classes belong to a prediction set
+
+    @classmethod
+    def of(
+        cls,
+        ensemble: Ensemble,
+        risk: float,
+        share: float = SHARE,
+        certainty: float = CERTAINTY,
+        coverage: float = COVERAGE,
+    ) -> "Rule":
+        held_out = ensemble.require_known().held_out
+        quantile = held_out.quantile(coverage)
+        return cls(held_out.threshold(risk, certainty), checked_share(share), coverage, quantile)
 
 
 @dataclass(frozen=True)
@@ -73,18 +101,20 @@ def predict_files(
     risk: float,
     share: float = SHARE,
     progress: Callable[[int], None] = lambda done: None,
+    certainty: float = CERTAINTY,
+    coverage: float = COVERAGE,
 ) -> Iterator[Prediction | Unreadable]:
     """One result for each file, in order, a batch in memory at a time.
 
     It abstains where the image is foreign, for this share of false alarms, and where it is less sure than the held-out
-    images allow for this share of errors.
+    images allow for this share of errors, kept with this certainty. Prediction sets have this coverage.
     """
-    threshold, share = ensemble.require_known().threshold(risk).confidence, checked_share(share)
+    rule = Rule.of(ensemble, risk, share, certainty, coverage)
     for start in range(0, len(files), BATCH):
         batch = files[start : start + BATCH]
         read = [_read(path, ensemble) for path in batch]
         images = [item[0] for item in read if not isinstance(item, Unreadable)]
-        rows = iter(_rows(ensemble, np.stack(images), threshold, share) if images else [])
+        rows = iter(rows_of(ensemble, np.stack(images), rule) if images else [])
         for path, item in zip(batch, read, strict=True):
             if isinstance(item, Unreadable):
                 yield item
@@ -109,14 +139,16 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
     return image, "; ".join(notes)
 
 
-def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float, share: float) -> list[dict[str, Any]]:
+def rows_of(ensemble: Ensemble, images: np.ndarray, rule: Rule) -> list[dict[str, Any]]:
     """What is said of each image; nothing where it would not be a number."""
     log_p_MNK, p_value_N = ensemble.look(images)
     finite_N = torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)
     probability_NK = calibration.scale(metrics.mixture(log_p_MNK), ensemble.temperature).exp()
     split = metrics.uncertainty_by_source(log_p_MNK, ensemble.functions)
     confidence_N, label_N = probability_NK.max(dim=1)
-    foreign_N, unsure_N = p_value_N <= share, confidence_N < threshold
+    foreign_N, unsure_N = p_value_N <= rule.share, confidence_N < rule.threshold.confidence
+    sets_NK = conformal.prediction_sets(probability_NK, rule.quantile)
+    order_NK = probability_NK.argsort(dim=1, descending=True, stable=True)
     return [
         {
             "label": ensemble.classes[int(label_N[n])],
@@ -129,6 +161,7 @@ def _rows(ensemble: Ensemble, images: np.ndarray, threshold: float, share: float
             else "not sure enough"
             if unsure_N[n]
             else "",
+            "prediction_set": [ensemble.classes[k] for k in order_NK[n].tolist() if sets_NK[n, k]],
             "probabilities": dict(zip(ensemble.classes, probability_NK[n].tolist(), strict=True)),
             **{source: float(getattr(split, source)[n]) for source in metrics.SOURCES},
         }

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Normalisation
-from uraenas.engine import Engine, Predictor, Wrapping, naming_want_of_memory
+from uraenas.engine import Engine, Predictor, Tracer, Wrapping, naming_want_of_memory
 from uraenas.ensemble.member import Member
 from uraenas.spaces import Features, Space, Stack
 
@@ -27,6 +27,7 @@ class MembersPredictor:
         self.normalise = normalisation.on(engine.device, engine.dtype)
         self.size = engine.stack
         self.stacks: list[tuple[Predictor, int]] = []  # made by the first prediction
+        self.tracers: list[tuple[Tracer, int]] = []  # made by the first look
 
     def __call__(self, images: np.ndarray) -> Tensor:
         """Log-probabilities [M, N, K] of raw images [N, H, W, C], on the CPU."""
@@ -48,7 +49,7 @@ class MembersPredictor:
                     return work()
             except torch.OutOfMemoryError as error:
                 self.size = self.engine.smaller_stack(min(self.size, len(self.members)), error)
-                self.stacks = []
+                self.stacks, self.tracers = [], []
             self.engine.release_memory()
 
     def _predict(self, images: np.ndarray) -> Tensor:
@@ -61,9 +62,10 @@ class MembersPredictor:
         return torch.cat(parts)
 
     def _look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
+        if not self.tracers:
+            self.tracers = [self.engine.tracer(*self._stacked(group)) for group in self._groups()]
         parts, seen = [], []
-        for group in self._groups():
-            trace, batch = self.engine.tracer(*self._stacked(group))
+        for group, (trace, batch) in zip(self._groups(), self.tracers, strict=True):
             found = [trace(raw) for raw in self._batches(images, batch)]
             parts.append(torch.cat([self._log_p(logits) for logits, _ in found], dim=1).cpu())
             for m in range(len(group)):

@@ -7,6 +7,10 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.evaluation import metrics
+from uraenas.evaluation.conformal import least_images, risk_p_values
+
+STEPS = 100  # thresholds that are tried
+ALWAYS = 1.1  # a confidence that no image has
 
 
 @dataclass(frozen=True)
@@ -18,11 +22,7 @@ class Threshold:
     images: int  # held out
     passing: int  # of these, as sure as that or surer
     wrong: int  # of the passing ones
-
-    @property
-    def rests_on_few(self) -> bool:
-        """Whether so few held-out images pass that not even one error among them would be within the risk."""
-        return self.risk * self.passing < 1
+    certainty: float = 0.0  # with which the risk is kept on images like these; 0: an estimate, not promised
 
     def __str__(self) -> str:
         rests = f"{self.wrong:,} of {self.passing:,} wrong"
@@ -34,17 +34,43 @@ class Threshold:
             words = (
                 f"abstain below {self.confidence:.3f} ({rests} above it, of {self.images:,} held-out images)"
             )
-        few = "; too few images to tell" if self.rests_on_few else ""
-        return f"{words}; risk {100 * self.risk:g} %{few}"
+        if self.certainty:
+            return (
+                f"{words}; risk at most {100 * self.risk:g} % with a certainty of {100 * self.certainty:g} %"
+            )
+        return f"{words}; risk {100 * self.risk:g} % as an estimate, not promised"
 
 
-def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:
+def promised(
+    apart: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], risk: float, certainty: float
+) -> Threshold | None:
+    """A threshold at which the risk is kept with this certainty; None where so few images cannot promise it.
+
+    Each pair is confidence [n] and right [n]. Learn-then-test with a fixed sequence (Angelopoulos and others, 2021):
+    the other images say at which threshold to begin, where their own p-value is smallest. From there thresholds fall.
+    At each, "the risk is larger" is tested on the images apart, and the last that is rejected is taken. The sequence
+    does not depend on the images it is tested on, so a wrong threshold is taken with a probability of at most
+    1 − certainty, however many are tried. Where the first is not rejected, it abstains always.
+    """
+    _require_shares(risk, certainty)
+    confidence, right = apart
+    if len(right) < least_images(risk, certainty) or len(others[1]) == 0:
+        return None
+    tried = _falling(*others, risk)
+    passing, wrong = _counts(confidence, right, tried)
+    kept = int((risk_p_values(wrong, passing, risk) <= 1 - certainty).long().cumprod(dim=0).sum())
+    if kept == 0:
+        return Threshold(ALWAYS, risk, len(right), 0, 0, certainty)
+    last = kept - 1
+    return Threshold(float(tried[last]), risk, len(right), int(passing[last]), int(wrong[last]), certainty)
+
+
+def estimated(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:
     """The lowest confidence at which the held-out images that pass have at most this share of errors.
 
     An estimate from the held-out images, not a guarantee. Where no threshold will do, it is above 1: always abstain.
     """
-    if not 0 < risk < 1:
-        raise UraenasError(f"risk = {risk} is out of range; it must be more than 0 and less than 1")
+    _require_shares(risk, 0.5)
     ranked = confidence_N.sort(descending=True).values
     risks = metrics.risk_at_coverage(confidence_N, right_N)
     last_of_tie = torch.cat(
@@ -52,7 +78,28 @@ def threshold_for(confidence_N: Tensor, right_N: Tensor, risk: float) -> Thresho
     )  # a threshold cannot part equals
     passing = torch.nonzero((risks <= risk) & last_of_tie)
     if len(passing) == 0:
-        return Threshold(1.1, risk, len(ranked), 0, 0)
+        return Threshold(ALWAYS, risk, len(ranked), 0, 0)
     last = int(passing[-1])
     wrong = round(float(risks[last]) * (last + 1))
     return Threshold(float(ranked[last]), risk, len(ranked), last + 1, wrong)
+
+
+def _falling(confidence_N: Tensor, right_N: Tensor, risk: float) -> Tensor:
+    """Thresholds to be tried one after another: from where these images promise most, down to all images."""
+    ranked = confidence_N.sort(descending=True).values
+    places = torch.linspace(0, len(ranked) - 1, min(STEPS, len(ranked))).round().long()
+    tried = torch.cat([ranked[places].unique().flip(0), ranked.new_zeros(1)])
+    passing, wrong = _counts(confidence_N, right_N, tried)
+    return tried[int(risk_p_values(wrong, passing, risk).argmin()) :]
+
+
+def _counts(confidence_N: Tensor, right_N: Tensor, thresholds_T: Tensor) -> tuple[Tensor, Tensor]:
+    """How many images pass each threshold, and how many of these are wrong [T]."""
+    passing_TN = confidence_N >= thresholds_T[:, None]
+    return passing_TN.sum(dim=1), (passing_TN & (right_N == 0)).sum(dim=1)
+
+
+def _require_shares(risk: float, certainty: float) -> None:
+    for name, value in (("risk", risk), ("certainty", certainty)):
+        if not 0 < value < 1:
+            raise UraenasError(f"{name} = {value} is out of range; it must be more than 0 and less than 1")

@@ -12,6 +12,7 @@ from uraenas.architectures import Searched
 from uraenas.base.errors import DamagedFile, UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
 from uraenas.ensemble import MemberFacts
+from uraenas.ensemble.held_out import HeldOut
 from uraenas.evaluation import (
     REFERENCES,
     Metrics,
@@ -106,6 +107,7 @@ class RunFacts:
     searched: Searched | None
     members: dict[str, list[MemberFacts]]
     predictions: dict[str, Tensor]  # log-probabilities [M, N, K] on the clean test set
+    held_out: dict[str, HeldOut]  # what methods said of held-out images, where promises rest on some of them
     test: LabelledImages | None
     differences: list[Row]  # paired, between all methods or to `against`
     against: str = ""  # the method differences are shown to; empty: as the settings say
@@ -251,10 +253,23 @@ def read(
         searched=run.searched(),
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, picked, dataset, test),
+        held_out=_held_out(run, methods),
         test=test,
         differences=picked.differences(against),
         against=against,
     )
+
+
+def _held_out(run: Run, methods: Sequence[str]) -> dict[str, HeldOut]:
+    found = {}
+    for name in methods:
+        try:
+            known = run.known(name)
+        except UraenasError:
+            continue  # the page can do without
+        if known is not None and known.held_out.images_apart:
+            found[name] = known.held_out
+    return found
 
 
 def _predictions(run: Run, picked: Picked, dataset: str, test: LabelledImages) -> dict[str, Tensor]:

@@ -32,8 +32,9 @@ from uraenas.base.lock import hold
 from uraenas.base.parts import row_of, values_of
 from uraenas.base.regular_files import open_regular
 from uraenas.base.svg import element
-from uraenas.ensemble import SHARE, Ensemble, Member, MemberFacts, Owner, member_files
-from uraenas.ensemble.ensemble import DESCRIPTION, description, vouched_for
+from uraenas.ensemble import SHARE, Ensemble, Known, Member, MemberFacts, Owner, member_files
+from uraenas.ensemble.ensemble import DESCRIPTION, description, known_of, vouched_for
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.predict import (
     Prediction,
@@ -475,17 +476,31 @@ class Run:
 
     # Predicting
 
-    def threshold(self, risk: float, method: str = "") -> Threshold:
+    def known(self, method: str) -> Known | None:
+        """What the method's ensemble keeps of the images it knows, where it has been kept."""
+        folder = self.members_folder(method)
+        if not (folder / KNOWN).exists():
+            return None
+        with self._mending_members(method):
+            return known_of(folder, description(folder, Owner(self.identity, method)))
+
+    def threshold(self, risk: float, method: str = "", certainty: float = CERTAINTY) -> Threshold:
         """The confidence below which to abstain, for this share of errors among the rest."""
-        return self.ensemble(method).require_known().threshold(risk)
+        return self.ensemble(method).require_known().threshold(risk, certainty)
 
     def predict(
-        self, paths: Iterable[Path | str], risk: float = 0.05, method: str = "", share: float = SHARE
+        self,
+        paths: Iterable[Path | str],
+        risk: float = 0.05,
+        method: str = "",
+        share: float = SHARE,
+        certainty: float = CERTAINTY,
+        coverage: float = COVERAGE,
     ) -> list[Prediction | Unreadable]:
         """What a method says of these files, and of all files in these folders that end as images do."""
         ensemble = self.ensemble(method)
         files, _ = find_files([Path(path) for path in paths])
-        return list(predict_files(ensemble, files, risk, share))
+        return list(predict_files(ensemble, files, risk, share, certainty=certainty, coverage=coverage))
 
     # What was found
 

@@ -13,6 +13,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
+from uraenas.ensemble.held_out import HeldOut, drawn_apart
 from uraenas.evaluation import calibration, metrics
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
@@ -46,13 +47,16 @@ class Chooser:
         wanted = 1 if method.row.single else settings.members
         wanted = min(wanted, len(candidates))  # a frozen chain may have left fewer
         labels = torch.from_numpy(task.held_out.labels)
+        apart = drawn_apart(len(labels), self.config.seed)  # promises rest on these
         if settings.selection == "greedy":
-            chosen = selection.greedy(log_p, labels, wanted)
+            chosen = selection.greedy(log_p[:, ~apart], labels[~apart], wanted)
+            unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
+            unseen = torch.ones_like(apart)
         mean = metrics.mixture(log_p[chosen])
-        weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)
-        temperature = calibration.fit_temperature(mean, labels, weights)
+        weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)[~apart]
+        temperature = calibration.fit_temperature(mean[~apart], labels[~apart], weights)
         ensemble = Ensemble(
             tuple(candidates[position] for position in chosen),
             task.space,
@@ -61,7 +65,7 @@ class Chooser:
             temperature,
             of_bytes=task.train.images.dtype == np.uint8,
         )
-        known = known_to(ensemble, task, self.engine, self.config.seed)
+        known = known_to(ensemble, task, self.engine, self.config.seed, apart, unseen)
         self.run.adopt(method.name, replace(ensemble, known=known))
 
     def _candidates(self, method: Assembled, specs: Sequence[ChainSpec]) -> tuple[list[Member], Tensor]:
@@ -119,16 +123,22 @@ class Chooser:
         return [member for member, kept in zip(members, sound, strict=True) if kept], log_p[sound]
 
 
-def known_to(ensemble: Ensemble, task: Task, engine: Engine, seed: int) -> Known:
-    """What members see of training images, and how they judge the held-out ones, to tell foreign images by."""
+def known_to(
+    ensemble: Ensemble, task: Task, engine: Engine, seed: int, apart: Tensor, unseen: Tensor
+) -> Known:
+    """What members see of training images, and how they judge held-out ones: for promises, and to tell foreign ones.
+
+    Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`.
+    """
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, engine)
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))
-    held_out = predictor.look(task.held_out.images)
-    prediction = calibration.scale(metrics.mixture(held_out[0]), ensemble.temperature)
-    _, confidence, right = metrics.confidence_bins(prediction, torch.from_numpy(task.held_out.labels))
+    log_p, features = predictor.look(task.held_out.images)
+    prediction = calibration.scale(metrics.mixture(log_p), ensemble.temperature)
+    held_out = HeldOut.of(prediction, torch.from_numpy(task.held_out.labels), apart)
+    looked = log_p[:, unseen], [tuple(level[unseen] for level in seen) for seen in features]
     seen = predictor.look(train.images)[1]
-    return Known.fit(seen, torch.from_numpy(train.labels), held_out, confidence, right)
+    return Known.fit(seen, torch.from_numpy(train.labels), looked, held_out)
 
 
 def _offered(method: Assembled, samples: Sequence[Member]) -> list[Candidate]:

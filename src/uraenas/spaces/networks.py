@@ -86,18 +86,24 @@ class Stack(nn.Module):
             wrapped.append(forward(network, named[place], key))
         return torch.stack(wrapped)
 
+    def named(self, m: int) -> tuple[Architecture, Tensors, Tensors]:
+        """Member m's architecture, and its weights and statistics by name."""
+        weights = self.weights.detach().split(self.weight_sizes)[m]
+        statistics = self.statistics.split(self.statistics_sizes)[m]
+        views = self.weight_layouts[m].views(weights), self.statistics_layouts[m].views(statistics)
+        return self.architectures[m], aligned(views[0]), views[1]
+
     @torch.no_grad()
     def trace(
         self, m: int, images: Tensor, forward: Forward | None = None, key: Tensor | None = None
     ) -> tuple[Tensor, Features]:
         """Logits [N, K] of one member in evaluation, and what its network sees (the last time that it is called)."""
-        weights = aligned(self.weight_layouts[m].views(self.weights.detach().split(self.weight_sizes)[m]))
-        statistics = self.statistics_layouts[m].views(self.statistics.split(self.statistics_sizes)[m])
+        architecture, weights, statistics = self.named(m)
         seen: Features = ()
 
         def network(weights: Tensors) -> Tensor:
             nonlocal seen
-            logits, seen = self.space.trace(self.architectures[m], weights, statistics, images)
+            logits, seen = self.space.trace(architecture, weights, statistics, images)
             return logits
 
         logits = network(weights) if forward is None or key is None else forward(network, weights, key)

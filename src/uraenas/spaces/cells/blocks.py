@@ -57,6 +57,8 @@ def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, 
 
     PyTorch's own, not cuDNN's: that one wants its vectors on 16-byte boundaries, and these are slices of one vector.
     """
+    if f"{name}.scale" not in weights:
+        return x  # the convolution before it holds it
     scale, shift = weights[f"{name}.scale"], weights[f"{name}.shift"]
     if running is None:
         return torch.batch_norm(x, scale, shift, None, None, True, 0.0, EPSILON, cudnn_enabled=False)
@@ -64,21 +66,42 @@ def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, 
     return torch.batch_norm(x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False)
 
 
+def convolve(x: Tensor, name: str, weights: Tensors, padding: int, stride: int = 1) -> Tensor:
+    """A convolution by name; one that holds its norm has a bias."""
+    return F.conv2d(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"), stride=stride, padding=padding)
+
+
+def folded(weights: Tensors, running: Tensors) -> Tensors:
+    """The same network in evaluation, with the norms that follow convolutions made part of them.
+
+    (W·x − mean) · scale / √(variance + ε) + shift = (factor·W)·x + (shift − factor·mean), per output channel.
+    """
+    found = dict(weights)
+    for name in list(weights):
+        conv = name.removesuffix(".norm.scale")
+        if conv != name and f"{conv}.weight" in weights:
+            scale, shift = found.pop(name), found.pop(f"{conv}.norm.shift")
+            mean, variance = running[f"{conv}.norm.mean"], running[f"{conv}.norm.variance"]
+            factor = scale.double() / (variance.double() + EPSILON).sqrt()
+            weight = weights[f"{conv}.weight"]
+            found[f"{conv}.weight"] = (weight * factor[:, None, None, None]).to(weight.dtype)
+            found[f"{conv}.bias"] = (shift - factor * mean).to(weight.dtype)
+    return found
+
+
 def stem(x: Tensor, skeleton: Skeleton, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
     """Conv-BN, then a ReLU-conv-BN for each further halving: the stem of DARTS for large images."""
     for number, step in enumerate(skeleton.stem()):
-        x = F.conv2d(
-            F.relu(x) if number else x, weights[f"{step.name}.weight"], stride=step.stride, padding=1
-        )
+        x = convolve(F.relu(x) if number else x, step.name, weights, 1, step.stride)
         x = batch_norm(x, f"{step.name}.norm", weights, running, training)
     return x
 
 
 def reduction(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
     """The residual block of stride 2: two ReLU-conv-BN beside an average pool with a 1×1 convolution."""
-    y = F.conv2d(F.relu(x), weights[f"{name}.first.weight"], stride=2, padding=1)
+    y = convolve(F.relu(x), f"{name}.first", weights, 1, 2)
     y = batch_norm(y, f"{name}.first.norm", weights, running, training)
-    y = F.conv2d(F.relu(y), weights[f"{name}.second.weight"], padding=1)
+    y = convolve(F.relu(y), f"{name}.second", weights, 1)
     y = batch_norm(y, f"{name}.second.norm", weights, running, training)
     # An odd map keeps its last row and column, as the strided convolution does.
     return y + F.conv2d(F.avg_pool2d(x, 2, 2, ceil_mode=True), weights[f"{name}.shortcut.weight"])

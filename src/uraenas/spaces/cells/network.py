@@ -105,7 +105,7 @@ def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict
         rectified = F.relu(source) if groups else source
         for kernel, targets in groups:
             prefix = f"{name}.from{node}.conv{kernel}"
-            y = F.conv2d(rectified, weights[f"{prefix}.weight"], padding=kernel // 2)
+            y = blocks.convolve(rectified, prefix, weights, kernel // 2)
             y = blocks.batch_norm(y, f"{prefix}.norm", weights, running, training)
             for target, term in zip(targets, y.chunk(len(targets), dim=1), strict=True):
                 add(target, term)

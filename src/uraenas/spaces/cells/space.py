@@ -112,6 +112,9 @@ class CellSpace:
         logits = blocks.head(last, weights, statistics, False)
         return logits, (network.summary(first), network.summary(last))
 
+    def folded(self, architecture: Genotype, weights: Tensors, statistics: Tensors) -> Tensors:
+        return blocks.folded(weights, statistics)
+
     def supernet_layout(self) -> Layout:
         return supernet.supernet_layout(self.cell, self.skeleton)
 

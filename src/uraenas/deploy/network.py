@@ -1,0 +1,159 @@
+"""A whole ensemble as one module: raw images in; probabilities, uncertainty by source and what to make of them out."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from uraenas.base.errors import UraenasError
+from uraenas.ensemble import Ensemble, Known, Member
+from uraenas.ensemble.predict import Rule
+from uraenas.evaluation.conformal import REGULARISATION
+from uraenas.evaluation.metrics import SOURCES
+from uraenas.spaces import Features, Space, folded
+
+TIE = 1e-5  # sums of logarithms that differ by less are equal, in float32
+
+
+@dataclass(frozen=True)
+class Output:
+    """One thing the module says of each image."""
+
+    name: str
+    about: str
+
+
+class EnsembleNetwork(nn.Module):
+    """All members and what follows from them, in float32, for any number of images.
+
+    Images are [N, H, W, C]: bytes, or floats from 0 to 1 where the ensemble was trained on such. Where the ensemble
+    keeps something of the images it knows, and a rule is given, they get a p-value, a set, and whether to abstain.
+    """
+
+    def __init__(self, ensemble: Ensemble, rule: Rule | None = None) -> None:
+        super().__init__()
+        if any(member.kind.forward is not None for member in ensemble.members):
+            raise UraenasError("members whose weights are drawn anew in each pass cannot be exported")
+        self.temperature = ensemble.temperature
+        self.members = nn.ModuleList([_Network(member, ensemble.space) for member in ensemble.members])
+        functions = list(dict.fromkeys(ensemble.functions))
+        self.groups = [[m for m, own in enumerate(ensemble.functions) if own == one] for one in functions]
+        units = ensemble.normalisation
+        self.mean: Tensor
+        self.deviation: Tensor
+        for name, values in (("mean", units.mean), ("deviation", units.deviation)):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float32)[:, None, None])
+        self.foreign = _Foreign(ensemble.known) if ensemble.known is not None and rule is not None else None
+        self.rule = rule if self.foreign is not None else None
+
+    @property
+    def outputs(self) -> list[Output]:
+        """What `forward` returns, in order."""
+        found = [Output("probabilities", "by class, temperature-scaled")]
+        found += [Output(source, f"{source} uncertainty in nats, not scaled") for source in SOURCES]
+        if self.rule is not None:
+            found.append(Output("p_value", "how often an image like those of the training looks like this"))
+            found.append(Output("abstain", "it is foreign, or not sure enough"))
+            found.append(Output("prediction_set", "whether each class may be the true one"))
+        return found
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        x = (images.to(torch.float32).permute(0, 3, 1, 2) - self.mean) / self.deviation
+        seen = [member(x) for member in self.members]
+        log_p = [torch.log_softmax(logits, dim=-1) for logits, _ in seen]
+        mixed = _mixture(log_p)
+        probability = torch.softmax(mixed / self.temperature, dim=-1)
+        total, data = _entropy(mixed), _mean([_entropy(one) for one in log_p])
+        within = [_entropy(_mixture([log_p[m] for m in group])) * len(group) for group in self.groups]
+        by_architecture = torch.stack(within).sum(dim=0) / len(log_p)
+        found = (probability, total, data, by_architecture - data, total - by_architecture)
+        if self.foreign is None or self.rule is None:
+            return found
+        p_value = self.foreign(total, [features for _, features in seen])
+        unsure = probability.amax(dim=-1) < self.rule.threshold.confidence
+        abstain = (p_value <= self.rule.share) | unsure
+        return (*found, p_value, abstain, _sets(probability, self.rule.quantile))
+
+
+class _Network(nn.Module):
+    """One member in evaluation, its norms folded."""
+
+    def __init__(self, member: Member, space: Space) -> None:
+        super().__init__()
+        self.architecture, self.space = member.architecture, space
+        weights = space.weight_layout(member.architecture).views(member.weights)
+        statistics = space.statistics_layout(member.architecture).views(member.statistics)
+        ready = folded(space, member.architecture, weights, statistics)
+        self.names: list[dict[str, str]] = []
+        for tensors in (ready, statistics):
+            self.names.append({name: name.replace(".", "_") for name in tensors})
+            for name, tensor in tensors.items():
+                self.register_buffer(self.names[-1][name], tensor.float().clone())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Features]:
+        weights, statistics = (
+            {name: getattr(self, own) for name, own in names.items()} for names in self.names
+        )
+        return self.space.trace(self.architecture, weights, statistics, x)
+
+
+class _Foreign(nn.Module):
+    """p-values as `Known` has them, in float32."""
+
+    def __init__(self, known: Known) -> None:
+        super().__init__()
+        held_out = torch.stack([score.double() for score in known.scores.values()])
+        count = held_out.shape[1]
+        above = count - torch.searchsorted(held_out.sort(dim=1).values, held_out.contiguous())
+        self.count = count
+        self.names = list(known.scores)
+        self.held_out: Tensor
+        self.before: Tensor
+        self.after: Tensor
+        self.register_buffer("held_out", held_out.float()[:, None])
+        self.register_buffer("before", above.double().log().float()[:, None])
+        self.register_buffer("after", (above + 1).double().log().float()[:, None])
+        for m, of_member in enumerate(known.levels):
+            for place, level in enumerate(of_member):
+                self.register_buffer(f"whitening_{m}_{place}", level.whitening.clone())
+                self.register_buffer(f"means_{m}_{place}", level.means.clone())
+
+    def forward(self, total: Tensor, features: list[Features]) -> Tensor:
+        scores = {"uncertainty": total}
+        for place in range(len(features[0])):
+            distances = [self._distance(seen[place], m, place) for m, seen in enumerate(features)]
+            scores[f"distance-{place + 1}"] = _mean(distances)
+        new = torch.stack([scores[name] for name in self.names]).unsqueeze(2)  # [S, N, 1]
+        below = (new >= self.held_out).to(torch.float32)  # [S, N, n]
+        as_large = (new <= self.held_out).to(torch.float32).sum(dim=2)
+        own = -(as_large + 1).log().sum(dim=0)
+        theirs = -(self.before + below * (self.after - self.before)).sum(dim=0)
+        no_smaller = (theirs >= own.unsqueeze(1) - TIE).to(torch.float32).sum(dim=1)
+        return (no_smaller + 1) / (self.count + 1)
+
+    def _distance(self, features: Tensor, m: int, place: int) -> Tensor:
+        white = features @ getattr(self, f"whitening_{m}_{place}")
+        apart = white.unsqueeze(1) - getattr(self, f"means_{m}_{place}")
+        return (apart * apart).mean(dim=2).amin(dim=1)
+
+
+def _mean(tensors: list[Tensor]) -> Tensor:
+    return torch.stack(tensors).mean(dim=0)
+
+
+def _mixture(log_p: list[Tensor]) -> Tensor:
+    """Log of the mean probability [N, K]."""
+    stacked = torch.stack(log_p)
+    largest = stacked.amax(dim=0)
+    return (stacked - largest).exp().mean(dim=0).log() + largest
+
+
+def _entropy(log_p: Tensor) -> Tensor:
+    return -(log_p.exp() * log_p).sum(dim=-1)
+
+
+def _sets(probability: Tensor, quantile: float) -> Tensor:
+    """As `conformal.prediction_sets`, without sorting: a class is compared with each other one."""
+    larger = (probability.unsqueeze(1) > probability.unsqueeze(2)).to(torch.float32)
+    score = (larger * (probability.unsqueeze(1) + REGULARISATION)).sum(dim=2)
+    return score <= quantile

@@ -1,0 +1,222 @@
+"""Writes an ensemble as one file, checks that the file says the same, and measures what a precision costs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.versions import version_of
+from uraenas.base.whole_files import rename_for_good, unfinished
+from uraenas.deploy import onnx_file
+from uraenas.deploy.exported import Exported
+from uraenas.deploy.network import EnsembleNetwork
+from uraenas.ensemble import SHARE, Ensemble
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.ensemble.predict import Rule
+from uraenas.evaluation import METRICS
+from uraenas.evaluation.metrics import SOURCES
+from uraenas.run.directory import Run
+from uraenas.run.task import prepare
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+PRECISIONS = ("float32", "half", "int8")
+FORMATS = ("onnx", "torch")
+PARITY = 1e-5  # how far a probability may be from that of `predict_proba`, in float32
+BATCHES = (1, 5)  # numbers of images on which that is checked, other than the one it was recorded with
+CALIBRATION = 128  # held-out images for the ranges of int8
+MEASURED = 500  # held-out images on which the loss of a precision is measured
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a file should hold."""
+
+    precision: str = "float32"
+    risk: float = 0.05
+    certainty: float = CERTAINTY
+    share: float = SHARE
+    coverage: float = COVERAGE
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+
+    def rule(self, ensemble: Ensemble) -> Rule | None:
+        if ensemble.known is None:
+            return None
+        return Rule.of(ensemble, self.risk, self.share, self.certainty, self.coverage)
+
+
+def export_file(
+    run: Run,
+    path: Path | str,
+    form: str = "onnx",
+    method: str = "",
+    wanted: Wanted | None = None,
+    images: np.ndarray | None = None,
+    labels: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Write one file with the ensemble of a method, and return what its metadata say.
+
+    Held-out images are needed for int8, and to say what a precision costs; where none are given, they are those of the
+    run. The file appears whole or not at all, and only if it says the same as `predict_proba`.
+    """
+    if form not in FORMATS:
+        raise unknown("format", form, FORMATS)
+    wanted = wanted or Wanted()
+    target, method = Path(path), method or run.primary
+    if target.is_dir():
+        raise UraenasError(f"{target} is a folder; name a file (--out)")
+    ensemble = run.ensemble(method)
+    network = EnsembleNetwork(ensemble, wanted.rule(ensemble)).eval()
+    facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
+    begun = unfinished(target)
+    try:
+        begun.parent.mkdir(parents=True, exist_ok=True)
+        if form == "torch":
+            facts |= _write_torch(network, ensemble, begun, facts, wanted)
+        else:
+            apart = (images, labels) if images is not None and labels is not None else _held_out(run, wanted)
+            facts |= _write_onnx(network, ensemble, begun, facts, wanted, apart)
+        rename_for_good(begun, target)
+    finally:
+        begun.unlink(missing_ok=True)
+    return facts
+
+
+def _facts(ensemble: Ensemble, network: EnsembleNetwork, wanted: Wanted) -> dict[str, Any]:
+    shape, rule = ensemble.space.shape, network.rule
+    facts = {
+        "classes": list(ensemble.classes),
+        "image": [shape.height, shape.width, shape.channels],
+        "values": "bytes" if ensemble.of_bytes else "0 to 1",
+        "mean": list(ensemble.normalisation.mean),
+        "deviation": list(ensemble.normalisation.deviation),
+        "temperature": ensemble.temperature,
+        "ensemble": ensemble.identity,
+        "architectures": [str(member.architecture) for member in ensemble.members],
+        "precision": wanted.precision,
+        "uraenas": version_of("uraenas"),
+        "outputs": {output.name: output.about for output in network.outputs},
+    }
+    if rule is not None:
+        promised = {"share": rule.share, "coverage": rule.coverage}
+        facts["rule"] = {**asdict(rule.threshold), **promised}
+    return facts
+
+
+def _held_out(run: Run, wanted: Wanted) -> tuple[np.ndarray, np.ndarray] | None:
+    """The run's held-out images, where a precision needs them or its cost is asked for, and they are at hand."""
+    if wanted.precision == "float32":
+        return None
+    try:
+        part = prepare(run.config()).held_out
+    except UraenasError as error:
+        if wanted.precision == "int8":
+            raise UraenasError(f"int8 needs the run's held-out images: {error}") from error
+        return None
+    return part.images[: CALIBRATION + MEASURED], part.labels[: CALIBRATION + MEASURED]
+
+
+def _write_onnx(
+    network: EnsembleNetwork,
+    ensemble: Ensemble,
+    path: Path,
+    facts: dict[str, Any],
+    wanted: Wanted,
+    held_out: tuple[np.ndarray, np.ndarray] | None,
+) -> dict[str, Any]:
+    onnx_file.require_onnx()
+    shape = ensemble.space.shape
+    model = onnx_file.model_of(network, (shape.height, shape.width, shape.channels), ensemble.of_bytes)
+    parity = _parity(ensemble, Exported(model.SerializeToString(), threads=1), ensemble.of_bytes)
+    found: dict[str, Any] = {"parity": parity}
+    if wanted.precision != "float32":
+        plain = model.SerializeToString()
+        model = _in_precision(model, wanted.precision, held_out)
+        if held_out is not None:
+            apart = tuple(one[CALIBRATION:] if len(one) > CALIBRATION else one for one in held_out)
+            found["cost"] = _cost(plain, model.SerializeToString(), *apart)
+    onnx_file.describe(model, {name: json.dumps(value) for name, value in {**facts, **found}.items()})
+    path.write_bytes(model.SerializeToString())
+    return found
+
+
+def _in_precision(
+    model: "ModelProto", precision: str, held_out: tuple[np.ndarray, np.ndarray] | None
+) -> "ModelProto":
+    if precision == "half":
+        return onnx_file.halved(model)
+    if held_out is None:
+        raise UraenasError("int8 needs held-out images, and none are at hand")
+    return onnx_file.in_int8(model, held_out[0][:CALIBRATION])
+
+
+def _parity(ensemble: Ensemble, says: Callable[[np.ndarray], Any], of_bytes: bool) -> dict[str, float]:
+    """The largest difference to the ensemble's own words, on noise of several numbers of images."""
+    random = np.random.default_rng(0)
+    shape = ensemble.space.shape
+    worst: dict[str, float] = {}
+    for count in BATCHES:
+        size = (count, shape.height, shape.width, shape.channels)
+        images = (
+            random.integers(0, 256, size, dtype=np.uint8) if of_bytes else random.random(size, np.float32)
+        )
+        found, split = says(images), ensemble.uncertainty(images, device="cpu")
+        expected = {source: getattr(split, source).numpy() for source in SOURCES}
+        expected["probabilities"] = ensemble.predict_proba(images, device="cpu")
+        if ensemble.known is not None and "p_value" in found:
+            expected["p_value"] = ensemble.look(images, device="cpu")[1].numpy()
+        for name, values in expected.items():
+            apart = float(np.abs(found[name] - values).max())
+            worst[name] = max(worst.get(name, 0.0), apart)
+    if not worst["probabilities"] <= PARITY:
+        raise UraenasError(
+            f"the file does not say what the ensemble says: probabilities differ by {worst['probabilities']:.2g}"
+        )
+    return worst
+
+
+def _cost(plain: bytes, model: bytes, images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """Accuracy, NLL, ECE and mean uncertainties in float32 and in this precision, on held-out images."""
+    found: dict[str, Any] = {"images": len(images)}
+    for name, source in (("float32", plain), ("now", model)):
+        says = Exported(source, threads=1)
+        parts = [says(batch) for batch in np.array_split(images, max(1, len(images) // 100))]
+        log_p = torch.from_numpy(np.concatenate([part["probabilities"] for part in parts])).double()
+        log_p = log_p.clamp_min(1e-30).log()
+        figures = {key: METRICS[key](log_p, torch.from_numpy(labels)) for key in ("accuracy", "nll", "ece")}
+        split = {key: float(np.concatenate([part[key] for part in parts]).mean()) for key in SOURCES}
+        found[name] = {**figures, **split}
+    return found
+
+
+def _write_torch(
+    network: EnsembleNetwork, ensemble: Ensemble, path: Path, facts: dict[str, Any], wanted: Wanted
+) -> dict[str, Any]:
+    """A program that `torch.export.load` reads, without this package."""
+    if wanted.precision != "float32":
+        raise UraenasError(f"precision {wanted.precision} is one of ONNX files; torch files have float32")
+    shape = ensemble.space.shape
+    size = (onnx_file.SAMPLE, shape.height, shape.width, shape.channels)
+    images = torch.zeros(size, dtype=torch.uint8 if ensemble.of_bytes else torch.float32)
+    batch = torch.export.Dim("batch", min=1)
+    program = torch.export.export(network, (images,), dynamic_shapes=({0: batch},), strict=False)
+    names, module = [output.name for output in network.outputs], program.module()
+
+    def says(images: np.ndarray) -> dict[str, np.ndarray]:
+        with torch.no_grad():
+            outputs = module(torch.from_numpy(images))
+        return {name: one.numpy() for name, one in zip(names, outputs, strict=True)}
+
+    found = {"parity": _parity(ensemble, says, ensemble.of_bytes)}
+    stored = {"facts.json": json.dumps({**facts, **found})}
+    torch.export.save(program, path, extra_files=stored)
+    return found

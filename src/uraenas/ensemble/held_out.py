@@ -1,0 +1,94 @@
+"""What an ensemble said of its held-out images, and what that promises for new ones.
+
+Half of the held-out images are *apart*: neither the temperature nor the choice of members has seen them. Promises rest
+on these alone. The other half says where to look for thresholds, as it may.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.ensemble.threshold import Threshold, estimated, promised
+from uraenas.evaluation import conformal, metrics
+
+CERTAINTY = 0.95  # with which the risk is kept
+COVERAGE = 0.95  # of prediction sets
+NAMES = ("confidence", "right", "before", "rank", "label", "apart")
+OF_OLD = ("confidence", "right")  # what a file has that was written before there were promises
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Of n held-out images [n], temperature-scaled; probabilities in float64."""
+
+    confidence: Tensor  # of the predicted class
+    right: Tensor  # 1 where that is the true one
+    before: Tensor  # probability of all classes that are more probable than the true one
+    rank: Tensor  # of the true class, 0 for the most probable
+    label: Tensor
+    apart: Tensor  # 1 where neither temperature nor choice of members has seen the image
+
+    @classmethod
+    def of(cls, log_probabilities_NK: Tensor, labels_N: Tensor, apart_N: Tensor) -> "HeldOut":
+        """From the ensemble's temperature-scaled prediction."""
+        _, confidence, right = metrics.confidence_bins(log_probabilities_NK, labels_N)
+        of_classes = conformal.set_scores(log_probabilities_NK.exp())
+        before, rank = (one.gather(1, labels_N[:, None]).squeeze(1) for one in of_classes)
+        return cls(confidence, right.float(), before, rank.float(), labels_N.float(), apart_N.float())
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "HeldOut":
+        """From what was stored. What was written before there were promises has no image apart, so it makes none."""
+        if all(name in tensors for name in OF_OLD) and not any(name in tensors for name in NAMES[2:]):
+            nothing = torch.zeros_like(tensors["right"])
+            tensors = {**dict.fromkeys(NAMES, nothing), **tensors}
+        return cls(**{name: tensors[name] for name in NAMES})
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in NAMES}
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether numbers are numbers, and shapes fit each other."""
+        every = self.tensors().values()
+        return (
+            all(one.dtype.is_floating_point and one.shape == self.right.shape for one in every)
+            and self.right.ndim == 1
+            and len(self.right) > 0
+            and not any(one.isnan().any() for one in every)
+            and all(_lies_in_unit(one) for one in (self.confidence, self.before))
+            and all(bool(((one == 0) | (one == 1)).all()) for one in (self.right, self.apart))
+            and all(bool(((one >= 0) & (one == one.round())).all()) for one in (self.rank, self.label))
+        )
+
+    @property
+    def images_apart(self) -> int:
+        return int(self.apart.sum())
+
+    def threshold(self, risk: float, certainty: float = CERTAINTY) -> Threshold:
+        """The confidence below which to abstain; an estimate where so few images can promise nothing."""
+        apart = self.apart > 0
+        ours, theirs = ((self.confidence[which], self.right[which]) for which in (apart, ~apart))
+        found = promised(ours, theirs, risk, certainty)
+        return estimated(self.confidence, self.right.double(), risk) if found is None else found
+
+    def quantile(self, coverage: float = COVERAGE, regularisation: float = conformal.REGULARISATION) -> float:
+        """The score up to which classes belong to a prediction set of this coverage."""
+        scores = conformal.regularised(self.before, self.rank, regularisation)
+        return conformal.conformal_quantile(scores[self.apart > 0], coverage)
+
+
+def drawn_apart(images: int, seed: int) -> Tensor:
+    """Which half of the held-out images is kept from temperature and choice of members [N], at random."""
+    order = draws.permutation(draws.at(draws.key(seed, "apart"), 0), images)
+    return torch.zeros(images, dtype=torch.bool).index_fill(0, order[: images // 2], True)
+
+
+def _lies_in_unit(one: Tensor) -> bool:
+    return bool(((one >= -1e-6) & (one <= 1 + 1e-6)).all())

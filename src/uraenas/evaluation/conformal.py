@@ -1,0 +1,72 @@
+"""Promises from n held-out images that hold whatever the prediction is worth: sets of classes, and a bounded risk.
+
+Prediction sets are RAPS (Angelopoulos and others, 2021), with APS (Romano and others, 2020) as λ = 0. Class k of rank r
+has the score
+
+    s_k = sum of the probabilities of all classes more probable than k  +  λ · max(0, r − 1)
+
+and the set of an image holds all classes with s_k ≤ q, where q is the ⌈(n + 1)·c⌉-th smallest score that true classes
+of held-out images have. If the new image is like the held-out ones, its true class is in the set with a probability of
+at least c. Scores are not randomised: the same image has the same set, and the most probable class is always in it.
+
+A bounded risk is a binomial test. Of n images that pass a threshold k are wrong; P(Bin(n, r) ≤ k) is a p-value of "more
+than the share r of such images is wrong". The bound that belongs to it is that of Clopper and Pearson.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError
+
+REGULARISATION = 0.01  # λ: what one more class costs; small beside the probability of a class that matters
+
+
+def set_scores(probability_NK: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each class [N, K]: the sum of the probabilities of more probable classes, and its rank, 0 for the first."""
+    order_NK = probability_NK.argsort(dim=1, descending=True, stable=True)
+    ranked_NK = probability_NK.double().gather(1, order_NK)
+    rank_NK = torch.arange(probability_NK.shape[1]).expand_as(order_NK)
+    before_NK = ranked_NK.cumsum(dim=1) - ranked_NK
+    empty = torch.empty_like(ranked_NK)
+    return empty.scatter(1, order_NK, before_NK), torch.empty_like(order_NK).scatter(1, order_NK, rank_NK)
+
+
+def regularised(before: Tensor, rank: Tensor, regularisation: float = REGULARISATION) -> Tensor:
+    """The score of RAPS."""
+    return before + regularisation * rank
+
+
+def conformal_quantile(scores_n: Tensor, coverage: float) -> float:
+    """The ⌈(n + 1)·c⌉-th smallest score; infinite where n images are too few to promise this coverage."""
+    if not 0 < coverage < 1:
+        raise UraenasError(f"coverage = {coverage} is out of range; it must be more than 0 and less than 1")
+    place = math.ceil((len(scores_n) + 1) * coverage - 1e-9)
+    return math.inf if place > len(scores_n) else float(scores_n.double().sort().values[place - 1])
+
+
+def prediction_sets(
+    probability_NK: Tensor, quantile: float, regularisation: float = REGULARISATION
+) -> Tensor:
+    """Whether each class is in the image's set [N, K]."""
+    return regularised(*set_scores(probability_NK), regularisation) <= quantile
+
+
+def risk_p_values(wrong: Tensor, images: Tensor, risk: float) -> Tensor:
+    """Of "more than this share is wrong", where of so many images so many are: P(Bin(n, r) ≤ k)."""
+    from scipy.special import bdtr  # the binomial distribution; a tenth of a second to import
+
+    return torch.from_numpy(bdtr(wrong.double().numpy(), images.long().numpy(), risk))
+
+
+def risk_bound(wrong: int, images: int, certainty: float) -> float:
+    """The share of errors that is not exceeded with this certainty (Clopper and Pearson, one-sided)."""
+    from scipy.special import betaincinv
+
+    return 1.0 if wrong >= images else float(betaincinv(wrong + 1, images - wrong, certainty))
+
+
+def least_images(risk: float, certainty: float) -> int:
+    """How many images, all of them right, promise this risk: (1 − r)^n ≤ 1 − certainty."""
+    return math.ceil(math.log1p(-certainty) / math.log1p(-risk) - 1e-9)

@@ -1,0 +1,117 @@
+"""Promises from held-out images, and whether the test images bear them out: prediction sets, and risk."""
+
+from torch import Tensor
+
+from uraenas.ensemble.held_out import CERTAINTY, HeldOut
+from uraenas.evaluation import conformal
+from uraenas.report.blocks import Cell, Line, Note, Section, Table
+from uraenas.report.reading import RunFacts
+from uraenas.report.sections.reliability import missing
+from uraenas.report.style import colour
+
+COVERAGES = (0.9, 0.95)
+RISKS = (0.01, 0.02, 0.05)
+SHOWN = 20  # classes, those least covered first
+
+
+def section(facts: RunFacts) -> Section:
+    found = Section(
+        "promises",
+        "Promises",
+        "What can be relied on, for images like the held-out ones: a set of classes that holds the true one as often "
+        "as promised, and a confidence above which at most a promised share of answers is wrong. They rest on "
+        "held-out images that neither the temperature nor the choice of members has seen; the test images check them.",
+    )
+    if facts.config.evaluate.part != "test":
+        found.blocks.append(Note("Promises are left out: they rest on the very images measured here."))
+        return found
+    able = [name for name in facts.predictions if name in facts.held_out]
+    if not able:
+        found.blocks.append(missing("promises"))
+        return found
+    found.blocks += [_sets(facts, able), _risks(facts, able)]
+    if facts.primary in able:
+        found.blocks.append(_classes(facts, facts.held_out[facts.primary]))
+    return found
+
+
+def _sets(facts: RunFacts, methods: list[str]) -> Table:
+    lines = []
+    for name in methods:
+        cells = []
+        for coverage in COVERAGES:
+            sets_NK = _prediction_sets(facts, name, coverage)
+            sizes = sets_NK.sum(dim=1).double()
+            alone = f"{_percent((sizes == 1).double().mean())} with one class"
+            held = Cell(_percent(_covered(sets_NK, facts.labels).mean()))
+            cells += [held, Cell(f"{float(sizes.mean()):.2f}", alone)]
+        lines.append(Line(name, cells, colour(name)))
+    header = ["Method"]
+    for coverage in COVERAGES:
+        header += [f"{100 * coverage:g} % promised: found", "Classes in a set"]
+    return Table(
+        f"Prediction sets: share that holds the true class, and size. {_rests(facts)}", header, lines
+    )
+
+
+def _risks(facts: RunFacts, methods: list[str]) -> Table:
+    lines = []
+    for name in methods:
+        cells = []
+        for risk in RISKS:
+            threshold = facts.held_out[name].threshold(risk)
+            log_p = facts.mean(name, "temperature")
+            confidence, predicted = log_p.exp().max(dim=1)
+            answered = confidence >= threshold.confidence
+            wrong = (predicted != facts.labels)[answered]
+            of = f"{int(wrong.sum()):,} of {len(wrong):,}" if len(wrong) else "none answered"
+            words = of if threshold.certainty else f"{of}; an estimate"
+            share = _percent(wrong.double().mean()) if len(wrong) else "–"
+            cells += [Cell(_percent(answered.double().mean())), Cell(share, words)]
+        lines.append(Line(name, cells, colour(name)))
+    header = ["Method"]
+    for risk in RISKS:
+        header += [f"Risk {100 * risk:g} %: answered", "Of these wrong"]
+    caption = f"Answers at a promised risk, kept with a certainty of {100 * CERTAINTY:g} %. {_rests(facts)}"
+    return Table(caption, header, lines)
+
+
+def _classes(facts: RunFacts, held_out: HeldOut) -> Table:
+    """The promise is one over all classes: here is how it falls out for each."""
+    sets = {coverage: _prediction_sets(facts, facts.primary, coverage) for coverage in COVERAGES}
+    covered = {coverage: _covered(found, facts.labels) for coverage, found in sets.items()}
+    apart = held_out.label[held_out.apart > 0]
+    rows = []
+    for k, name in enumerate(facts.classes):
+        of_class = facts.labels == k
+        if of_class.any():
+            shares = [float(covered[coverage][of_class].mean()) for coverage in COVERAGES]
+            size = float(sets[COVERAGES[-1]][of_class].sum(dim=1).double().mean())
+            cells = [Cell(f"{int(of_class.sum()):,}", f"{int((apart == k).sum()):,} apart")]
+            cells += [Cell(_percent(share)) for share in shares]
+            rows.append((shares[-1], Line(name, [*cells, Cell(f"{size:.2f}")])))
+    rows.sort(key=lambda row: row[0])
+    header = ["Class", "Images", *(f"{100 * c:g} % promised: found" for c in COVERAGES), "Classes in a set"]
+    of = f", the {SHOWN} least covered of {len(rows)}" if len(rows) > SHOWN else ""
+    caption = (
+        f"Coverage by class, {facts.primary}{of}. It is promised over all classes, not for each. {facts.n}."
+    )
+    return Table(caption, header, [line for _, line in rows[:SHOWN]])
+
+
+def _prediction_sets(facts: RunFacts, method: str, coverage: float) -> Tensor:
+    probability = facts.mean(method, "temperature").exp()
+    return conformal.prediction_sets(probability, facts.held_out[method].quantile(coverage))
+
+
+def _covered(sets_NK: Tensor, labels_N: Tensor) -> Tensor:
+    return sets_NK.gather(1, labels_N[:, None]).squeeze(1).double()
+
+
+def _percent(share: Tensor | float) -> str:
+    return f"{100 * float(share):.1f} %"
+
+
+def _rests(facts: RunFacts) -> str:
+    images = max((one.images_apart for one in facts.held_out.values()), default=0)
+    return f"Temperature-scaled, clean, {facts.n} test images; {images:,} held-out images apart."

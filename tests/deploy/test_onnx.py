@@ -1,0 +1,201 @@
+"""An exported ensemble says what the ensemble says, runs without PyTorch and this package, and tells what it is."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from uraenas import Run, UraenasError
+from uraenas.deploy import Exported, Wanted, export_file
+from uraenas.deploy.network import EnsembleNetwork
+from uraenas.deploy.onnx_file import halved, model_of
+from uraenas.deploy.operations import Builder
+from uraenas.deploy.recording import record
+from uraenas.ensemble.predict import Rule, rows_of
+
+DIGITS = np.uint8(load_digits().images * 255 / 16)[..., None]
+LABELS = load_digits().target
+
+ALONE = """
+import json, sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "uraenas"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Blocked())
+import numpy as np, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1])
+images = np.load(sys.argv[2])
+names = [output.name for output in session.get_outputs()]
+np.savez(sys.argv[3], **dict(zip(names, session.run(None, {"images": images}))))
+print(json.dumps(session.get_modelmeta().custom_metadata_map))
+"""
+
+
+@pytest.fixture(scope="module")
+def file(finished_run: Path, uraenas: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exported") / "digits.onnx"
+    done = uraenas("export", finished_run, "--format", "onnx", "--out", path, "--risk", "0.2", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["bytes"] == path.stat().st_size
+    assert facts["parity"]["probabilities"] < 1e-5
+    return path
+
+
+def test_it_says_what_predict_says_of_any_number_of_images(finished_run: Path, file: Path) -> None:
+    ensemble, exported = Run(finished_run).ensemble(), Exported(file, threads=1)
+    rule = Rule.of(ensemble, 0.2)
+    for count in (1, 40):
+        images = np.concatenate([DIGITS[:count], 255 - DIGITS[:count]])
+        found = exported(images)
+        rows = rows_of(ensemble, images, rule)
+        expected = np.array([list(row["probabilities"].values()) for row in rows])
+        np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+        for source in ("total", "data", "weights", "architecture"):
+            np.testing.assert_allclose(found[source], [row[source] for row in rows], atol=1e-5)
+        np.testing.assert_allclose(found["p_value"], [row["p_value"] for row in rows], atol=2 / 190)
+        assert found["abstain"].tolist() == [row["abstain"] for row in rows]
+        named = [{ensemble.classes[k] for k in np.flatnonzero(one)} for one in found["prediction_set"]]
+        assert named == [set(row["prediction_set"]) for row in rows]
+
+
+def test_it_runs_without_torch_and_without_this_package(
+    file: Path, finished_run: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "images.npy", DIGITS[:7])
+    command = [sys.executable, "-c", ALONE, file, tmp_path / "images.npy", tmp_path / "found.npz"]
+    done = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ""},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "found.npz") as found:
+        expected = Run(finished_run).ensemble().predict_proba(DIGITS[:7])
+        np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    facts = {name: json.loads(text) for name, text in json.loads(done.stdout).items()}
+    ensemble = Run(finished_run).ensemble()
+    assert facts["classes"] == list(ensemble.classes)
+    assert facts["mean"] == list(ensemble.normalisation.mean)
+    assert (facts["run"], facts["method"]) == (Run(finished_run).identity, "uraenas")
+    assert facts["rule"]["risk"] == 0.2
+    assert facts["parity"]["probabilities"] < 1e-5
+    assert len(facts["architectures"]) == len(ensemble)
+
+
+@pytest.mark.parametrize(("precision", "most"), [("half", 0.01), ("int8", 0.3)])
+def test_a_precision_tells_what_it_costs(
+    finished_run: Path, uraenas: Callable, tmp_path: Path, file: Path, precision: str, most: float
+) -> None:
+    path = tmp_path / "small.onnx"
+    done = uraenas("export", finished_run, "--format", "onnx", "--out", path, "--precision", precision)
+    assert done.returncode == 0, done.stderr
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert f"{precision} on" in told
+    assert "held-out images: accuracy" in told
+    exported = Exported(path, threads=1)
+    cost = exported.facts["cost"]
+    assert set(cost["now"]) == set(cost["float32"]) >= {"accuracy", "nll", "ece", "total", "architecture"}
+    apart = np.abs(exported(DIGITS[:50])["probabilities"] - Exported(file, 1)(DIGITS[:50])["probabilities"])
+    assert 0 < apart.max() < most
+
+
+def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:
+    ensemble = Run(finished_run).ensemble()
+    network = EnsembleNetwork(replace(ensemble, known=None)).eval()
+    model = model_of(network, (8, 8, 1), True)
+    whole = len(model.SerializeToString())
+    weights = sum(one.numel() for name, one in network.named_buffers() if name.endswith("weight"))
+    assert whole - len(halved(model).SerializeToString()) > 2 * weights - 200 * len(model.graph.initializer)
+    assert [output.name for output in model.graph.output] == [
+        "probabilities",
+        "total",
+        "data",
+        "weights",
+        "architecture",
+    ]  # what needs held-out images is not there
+
+
+def test_a_torch_file_is_read_by_torch_alone(finished_run: Path, uraenas: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "digits.pt2"
+    export_file(Run(finished_run), path, "torch", "drnas")
+    kept = {"facts.json": ""}
+    program = torch.export.load(path, extra_files=kept).module()
+    facts = json.loads(kept["facts.json"])
+    for count in (1, 4):
+        found = program(torch.from_numpy(DIGITS[:count]))
+        expected = Run(finished_run).ensemble("drnas").predict_proba(DIGITS[:count])
+        np.testing.assert_allclose(found[0].numpy(), expected, atol=1e-5)
+    assert facts["parity"]["probabilities"] < 1e-5
+    assert next(iter(facts["outputs"])) == "probabilities"
+    refused = uraenas("export", finished_run, "--format", "torch", "--out", path, "--precision", "int8")
+    assert (refused.returncode, "torch files have float32" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--format", "onxn"), "unknown format 'onxn'. Did you mean 'onnx'?"),
+        (("--format", "onnx", "--precision", "int4"), "unknown precision 'int4'"),
+        (("--format", "onnx", "--methods", "drnas,uraenas"), "a file holds one method"),
+        (("--format", "onnx", "--risk", "2"), "risk = 2.0 is out of range"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_in_one_line(
+    finished_run: Path, uraenas: Callable, tmp_path: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    refused = uraenas("export", finished_run, "--out", tmp_path / "file", *arguments)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert why in line
+    assert not any(tmp_path.iterdir())
+
+
+def test_images_of_another_form_are_refused(file: Path) -> None:
+    exported = Exported(file, threads=1)
+    with pytest.raises(UraenasError, match="takes images of N×8×8×1"):
+        exported(DIGITS[:, :4])
+    with pytest.raises(UraenasError, match="takes images of uint8"):
+        exported(DIGITS[:2] / np.float32(255))
+    with pytest.raises(UraenasError, match="no ONNX model that can be run"):
+        Exported(b"nothing")
+
+
+def test_an_operation_that_is_not_known_is_named() -> None:
+    class Odd(nn.Module):
+        def forward(self, images: torch.Tensor) -> tuple[torch.Tensor]:
+            return (images.float().erfinv(),)
+
+    found = record(Odd(), torch.zeros(2, 3))
+    with pytest.raises(UraenasError, match=r"aten\.erfinv"):
+        Builder().add(found.steps[-1])
+
+
+def test_a_wrong_file_is_not_written(
+    finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parity is checked, not claimed: a network that has another temperature than its ensemble is refused."""
+    forward = EnsembleNetwork.forward
+
+    def other(self: EnsembleNetwork, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.temperature = 3.0
+        return forward(self, images)
+
+    monkeypatch.setattr(EnsembleNetwork, "forward", other)
+    with pytest.raises(UraenasError, match="does not say what the ensemble says"):
+        export_file(Run(finished_run), tmp_path / "wrong.onnx", wanted=Wanted())
+    assert not any(tmp_path.iterdir())

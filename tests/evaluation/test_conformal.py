@@ -1,0 +1,149 @@
+"""Prediction sets and bounded risks: the textbook's definitions, and promises that hold over a thousand splits."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom
+
+from uraenas.base.errors import UraenasError
+from uraenas.ensemble.held_out import HeldOut, drawn_apart
+from uraenas.ensemble.threshold import promised
+from uraenas.evaluation import conformal
+
+CLASSES = 5
+
+
+def images(random: np.random.Generator, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Overconfident predictions [N, K], and labels drawn from flatter ones."""
+    logits = torch.from_numpy(random.normal(size=(count, CLASSES)) * 4)
+    labels = torch.multinomial(
+        torch.softmax(logits, dim=1), 1, generator=torch.Generator().manual_seed(int(random.integers(2**31)))
+    )
+    return torch.softmax(2 * logits, dim=1), labels[:, 0]
+
+
+def held_out(random: np.random.Generator, count: int, seed: int = 0) -> HeldOut:
+    probability, labels = images(random, count)
+    return HeldOut.of(probability.log(), labels, drawn_apart(count, seed))
+
+
+@pytest.mark.parametrize("regularisation", [0.0, 0.01, 0.3])
+def test_sets_are_those_of_a_plain_loop(regularisation: float) -> None:
+    probability, _ = images(np.random.default_rng(0), 40)
+    for row, found in zip(
+        probability, conformal.prediction_sets(probability, 0.8, regularisation), strict=True
+    ):
+        ranked = sorted(range(CLASSES), key=lambda k: (-float(row[k]), k))
+        scores = [sum(float(row[j]) for j in ranked[:r]) + regularisation * r for r in range(CLASSES)]
+        assert {ranked[r] for r in range(CLASSES) if scores[r] <= 0.8} == set(
+            torch.nonzero(found)[:, 0].tolist()
+        )
+        assert found[ranked[0]]  # never empty
+
+
+def test_the_true_classes_scores_are_those_of_their_sets() -> None:
+    probability, labels = images(np.random.default_rng(1), 50)
+    found = HeldOut.of(probability.log(), labels, torch.ones(50))
+    scores = conformal.regularised(found.before, found.rank)
+    for q in (0.0, 0.4, 0.9, 1.0):
+        inside = conformal.prediction_sets(probability, q)[torch.arange(50), labels]
+        assert torch.equal(inside, scores <= q)
+    assert torch.equal(found.right, (found.rank == 0).float())
+
+
+def test_a_quantile_counts_the_new_image_too() -> None:
+    scores = torch.arange(1.0, 20.0)  # 19 images
+    assert conformal.conformal_quantile(scores, 0.95) == 19
+    assert conformal.conformal_quantile(scores, 0.9) == 18
+    assert conformal.conformal_quantile(scores, 0.5) == 10
+    assert conformal.conformal_quantile(scores, 0.96) == math.inf
+    assert conformal.conformal_quantile(scores[:0], 0.5) == math.inf
+    with pytest.raises(UraenasError, match="coverage = 1 is out of range"):
+        conformal.conformal_quantile(scores, 1)
+
+
+@pytest.mark.parametrize("coverage", [0.8, 0.9])
+def test_coverage_holds_over_a_thousand_splits(coverage: float) -> None:
+    random = np.random.default_rng(2)
+    splits, n, new = 1000, 60, 20
+    probability, labels = images(random, splits * (n + new))
+    covered = []
+    for p, y in zip(probability.split(n + new), labels.split(n + new), strict=True):
+        known = HeldOut.of(p[:n].log(), y[:n], torch.ones(n))
+        sets = conformal.prediction_sets(p[n:], known.quantile(coverage))
+        covered.append(float(sets[torch.arange(new), y[n:]].double().mean()))
+    mean, error = np.mean(covered), np.std(covered) / splits**0.5
+    assert mean >= coverage - 4 * error
+    assert (
+        mean <= coverage + 1 / (n + 1) + 0.01 + 4 * error
+    )  # near the promise: equal scores cost little here
+
+
+def test_the_bound_is_that_of_clopper_and_pearson() -> None:
+    for wrong, n in ((0, 59), (3, 200), (12, 40)):
+        bound = conformal.risk_bound(wrong, n, 0.95)
+        assert binom.cdf(wrong, n, bound) == pytest.approx(0.05)
+    wrong, n = torch.tensor([0, 3, 12, 0, 7]), torch.tensor([59, 200, 40, 0, 7])
+    np.testing.assert_allclose(conformal.risk_p_values(wrong, n, 0.1), binom.cdf(wrong, n, 0.1), rtol=1e-12)
+    assert conformal.risk_bound(7, 7, 0.95) == 1
+    assert conformal.least_images(0.05, 0.95) == 59  # the rule of three
+    assert 0.95**59 <= 0.05 < 0.95**58
+
+
+@pytest.mark.parametrize(("risk", "certainty"), [(0.1, 0.9), (0.05, 0.8)])
+def test_the_risk_is_kept_as_often_as_promised(risk: float, certainty: float) -> None:
+    """The true risk of each threshold comes from many images of the same kind."""
+    random = np.random.default_rng(3)
+    p, y = images(random, 100_000)
+    everyone = HeldOut.of(p.log(), y, torch.ones(len(y)))
+    order = everyone.confidence.argsort(descending=True)
+    ranked, risks = everyone.confidence[order], (1 - everyone.right[order]).cumsum(0)
+    splits, n, broken, answered = 1000, 300, 0, 0
+    chosen = torch.from_numpy(random.integers(0, len(y), (splits, n)))
+    for which in chosen:
+        confidence, right = everyone.confidence[which], everyone.right[which]
+        halves = [(confidence[part], right[part]) for part in (slice(0, 150), slice(150, n))]
+        found = promised(halves[0], halves[1], risk, certainty)
+        passing = int((ranked >= found.confidence).sum())
+        answered += found.passing
+        broken += passing > 0 and float(risks[passing - 1]) / passing > risk
+    allowed = 1 - certainty
+    assert broken / splits <= allowed + 4 * (allowed * certainty / splits) ** 0.5
+    assert answered / splits > 20  # of 150; a promise kept by silence is worth nothing
+
+
+def test_few_images_promise_nothing_and_say_so() -> None:
+    found = held_out(np.random.default_rng(4), 60).threshold(0.05)
+    assert found.certainty == 0
+    assert "as an estimate, not promised" in str(found)
+    many = held_out(np.random.default_rng(4), 2000).threshold(0.2, 0.9)
+    assert many.certainty == 0.9
+    assert many.images == 1000
+    assert "risk at most 20 % with a certainty of 90 %" in str(many)
+    assert conformal.risk_bound(many.wrong, many.passing, 0.9) <= 0.2
+    nothing = held_out(np.random.default_rng(4), 2000).threshold(0.001, 0.6)
+    assert (nothing.confidence > 1, nothing.passing) == (True, 0)
+    assert "abstain always" in str(nothing)
+    with pytest.raises(UraenasError, match="certainty = 1 is out of range"):
+        held_out(np.random.default_rng(4), 60).threshold(0.05, 1)
+
+
+def test_half_of_the_images_is_apart_and_another_seed_draws_another_half() -> None:
+    first, second = drawn_apart(101, 0), drawn_apart(101, 1)
+    assert (int(first.sum()), int(second.sum())) == (50, 50)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, drawn_apart(101, 0))
+    assert not drawn_apart(1, 0).any()
+
+
+def test_what_was_stored_before_there_were_promises_makes_none() -> None:
+    new = held_out(np.random.default_rng(5), 400)
+    stored = {name: tensor for name, tensor in new.tensors().items() if name in ("confidence", "right")}
+    old = HeldOut.from_tensors(stored)
+    assert old.is_sound
+    assert old.threshold(0.2).certainty == 0
+    assert old.quantile(0.5) == math.inf
+    with pytest.raises(KeyError):
+        HeldOut.from_tensors({**stored, "rank": new.rank})

@@ -1,0 +1,50 @@
+"""The page's promises: what stands there, counted again from the run's files by a plain loop."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_run import Source
+from reading_html import taken_apart
+
+from uraenas import report
+from uraenas.data.dataset import LabelledImages
+from uraenas.ensemble.known import FILE
+from uraenas.run.directory import Run
+from uraenas.run.task import prepare
+
+
+@pytest.fixture(scope="module")
+def run_and_test(finished_run: Path) -> tuple[Run, LabelledImages]:
+    run = Run(finished_run)
+    return run, prepare(run.config()).dataset.test
+
+
+def test_coverage_sizes_and_risk_are_those_of_a_plain_count(run_and_test: tuple[Run, LabelledImages]) -> None:
+    run, test = run_and_test
+    words = taken_apart(report.build([(run, test)])).sections["promises"]
+    known = run.known("uraenas").held_out
+    p = run.ensemble("uraenas").predict_proba(test.images)
+    scores = (known.before + 0.01 * known.rank)[known.apart > 0].sort().values
+    quantile = float(scores[int(np.ceil((len(scores) + 1) * 0.9)) - 1])
+    covered, sizes = [], []
+    for row, label in zip(p, test.labels, strict=True):
+        order = np.argsort(-row, kind="stable")
+        inside = [k for r, k in enumerate(order) if row[order[:r]].sum() + 0.01 * r <= quantile]
+        covered.append(label in inside)
+        sizes.append(len(inside))
+    assert f"{100 * np.mean(covered):.1f} %" in words
+    assert f"{np.mean(sizes):.2f}" in words
+    threshold = known.threshold(0.05)
+    answered = p.max(axis=1) >= threshold.confidence
+    wrong = (p.argmax(axis=1) != test.labels)[answered]
+    assert (f"{wrong.sum():,} of {len(wrong):,}" if len(wrong) else "none answered") in words
+    assert "not for each" in words  # class by class is shown, not promised
+
+
+def test_without_what_they_rest_on_promises_are_left_out(demo: Source, own_run: Path, run_and_test) -> None:
+    assert "left out" in taken_apart(report.build([demo])).sections["promises"]
+    for known in own_run.glob(f"methods/*/members/{FILE}"):
+        known.write_bytes(known.read_bytes()[:-10])
+    page = taken_apart(report.build([(Run(own_run), run_and_test[1])]))
+    assert "left out" in page.sections["promises"]

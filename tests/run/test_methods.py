@@ -10,10 +10,10 @@ from uraenas.base.errors import UraenasError
 from uraenas.learning.chains import plan_chains
 from uraenas.learning.methods import METHODS, method
 from uraenas.run.config import Config, build, override
-from uraenas.spaces import CellSpace
+from uraenas.spaces import CellSpace, Draw, Shape, Stack
 from uraenas.weights import Step, WeightMethod
 
-SPACE = CellSpace()
+SPACE, SMALL = CellSpace(), CellSpace(channels=2, cells=1, shape=Shape(4, 4, 1, 3))
 SEARCHED = Searched(
     SPACE,
     Dirichlet(),
@@ -51,6 +51,22 @@ OTHERWISE = {
     "train.sampling.peak": 0.2,
     "train.sampling.temperature": 1.0,
     "train.sampling.mean_of": 2,
+    **{
+        f"train.{section}.{name}": value
+        for section in ("dropout", "dropconnect", "swapout", "stochastic_depth")
+        for name, value in (
+            ("step_size", 0.05),
+            ("momentum", 0.5),
+            ("floor", 0.01),
+            ("keep", 0.9),
+            ("draws", 3),
+        )
+    },
+    "train.dropout.rate": 0.3,
+    "train.dropout.per": "value",
+    "train.dropout.repeats": 2,
+    "train.dropconnect.rate": 0.3,
+    "train.dropconnect.layers": "dense",
 }
 
 
@@ -62,10 +78,19 @@ def moves(weights: WeightMethod, epochs: int) -> tuple[Any, ...]:
     after = weights.update(state, torch.ones(1), Step(torch.tensor(0), torch.tensor([0.1]), exploring=True))
     kept = [epoch for epoch in range(epochs) if cycle.collects_after(epoch)][::-1]
     samples = [torch.tensor([float(epoch)]) for epoch in kept]
-    members = weights.candidates(samples, [cycle.number(epoch) for epoch in kept])
-    given = [(one.samples, None if one.weights is None else one.weights.item()) for one in members]
+    members = weights.candidates(samples, [cycle.number(epoch) for epoch in kept], key=5)
+    given = [(one.samples, one.draw, None if one.weights is None else one.weights.item()) for one in members]
     moved = {name: tensor.item() for name, tensor in after.items()}
-    return steps, moved, weights.noise_deviation(0.1, 1000), kept, given
+    return steps, moved, weights.noise_deviation(0.1, 1000), kept, given, *passed(weights)
+
+
+def passed(weights: WeightMethod) -> tuple[Any, ...]:
+    """What it makes of an image in training, and what it repeats."""
+    stack = Stack([SMALL.parse(GENOTYPE)], SMALL, weights.changes.layout).train()
+    stack.initialise([1])
+    images, draw = torch.linspace(-1, 1, 2 * 16).view(1, 2, 1, 4, 4), Draw(torch.tensor(3))
+    logits = stack.run([0], [stack.weights], images, weights.forward, [draw])
+    return logits.flatten().tolist(), weights.changes.repeats
 
 
 def what_is_done(config: Config, name: str) -> tuple[Any, ...]:

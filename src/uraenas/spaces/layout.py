@@ -25,6 +25,10 @@ class Entry:
     shape: tuple[int, ...]
     deviation: float = 0.0
     constant: float = 0.0
+    role: str = (
+        ""  # images: the layer reads them, its second axis is their channels; logits: its first is classes
+    )
+    prior: bool = True  # whether it has the Gaussian prior of weights, which is weight decay
 
     @property
     def size(self) -> int:
@@ -44,6 +48,15 @@ class Layout:
     @property
     def size(self) -> int:
         return sum(self.sizes)
+
+    @property
+    def layers(self) -> dict[str, Entry]:
+        """The weights of layers, by the layer's name: what is multiplied with values, neither norm nor bias."""
+        return {
+            entry.name.removesuffix(".weight"): entry
+            for entry in self.entries
+            if entry.deviation and len(entry.shape) > 1
+        }
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The vector's pieces by name. One split: its gradient is one concatenation."""
@@ -92,14 +105,14 @@ def aligned(pieces: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def convolution(name: str, out_channels: int, in_channels: int, kernel: int) -> Entry:
+def convolution(name: str, out_channels: int, in_channels: int, kernel: int, role: str = "") -> Entry:
     """A convolution's weight, with the spread that PyTorch starts convolutions with.
 
     A norm follows, so the scale of a weight does not change what is computed, but how far a step of a given size turns
     it: six times slower with He's initialisation, too slow for the supernet's convolutions to show what they are worth.
     """
     deviation = 1 / math.sqrt(3 * kernel**2 * in_channels)
-    return Entry(f"{name}.weight", (out_channels, in_channels, kernel, kernel), deviation=deviation)
+    return Entry(f"{name}.weight", (out_channels, in_channels, kernel, kernel), deviation, role=role)
 
 
 def norm(name: str, channels: int) -> list[Entry]:

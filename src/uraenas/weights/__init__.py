@@ -4,9 +4,22 @@ from typing import Any
 
 from uraenas.base.parts import Part
 from uraenas.weights.cycle import Cycle
+from uraenas.weights.dropconnect import DropConnect
+from uraenas.weights.dropout import Dropout
 from uraenas.weights.langevin import Langevin
-from uraenas.weights.method import Candidate, Step, WeightMethod, as_they_are, prior_decay
+from uraenas.weights.method import (
+    UNCHANGED,
+    Candidate,
+    Changes,
+    Seen,
+    Step,
+    WeightMethod,
+    as_they_are,
+    passes,
+    prior_decay,
+)
 from uraenas.weights.point import Point
+from uraenas.weights.swapout import StochasticDepth, Swapout
 
 _SAMPLES: dict[str, Any] = {"means": False, "mean_of": 0}
 WEIGHTS: dict[str, Part[Any]] = {
@@ -19,16 +32,24 @@ WEIGHTS: dict[str, Part[Any]] = {
     "swa": Part(
         Langevin, about="SWA means: of the samples of each cycle, the mean of the weights.", means=True
     ),
+    "dropout": Part(Dropout),
+    "dropconnect": Part(DropConnect),
+    "swapout": Part(Swapout),
+    "stochastic_depth": Part(StochasticDepth),
 }
 
 __all__ = [
+    "UNCHANGED",
     "WEIGHTS",
     "Candidate",
+    "Changes",
     "Cycle",
     "Langevin",
     "Point",
+    "Seen",
     "Step",
     "WeightMethod",
     "as_they_are",
+    "passes",
     "prior_decay",
 ]

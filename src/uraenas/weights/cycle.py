@@ -121,6 +121,13 @@ class Cycle:
             return step // self.steps_per_epoch % self.length >= self.explored
         return self.position(step) >= self.exploration
 
+    def renews_at(self, epoch: int) -> bool:
+        """Whether a short cosine begins with this epoch, or, where there are none, a cycle after the first."""
+        into = epoch % self.length
+        if self.peak:
+            return into >= self.explored and self._short(into - self.explored)[0] == into - self.explored
+        return epoch > 0 and into == 0
+
     def collects_after(self, epoch: int) -> bool:
         """Whether a weight sample is kept at the end of this epoch."""
         before = epoch % self.length

@@ -53,7 +53,7 @@ OTHERWISE = {
     "train.sampling.mean_of": 2,
     **{
         f"train.{section}.{name}": value
-        for section in ("dropout", "dropconnect", "swapout", "stochastic_depth")
+        for section in ("dropout", "dropconnect", "swapout", "stochastic_depth", "swag", "fge")
         for name, value in (
             ("step_size", 0.05),
             ("momentum", 0.5),
@@ -62,6 +62,14 @@ OTHERWISE = {
             ("draws", 3),
         )
     },
+    "train.swag.level": 0.3,
+    "train.swag.exploration": 0.7,
+    "train.swag.samples": 10,
+    "train.swag.rank": 3,
+    "train.swag.scale": 1.0,
+    "train.fge.peak": 0.3,
+    "train.fge.exploration": 0.7,
+    "train.fge.samples": 5,
     "train.dropout.rate": 0.3,
     "train.dropout.per": "value",
     "train.dropout.repeats": 2,

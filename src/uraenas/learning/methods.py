@@ -45,6 +45,9 @@ METHODS: dict[str, Method] = {
     "dropconnect": Method("expected", "dropconnect", per_chain="all"),
     "swapout": Method("expected", "swapout", per_chain="all"),
     "stochastic-depth": Method("expected", "stochastic_depth", single=True),
+    "swag": Method("expected", "swag", per_chain="all"),
+    "multi-swag": Method("expected", "swag", per_chain=4),
+    "fge": Method("expected", "fge", per_chain="all"),
 }
 # What a run has unless it says otherwise: the paper's, and those they must be held against.
 DEFAULT = ("drnas", "uraenas-w", "uraenas-a", "uraenas", "deep-ensemble", "random-ensemble", "snapshot")

@@ -6,6 +6,7 @@ from uraenas.base.parts import Part
 from uraenas.weights.cycle import Cycle
 from uraenas.weights.dropconnect import DropConnect
 from uraenas.weights.dropout import Dropout
+from uraenas.weights.fge import FastGeometric
 from uraenas.weights.langevin import Langevin
 from uraenas.weights.method import (
     UNCHANGED,
@@ -19,6 +20,7 @@ from uraenas.weights.method import (
     prior_decay,
 )
 from uraenas.weights.point import Point
+from uraenas.weights.swag import Swag
 from uraenas.weights.swapout import StochasticDepth, Swapout
 
 _SAMPLES: dict[str, Any] = {"means": False, "mean_of": 0}
@@ -36,6 +38,8 @@ WEIGHTS: dict[str, Part[Any]] = {
     "dropconnect": Part(DropConnect),
     "swapout": Part(Swapout),
     "stochastic_depth": Part(StochasticDepth),
+    "swag": Part(Swag, floor=0.0),
+    "fge": Part(FastGeometric),
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What kinds of weights have in common that are learned by one descent: the benchmark's recipe, as in `point.py`."""
+"""What kinds of weights have in common that are learned by descent, as in `point.py`. Entries add to it."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from uraenas.weights.method import Step
 
 @dataclass(frozen=True)
 class Descending:
-    """One descent with Nesterov momentum on one cosine. Abstract: entries add to it, and override nothing."""
+    """Descent with Nesterov momentum. Abstract: an entry adds a cycle and members, and overrides nothing."""
 
     step_size: float = 0.1
     momentum: float = 0.9
-    floor: float = 0.0  # the step size at the end
+    floor: float = 0.0  # the least step size, at the end of a cosine
     nesterov: bool = given(default=True)
 
     state: ClassVar[tuple[str, ...]] = ("velocity",)
@@ -35,12 +35,6 @@ class Descending:
         """Refuse settings of the entry that make no sense."""
         raise NotImplementedError
 
-    def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
-        return Cycle(epochs, steps_per_epoch, self.step_size, floor=self.floor)
-
-    def check(self, epochs: int) -> None:
-        self.cycle(epochs, 1)
-
     def noise_deviation(self, step_size: float, images: int) -> float:
         return 0.0
 
@@ -48,4 +42,15 @@ class Descending:
         return move(state, gradient, step.size, self.momentum, look_ahead=self.nesterov)
 
     def moves(self, cycle: Cycle, epoch: int) -> Hashable:
-        return self  # what it puts into the network is no other kind's
+        return self  # what it does besides is no other kind's
+
+
+@dataclass(frozen=True)
+class OneCosine(Descending):
+    """Descent on one cosine, the benchmark's recipe. Abstract, too."""
+
+    def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
+        return Cycle(epochs, steps_per_epoch, self.step_size, floor=self.floor)
+
+    def check(self, epochs: int) -> None:
+        self.cycle(epochs, 1)

@@ -14,7 +14,7 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.base.errors import require_range, unknown
 from uraenas.spaces import Apply, Draw, Network, Passage, Tensors
-from uraenas.weights.descending import Descending
+from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, number_of, require_chance
 from uraenas.weights.method import UNCHANGED, Candidate, passes
 
@@ -22,7 +22,7 @@ LAYERS = ("all", "dense")
 
 
 @dataclass(frozen=True)
-class DropConnect(Descending):
+class DropConnect(OneCosine):
     """DropConnect: a member is a pass with its own masks on weights."""
 
     rate: float = 0.1

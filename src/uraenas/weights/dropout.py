@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uraenas.base.errors import require_range, unknown
 from uraenas.spaces import Apply, Draw, Network, Passage, Tensors
-from uraenas.weights.descending import Descending
+from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, mask, require_chance
 from uraenas.weights.method import Candidate, Changes, passes
 
@@ -21,7 +21,7 @@ AXES = {"channel": 2, "value": 4}  # of a map [N, C, H, W], that a mask differs 
 
 
 @dataclass(frozen=True)
-class Dropout(Descending):
+class Dropout(OneCosine):
     """Monte Carlo dropout: a member is a pass with its own masks on what layers read."""
 
     rate: float = 0.1

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.spaces import Draw, Network, Passage, Tensors, Term
-from uraenas.weights.descending import Descending
+from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, mask
 from uraenas.weights.method import UNCHANGED, Candidate, as_they_are, passes
 
 
 @dataclass(frozen=True)
-class Swapout(Descending):
+class Swapout(OneCosine):
     """Swapout: a member is a pass with its own masks on every term of every sum."""
 
     keep: float = 0.5  # the chance to be kept at the network's end; it falls from 1 in proportion to depth
@@ -54,7 +54,7 @@ class Swapout(Descending):
 
 
 @dataclass(frozen=True)
-class StochasticDepth(Descending):
+class StochasticDepth(OneCosine):
     """Stochastic depth: operations are left out in training, image by image; one member, without masks."""
 
     keep: float = 0.5  # the chance to be kept at the network's end; it falls from 1 in proportion to depth

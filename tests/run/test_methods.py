@@ -11,7 +11,7 @@ from uraenas.learning.chains import plan_chains
 from uraenas.learning.methods import METHODS, method
 from uraenas.run.config import Config, build, override
 from uraenas.spaces import CellSpace, Draw, Shape, Stack
-from uraenas.weights import Step, WeightMethod
+from uraenas.weights import Seen, Step, WeightMethod
 
 SPACE, SMALL = CellSpace(), CellSpace(channels=2, cells=1, shape=Shape(4, 4, 1, 3))
 SEARCHED = Searched(
@@ -62,6 +62,9 @@ OTHERWISE = {
             ("draws", 3),
         )
     },
+    "train.point.curvature": "full",
+    "train.point.precision": 3.0,
+    "train.point.draws": 3,
     "train.swag.level": 0.3,
     "train.swag.exploration": 0.7,
     "train.swag.samples": 10,
@@ -93,12 +96,17 @@ def moves(weights: WeightMethod, epochs: int) -> tuple[Any, ...]:
 
 
 def passed(weights: WeightMethod) -> tuple[Any, ...]:
-    """What it makes of an image in training, and what it repeats."""
+    """What it makes of an image in training, what it repeats, and what comes to its weights afterwards."""
     stack = Stack([SMALL.parse(GENOTYPE)], SMALL, weights.changes.layout).train()
     stack.initialise([1])
     images, draw = torch.linspace(-1, 1, 2 * 16).view(1, 2, 1, 4, 4), Draw(torch.tensor(3))
     logits = stack.run([0], [stack.weights], images, weights.forward, [draw])
-    return logits.flatten().tolist(), weights.changes.repeats
+    (layout,), fitted = stack.weight_layouts, {}
+    if weights.changes.fit is not None:
+        seen = Seen(torch.linspace(-1, 2, 5 * 8).view(5, 8), torch.linspace(0, 1, 15).view(5, 3), None)
+        fitted = weights.changes.fit(layout.views(stack.weights.detach()), layout, seen)
+    after = {name: tensor.abs().sum().item() for name, tensor in fitted.items()}
+    return logits.flatten().tolist(), weights.changes.repeats, after
 
 
 def what_is_done(config: Config, name: str) -> tuple[Any, ...]:

@@ -68,12 +68,12 @@ def trained(states: list[ChainState], epochs: int) -> tuple[list[ChainState], li
 
 def network_of(method: WeightMethod, key: int = 1, perturbed: bool = True) -> Stack:
     """A network in double precision, its statistics and shifts moved away from where they start."""
-    stack = Stack([EVERY_OPERATION], SPACE, method.changes.layout).double()
+    changes = method.changes
+    stack = Stack([EVERY_OPERATION], SPACE, lambda plain: changes.fitted(changes.layout(plain))).double()
     layouts = stack.weight_layouts[0], stack.statistics_layouts[0]
     weights, statistics = layouts[0].initial(key).double(), layouts[1].initial().double()
     if perturbed:
-        plain = SPACE.weight_layout(EVERY_OPERATION).size
-        weights[:plain] += 0.1 * draws.normal(draws.at(key, 1), plain, DOUBLE)
+        weights += 0.1 * draws.normal(draws.at(key, 1), len(weights), DOUBLE)
         statistics += 0.1 * draws.uniform(draws.at(key, 2), len(statistics), DOUBLE)
     stack.put(0, weights, statistics)
     return stack

@@ -1,14 +1,16 @@
-"""Gaussians over weights: SWAG's covariance, and schedules that gather samples for it."""
+"""Gaussians over weights: SWAG's covariance and the schedule that gathers its samples; Laplace's posterior."""
 
 import math
 
 import pytest
 import torch
 from chains_in_memory import DOUBLE
+from small_networks import images, logits_of, network_of
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
-from uraenas.weights import WEIGHTS, Cycle
+from uraenas.weights import WEIGHTS, Cycle, Seen
+from uraenas.weights.laplace import POSTERIORS, likeliest_precision, softmax_hessians, step_from
 from uraenas.weights.swag import Gaussian
 
 SAMPLES = list(
@@ -87,3 +89,61 @@ def test_too_few_epochs_for_the_samples_are_refused() -> None:
     for name in ("swag", "fge"):
         with pytest.raises(UraenasError, match="of which each needs one"):
             WEIGHTS[name].make({"samples": 10, "exploration": 0.5}).check(16)
+
+
+# Laplace: a linear regression with two outputs and Gaussian noise, whose posterior is known.
+FEATURES = draws.normal(torch.tensor(3), 30 * 4, DOUBLE).view(30, 4) @ torch.tril(torch.ones(4, 4)).double()
+WEIGHT = draws.normal(torch.tensor(4), 8, DOUBLE).view(2, 4)
+NOISE, PRIOR = 0.3, 2.5  # variance of the outputs, precision of the weights
+
+
+@pytest.mark.parametrize("curvature", POSTERIORS)
+def test_laplace_recovers_the_posterior_of_bayesian_linear_regression(curvature: str) -> None:
+    hessians = torch.eye(2, dtype=DOUBLE).expand(30, 2, 2) / NOISE
+    posterior = POSTERIORS[curvature](WEIGHT, FEATURES, hessians, PRIOR)
+    exact = torch.linalg.inv(FEATURES.T @ FEATURES / NOISE + PRIOR * torch.eye(4, dtype=DOUBLE))
+    expected = torch.block_diag(exact, exact)
+    drawn = torch.stack([step_from(posterior, 2, draws.at(6, n)).flatten() for n in range(4000)])
+    deviation = expected.diagonal().sqrt()
+    assert (drawn.mean(dim=0).abs() < 4 * deviation / math.sqrt(len(drawn))).all()
+    scale = torch.outer(deviation, deviation)
+    torch.testing.assert_close(torch.cov(drawn.T) / scale, expected / scale, atol=0.08, rtol=0)
+
+
+def test_laplaces_full_covariance_is_the_inverse_of_the_gauss_newton_matrix() -> None:
+    hessians = softmax_hessians(FEATURES @ WEIGHT.T)
+    factor = next(iter(POSTERIORS["full"](WEIGHT, FEATURES, hessians, PRIOR).values()))
+
+    def loss(weight: torch.Tensor) -> torch.Tensor:
+        return -torch.log_softmax(FEATURES @ weight.view(2, 4).T, dim=1)[:, 0].sum()
+
+    hessian = torch.autograd.functional.hessian(loss, WEIGHT.flatten())  # of a linear model: the same
+    precision = hessian + PRIOR * torch.eye(8, dtype=DOUBLE)
+    torch.testing.assert_close(factor @ factor.T, torch.linalg.inv(precision), atol=1e-9, rtol=1e-7)
+
+
+def test_the_likeliest_precision_is_mackays_fixed_point() -> None:
+    """δ ‖W‖² = Σ λ / (λ + δ), the number of well determined weights."""
+    curvature = torch.tensor([40.0, 9.0, 2.0, 0.1, 0.0], dtype=DOUBLE)
+    found = likeliest_precision(curvature, 3.0)
+    assert 3.0 * found == pytest.approx(float((curvature / (curvature + found)).sum()), rel=1e-3)
+
+
+def test_laplace_reads_the_last_layer_of_a_trained_network_and_its_draws_spread_with_the_prior() -> None:
+    wide, narrow = (fitted_spread(precision) for precision in (1e-2, 1e6))
+    assert wide > 10 * narrow > 0
+
+
+def fitted_spread(precision: float) -> float:
+    """How far two draws of a small network's logits lie apart."""
+    method = WEIGHTS["laplace"].make({"precision": precision})
+    network, x = network_of(method), images()
+    (layout,) = network.weight_layouts
+    views = layout.views(network.weights.detach())
+    seen = Seen(
+        draws.uniform(torch.tensor(2), 320, DOUBLE).view(40, 8), torch.zeros(40, 10, dtype=DOUBLE), None
+    )
+    for name, tensor in method.changes.fit(views, layout, seen).items():
+        views[name].copy_(tensor)
+    with torch.no_grad():
+        return float((logits_of(method, network, x) - logits_of(method, network, x, 1)).abs().max())

@@ -39,6 +39,7 @@ NEUTRAL: dict[str, tuple[dict[str, Any], Callable[[str, Tensor], Tensor]]] = {
     "dropconnect": ({"rate": 0.0}, lambda name, weight: weight),
     "swapout": ({"keep": 1.0}, lambda name, weight: weight),
     "stochastic_depth": ({"keep": 1.0}, lambda name, weight: weight),
+    "laplace": ({}, lambda name, weight: 0 * weight if ".laplace." in name else weight),
 }
 EVERY = pytest.mark.parametrize("name", WRAPPED)
 

@@ -45,7 +45,8 @@ class Kind:
 
     def layout(self, plain: Layout) -> Layout:
         """Where its weights lie, with those that this kind has beside the network's."""
-        return self.method.changes.layout(plain)
+        changes = self.method.changes
+        return changes.fitted(changes.layout(plain))
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from uraenas.architectures import Searched
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_range, unknown
 from uraenas.base.files import digest_of
+from uraenas.base.parts import row_of, values_of
 from uraenas.ensemble import EnsembleSettings
 from uraenas.learning.methods import Assembled
 from uraenas.learning.recipes import Recipe
 from uraenas.spaces import Architecture, Space, carried_over
-from uraenas.weights import Cycle, WeightMethod, prior_decay
+from uraenas.weights import WEIGHTS, Cycle, WeightMethod, prior_decay
 
 RESTARTS = 3  # of a chain that diverges, each with a smaller step
 MOST_EPOCHS = 100_000
@@ -143,7 +144,14 @@ def plan_chains(
         architectures, redrawn = method.source.draw(space, searched, count, seed)
     recipes = method.recipes.draw(count, seed, method.row.source)
     parts = enumerate(zip(architectures, given, recipes, strict=True))
-    return [ChainSpec(method.origin, method.weights, n, *part) for n, part in parts], redrawn
+    weights = mover(method.weights)
+    return [ChainSpec(method.origin, weights, n, *part) for n, part in parts], redrawn
+
+
+def mover(weights: WeightMethod) -> WeightMethod:
+    """The kind of weights whose chains these are: the same, or one that moves alike and gives other members."""
+    row = row_of(WEIGHTS, "kind of weights", weights.trajectory)
+    return row.make(values_of(weights, row.settings))
 
 
 def chains_for(method: Assembled, settings: EnsembleSettings) -> int:

@@ -47,6 +47,7 @@ METHODS: dict[str, Method] = {
     "stochastic-depth": Method("expected", "stochastic_depth", single=True),
     "swag": Method("expected", "swag", per_chain="all"),
     "multi-swag": Method("expected", "swag", per_chain=4),
+    "laplace": Method("expected", "laplace", per_chain="all"),
     "fge": Method("expected", "fge", per_chain="all"),
 }
 # What a run has unless it says otherwise: the paper's, and those they must be held against.

@@ -17,12 +17,12 @@ from uraenas.ensemble.held_out import HeldOut, drawn_apart
 from uraenas.evaluation import calibration, metrics
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
-from uraenas.learning.statistics import measure_statistics
+from uraenas.learning.statistics import measure_statistics, seen_by
 from uraenas.run.checkpoints import Checkpoints, read_chain
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
-from uraenas.weights import Candidate
+from uraenas.weights import Candidate, Fit
 
 LOOKED_AT = 5000  # training images, where there are more: enough for means and covariances
 
@@ -78,11 +78,24 @@ class Chooser:
 
     def _made_of(self, method: Assembled, samples: list[Member]) -> list[Member]:
         """The members that a chain's samples make."""
+        if (fit := method.weights.changes.fit) is not None:
+            samples = [self._fitted(method, sample, fit) for sample in self._sound(samples)[0]]
         offered = self._offered(method, samples)
         if any(candidate.weights is not None for candidate in offered):
             samples, _ = self._sound(samples)  # one that went astray would spoil a mean
             offered = self._offered(method, samples)
         return [self._made(method, samples, candidate) for candidate in offered]
+
+    def _fitted(self, method: Assembled, sample: Member, fit: Fit) -> Member:
+        """A sample with the weights that come to it after training."""
+        task, changes = self.task, method.weights.changes
+        seen = seen_by(sample, task.space, task.train, task.normalisation, self.engine)
+        before = sample.kind.layout(task.space.weight_layout(sample.architecture))
+        views = before.views(sample.weights)
+        views = {**views, **fit(views, before, seen)}
+        entries = changes.fitted(before).entries
+        weights = torch.cat([views[entry.name].reshape(-1).to(sample.weights) for entry in entries])
+        return replace(sample, weights=weights, kind=Kind.of(method.row.weights, method.weights))
 
     def _offered(self, method: Assembled, samples: Sequence[Member]) -> list[Candidate]:
         cycles = [sample.origin.cycle for sample in samples]

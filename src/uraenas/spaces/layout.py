@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 
 Tensors = dict[str, Tensor]
 
@@ -57,6 +58,28 @@ class Layout:
             for entry in self.entries
             if entry.deviation and len(entry.shape) > 1
         }
+
+    @property
+    def last(self) -> Entry:
+        """The weights of the layer that gives the logits."""
+        return self._layer("logits")
+
+    @property
+    def last_bias(self) -> Entry | None:
+        """Its bias, if it has one."""
+        found = [entry for entry in self.entries if entry.role == "logits" and len(entry.shape) == 1]
+        return found[0] if found else None
+
+    @property
+    def first(self) -> Entry:
+        """The weights of the layer that reads the images."""
+        return self._layer("images")
+
+    def _layer(self, role: str) -> Entry:
+        for entry in self.entries:
+            if entry.role == role and len(entry.shape) > 1:
+                return entry
+        raise UraenasError(f"this space does not say which of its layers has to do with {role} (Entry.role)")
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The vector's pieces by name. One split: its gradient is one concatenation."""

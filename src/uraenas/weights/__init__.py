@@ -8,10 +8,12 @@ from uraenas.weights.dropconnect import DropConnect
 from uraenas.weights.dropout import Dropout
 from uraenas.weights.fge import FastGeometric
 from uraenas.weights.langevin import Langevin
+from uraenas.weights.laplace import Laplace
 from uraenas.weights.method import (
     UNCHANGED,
     Candidate,
     Changes,
+    Fit,
     Seen,
     Step,
     WeightMethod,
@@ -40,6 +42,7 @@ WEIGHTS: dict[str, Part[Any]] = {
     "stochastic_depth": Part(StochasticDepth),
     "swag": Part(Swag, floor=0.0),
     "fge": Part(FastGeometric),
+    "laplace": Part(Laplace),
 }
 
 __all__ = [
@@ -48,6 +51,7 @@ __all__ = [
     "Candidate",
     "Changes",
     "Cycle",
+    "Fit",
     "Langevin",
     "Point",
     "Seen",

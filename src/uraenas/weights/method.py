@@ -44,7 +44,10 @@ class Seen:
     features: Tensor  # [N, F], that its last layer reads
     logits: Tensor  # [N, K]
     weights: Tensor | None  # [N], of the images, where they have some
-    decay: float  # of the mean loss: 1 / (N σ²), σ the prior's deviation
+
+
+# weights by name, layout, what they make of the training images → weights that come to them after training
+Fit = Callable[[Tensors, Layout, Seen], Tensors]
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ class Changes:
     penalty: Callable[[Tensors, Tensor, int], Tensor] | None = None
     # weights by name, key → what they become where a cosine of the sampling stage begins
     renew: Callable[[Tensors, Tensor], Tensors] | None = None
-    # weights by name, layout, what they make of the training images → those that change when training is over
-    fit: Callable[[Tensors, Layout, Seen], Tensors] | None = None
+    fit: Fit | None = None
+    fitted: Callable[[Layout], Layout] = as_it_is  # the layout with those
 
 
 UNCHANGED = Changes()

@@ -38,7 +38,12 @@ def assembled(name: str, **values: object) -> Assembled:
     """A method with these values of the settings that its parts have."""
     row = method(name)
     parts = (SOURCES[row.source], RECIPES[row.recipes], WEIGHTS[row.weights])
-    own = [{key: v for key, v in {**VALUES, **values}.items() if key in part.settings} for part in parts]
+    every = {
+        **VALUES,
+        **({"samples": 2} if row.weights == "swag" else {}),
+        **values,
+    }  # of one there is no spread
+    own = [{key: v for key, v in every.items() if key in part.settings} for part in parts]
     return Assembled(name, row, *(part.make(chosen) for part, chosen in zip(parts, own, strict=True)))
 
 

@@ -81,8 +81,20 @@ CHAINS = {
     "multi-swag": 2,
     "laplace": 2,
     "fge": 2,
+    "batch-ensemble": 2,
+    "rank-one": 2,
+    "mimo": 2,
+    "variational": 2,
+    "ssig": 2,
+    "sebays": 1,
 }
-PAIRS = {"draws": 2, "samples": 2, "cycles": 1}  # what a chain of the newer ones gives
+PAIRS = {
+    "draws": 2,
+    "samples": 2,
+    "cycles": 1,
+    "size": 2,
+    "inputs": 2,
+}  # what a chain of the newer ones gives
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -68,6 +68,12 @@ SECTIONS = {
     "multi-swag": {*SEARCH, "train.expected", "train.swag", "ensemble"},
     "fge": {*SEARCH, "train.expected", "train.fge", "ensemble"},
     "laplace": {*SEARCH, "train.expected", "train.point", "ensemble"},
+    "batch-ensemble": {*SEARCH, "train.expected", "train.batch_ensemble", "ensemble"},
+    "rank-one": {*SEARCH, "train.expected", "train.rank_one", "ensemble"},
+    "mimo": {*SEARCH, "train.expected", "train.mimo", "ensemble"},
+    "variational": {*SEARCH, "train.expected", "train.variational", "ensemble"},
+    "ssig": {*SEARCH, "train.expected", "train.ssig", "ensemble"},
+    "sebays": {*SEARCH, "train.expected", "train.sebays", "ensemble"},
 }
 
 

@@ -40,8 +40,21 @@ NEUTRAL: dict[str, tuple[dict[str, Any], Callable[[str, Tensor], Tensor]]] = {
     "swapout": ({"keep": 1.0}, lambda name, weight: weight),
     "stochastic_depth": ({"keep": 1.0}, lambda name, weight: weight),
     "laplace": ({}, lambda name, weight: 0 * weight if ".laplace." in name else weight),
+    "batch_ensemble": ({"size": 3}, lambda name, weight: set_to(name, weight)),
+    "rank_one": ({"size": 3}, lambda name, weight: set_to(name, weight)),
+    "mimo": ({"inputs": 1}, lambda name, weight: weight),
+    "variational": ({}, lambda name, weight: set_to(name, weight)),
+    "ssig": ({}, lambda name, weight: set_to(name, weight)),
+    "sebays": ({}, lambda name, weight: set_to(name, weight)),
 }
 EVERY = pytest.mark.parametrize("name", WRAPPED)
+NOTHING = {".inputs": 1.0, ".outputs": 1.0, ".spread": -1000.0, ".gate": 1000.0}  # factors, ρ, log odds
+
+
+def set_to(name: str, weight: Tensor) -> Tensor:
+    """Weights of the kind's own as they change nothing."""
+    found = [value for end, value in NOTHING.items() if name.endswith(end)]
+    return torch.full_like(weight, found[0]) if found else weight
 
 
 def test_every_kind_that_wraps_the_network_is_held_against_the_plain_one() -> None:
@@ -60,7 +73,7 @@ def test_without_masks_factors_and_spread_it_is_the_plain_network(name: str, num
         view.copy_(change(entry, view))
     own = plain.weight_layouts[0].size
     plain.put(0, wrapped.weights[:own], wrapped.statistics)
-    x = images()
+    x = torch.cat([images()] * (method.changes.repeats if number is None else 1))
     found = logits_of(method, wrapped, x, number)
     expected = plain.train(number is None)(x)[0]
     heads = found.view(len(x), -1, 10)

@@ -49,6 +49,12 @@ METHODS: dict[str, Method] = {
     "multi-swag": Method("expected", "swag", per_chain=4),
     "laplace": Method("expected", "laplace", per_chain="all"),
     "fge": Method("expected", "fge", per_chain="all"),
+    "batch-ensemble": Method("expected", "batch_ensemble", per_chain="all"),
+    "rank-one": Method("expected", "rank_one", per_chain="all"),
+    "mimo": Method("expected", "mimo", per_chain="all"),
+    "variational": Method("expected", "variational", per_chain="all"),
+    "ssig": Method("expected", "ssig", per_chain="all"),
+    "sebays": Method("expected", "sebays", per_chain="all"),
 }
 # What a run has unless it says otherwise: the paper's, and those they must be held against.
 DEFAULT = ("drnas", "uraenas-w", "uraenas-a", "uraenas", "deep-ensemble", "random-ensemble", "snapshot")

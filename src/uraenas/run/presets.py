@@ -42,6 +42,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "train.swag.exploration": 0.0,
         "train.fge.samples": 1,
         "train.fge.exploration": 0.5,
+        "train.sebays.samples": 1,
+        "train.sebays.exploration": 0.5,
         "ensemble.members": 2,
         "evaluate.bootstrap": 50,
         "evaluate.subsets": 2,

@@ -20,7 +20,7 @@ MOMENTUM = 0.1  # of running statistics, in every space: a batch moves them by t
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor: its name, its shape, and the standard deviation or constant that it starts with."""
+    """One tensor: its name, its shape, and the constant that it starts with, or the normal deviation from it."""
 
     name: str
     shape: tuple[int, ...]
@@ -94,7 +94,8 @@ class Layout:
         for position, entry in enumerate(self.entries):
             if entry.deviation:
                 assert key is not None
-                parts.append(draws.normal(draws.at(key, position), entry.size) * entry.deviation)
+                drawn = draws.normal(draws.at(key, position), entry.size) * entry.deviation
+                parts.append(drawn + entry.constant if entry.constant else drawn)
             else:
                 parts.append(torch.full((entry.size,), entry.constant))
         return torch.cat(parts) if parts else torch.zeros(0)

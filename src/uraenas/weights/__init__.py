@@ -21,9 +21,13 @@ from uraenas.weights.method import (
     passes,
     prior_decay,
 )
+from uraenas.weights.mimo import Mimo
 from uraenas.weights.point import Point
+from uraenas.weights.rank_one import BatchEnsemble, RankOne
+from uraenas.weights.sparse import Sequential, SpikeAndSlab
 from uraenas.weights.swag import Swag
 from uraenas.weights.swapout import StochasticDepth, Swapout
+from uraenas.weights.variational import MeanField
 
 _SAMPLES: dict[str, Any] = {"means": False, "mean_of": 0}
 WEIGHTS: dict[str, Part[Any]] = {
@@ -43,6 +47,12 @@ WEIGHTS: dict[str, Part[Any]] = {
     "swag": Part(Swag, floor=0.0),
     "fge": Part(FastGeometric),
     "laplace": Part(Laplace),
+    "batch_ensemble": Part(BatchEnsemble),
+    "rank_one": Part(RankOne),
+    "mimo": Part(Mimo),
+    "variational": Part(MeanField),
+    "ssig": Part(SpikeAndSlab),
+    "sebays": Part(Sequential),
 }
 
 __all__ = [

@@ -165,7 +165,7 @@ def test_variational_inference_recovers_the_posterior_of_bayesian_linear_regress
     count, noise, prior = 40, 4.0, 0.5
     x, y = regression(count, torch.tensor([1.0, -0.5, 0.0], dtype=DOUBLE), noise)
     method = made("variational", prior=prior, annealing=0.0, deviation=0.1)
-    found = learned(method, x, y, noise, prior_decay(prior, count), steps=1200)
+    found = learned(method, x, y, noise, prior_decay(prior, count), steps=800)
     precision = x.T @ x / noise + torch.eye(3, dtype=DOUBLE) / prior**2
     mean, deviation = torch.linalg.solve(precision, x.T @ y / noise), precision.diagonal().rsqrt()
     sigma = F.softplus(found[f"units{SPREAD}"])[:, 0]

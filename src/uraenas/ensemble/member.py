@@ -151,6 +151,7 @@ class MemberFacts:
     origin: Origin
     kind: Kind
     draw: int = 0  # not in its file: ensemble.json says which draws of a network are members
+    place: int = 0  # of its file among those of the ensemble
 
     @classmethod
     def read(cls, path: Path, whole: str = "") -> "MemberFacts":

@@ -426,7 +426,8 @@ class Run:
         with self._mending_members(method):
             facts = description(folder, Owner(self.identity, method))
             found = [MemberFacts.read(path, one) for path, one in vouched_for(folder, facts).items()]
-            return [replace(found[place], draw=draw) for place, draw in drawn_from(facts, len(found))]
+            places = drawn_from(facts, len(found))
+            return [replace(found[place], draw=draw, place=place) for place, draw in places]
 
     def _mending_members(self, method: str) -> AbstractContextManager[None]:
         return self.mending(f"methods/{method}/members/{DESCRIPTION}")

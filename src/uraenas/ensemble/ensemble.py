@@ -32,7 +32,7 @@ from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
 from uraenas.ensemble.predictor import MembersPredictor
 from uraenas.evaluation import UncertaintyBySource, calibration, conformal, uncertainty_by_source
-from uraenas.evaluation.metrics import mixture
+from uraenas.evaluation.metrics import mixture, undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
 
@@ -188,6 +188,11 @@ class Ensemble:
         """Per image, in nats: total entropy and its parts due to data, weights and architecture."""
         log_p = _finite(self.member_log_probabilities(images, device))
         return uncertainty_by_source(log_p, self.functions)
+
+    @property
+    def undefined(self) -> dict[str, str]:
+        """The parts of uncertainty that are not defined for these members, and why; they are given as 0."""
+        return undefined_sources(self.functions)
 
     def save(self, path: Path | str, half: bool = False, owner: Owner = NOBODY) -> None:
         """Write a folder: ensemble.json and one safetensors file per network, however many draws of it are members."""

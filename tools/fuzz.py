@@ -325,7 +325,7 @@ class Fuzzer:
         def case() -> None:
             member = Member.load(self.file)
             require(str(member.architecture) == header["architecture"].strip(), "another architecture")
-            require(member.kind.forward is None, "another kind of weights")  # none wraps the network as yet
+            require(member.kind.forward is None, "another kind of weights")  # these wrap nothing
 
         return case
 

@@ -253,3 +253,11 @@ def test_separation_agrees_with_counting_pairs(inside: list[int], outside: list[
 def test_separation_of_sets_that_lie_apart_is_perfect() -> None:
     inside, outside = torch.linspace(0, 1, 40), torch.linspace(2, 3, 30)
     assert metrics.separation(inside, outside) == {"auroc": 1.0, "aupr": 1.0, "fpr95": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("genotypes", "undefined"),
+    [("a", {"weights", "architecture"}), ("aa", {"architecture"}), ("ab", {"weights"}), ("aab", set())],
+)
+def test_parts_of_uncertainty_that_members_cannot_tell_are_named(genotypes: str, undefined: set) -> None:
+    assert set(metrics.undefined_sources(genotypes)) == undefined

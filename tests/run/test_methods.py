@@ -10,10 +10,10 @@ from uraenas.base.errors import UraenasError
 from uraenas.learning.chains import plan_chains
 from uraenas.learning.methods import METHODS, method
 from uraenas.run.config import Config, build, override
-from uraenas.spaces import CellSpace
-from uraenas.weights import Step, WeightMethod
+from uraenas.spaces import CellSpace, Draw, Shape, Stack
+from uraenas.weights import WEIGHTS, Seen, Step, WeightMethod
 
-SPACE = CellSpace()
+SPACE, SMALL = CellSpace(), CellSpace(channels=2, cells=1, shape=Shape(4, 4, 1, 3))
 SEARCHED = Searched(
     SPACE,
     Dirichlet(),
@@ -51,6 +51,54 @@ OTHERWISE = {
     "train.sampling.peak": 0.2,
     "train.sampling.temperature": 1.0,
     "train.sampling.mean_of": 2,
+    **{
+        f"train.{section}.{name}": value
+        for section in {part.made.section for part in WEIGHTS.values()} - {"point", "sampling"}
+        for name, value in (
+            ("step_size", 0.05),
+            ("momentum", 0.5),
+            ("floor", 0.01),
+            ("keep", 0.9),
+            ("draws", 3),
+        )
+    },
+    "train.batch_ensemble.size": 2,
+    "train.batch_ensemble.spread": 0.1,
+    "train.rank_one.size": 2,
+    "train.rank_one.spread": 0.1,
+    "train.rank_one.deviation": 0.1,
+    "train.rank_one.prior": 0.3,
+    "train.mimo.inputs": 2,
+    "train.mimo.repeats": 2,
+    "train.mimo.alike": 0.5,
+    "train.variational.deviation": 0.1,
+    "train.variational.prior": 0.3,
+    "train.variational.annealing": 0.9,
+    "train.ssig.deviation": 0.1,
+    "train.ssig.prior": 0.3,
+    "train.ssig.inclusion": 0.3,
+    "train.sebays.deviation": 0.1,
+    "train.sebays.prior": 0.3,
+    "train.sebays.inclusion": 0.3,
+    "train.sebays.peak": 0.3,
+    "train.sebays.exploration": 0.7,
+    "train.sebays.samples": 2,
+    "train.point.curvature": "full",
+    "train.point.precision": 3.0,
+    "train.point.draws": 3,
+    "train.swag.level": 0.3,
+    "train.swag.exploration": 0.7,
+    "train.swag.samples": 10,
+    "train.swag.rank": 3,
+    "train.swag.scale": 1.0,
+    "train.fge.peak": 0.3,
+    "train.fge.exploration": 0.7,
+    "train.fge.samples": 5,
+    "train.dropout.rate": 0.3,
+    "train.dropout.per": "value",
+    "train.dropout.repeats": 2,
+    "train.dropconnect.rate": 0.3,
+    "train.dropconnect.layers": "dense",
 }
 
 
@@ -62,10 +110,27 @@ def moves(weights: WeightMethod, epochs: int) -> tuple[Any, ...]:
     after = weights.update(state, torch.ones(1), Step(torch.tensor(0), torch.tensor([0.1]), exploring=True))
     kept = [epoch for epoch in range(epochs) if cycle.collects_after(epoch)][::-1]
     samples = [torch.tensor([float(epoch)]) for epoch in kept]
-    members = weights.candidates(samples, [cycle.number(epoch) for epoch in kept])
-    given = [(one.samples, None if one.weights is None else one.weights.item()) for one in members]
+    members = weights.candidates(samples, [cycle.number(epoch) for epoch in kept], key=5)
+    given = [(one.samples, one.draw, None if one.weights is None else one.weights.item()) for one in members]
     moved = {name: tensor.item() for name, tensor in after.items()}
-    return steps, moved, weights.noise_deviation(0.1, 1000), kept, given
+    return steps, moved, weights.noise_deviation(0.1, 1000), kept, given, *passed(weights)
+
+
+def passed(weights: WeightMethod) -> tuple[Any, ...]:
+    """What it makes of an image in training, what it repeats, and what comes to its weights afterwards."""
+    stack = Stack([SMALL.parse(GENOTYPE)], SMALL, weights.changes.layout).train()
+    stack.initialise([1])
+    images, draw = torch.linspace(-1, 1, 2 * 16).view(1, 2, 1, 4, 4), Draw(torch.tensor(3))
+    images = torch.cat([images] * weights.changes.repeats, dim=1)
+    logits = stack.run([0], [stack.weights], images, weights.forward, [draw])
+    penalty, views = weights.changes.penalty, stack.weight_layouts[0].views(stack.weights.detach())
+    added = penalty and penalty(views, torch.tensor(0.5), 100).item()
+    (layout,), fitted = stack.weight_layouts, {}
+    if weights.changes.fit is not None:
+        seen = Seen(torch.linspace(-1, 2, 5 * 8).view(5, 8), torch.linspace(0, 1, 15).view(5, 3), None)
+        fitted = weights.changes.fit(layout.views(stack.weights.detach()), layout, seen)
+    after = {name: tensor.abs().sum().item() for name, tensor in fitted.items()}
+    return logits.flatten().tolist(), weights.changes.repeats, added, after
 
 
 def what_is_done(config: Config, name: str) -> tuple[Any, ...]:

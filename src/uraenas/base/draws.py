@@ -58,6 +58,13 @@ def integers(key: Tensor, count: int, below: int) -> Tensor:
     return (high * below) >> 32
 
 
+def coins(key: Tensor, count: int, chance: float) -> Tensor:
+    """True with this chance, to a 65,536th; four from each word, since masks take many."""
+    below = round(chance * 2**16) - 2**15
+    sixteen = words(key, (count + 3) // 4).view(torch.int16)[:count]  # −2^15 … 2^15 − 1
+    return sixteen < below if below < 2**15 else sixteen == sixteen  # which 16 bits cannot hold
+
+
 def permutation(key: Tensor, count: int) -> Tensor:
     """A random order of 0 … count-1."""
     return torch.argsort(words(key, count), stable=True)

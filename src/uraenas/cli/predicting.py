@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -104,6 +105,7 @@ def predict(
                 str(threshold),
                 coverage,
                 _caption(predictions, ensemble, _effect(opened, method)),
+                tuple(ensemble.undefined),
             )
         )
     for row in unreadable:
@@ -159,6 +161,7 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
         notes.append(f"{of}; --csv and --json say from which size.")
     if several := sum("frames" in row.note for row in predictions):
         notes.append(f"Of {several:,} with several frames the first is used.")
+    notes += [f"The part of {source} is not defined: {why}." for source, why in ensemble.undefined.items()]
     distinct = len(set(ensemble.functions))
     if effect:
         notes.append(f"On the test images {effect}.")
@@ -169,7 +172,13 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
     return " ".join(notes) or None
 
 
-def _table(predictions: list["Prediction"], title: str, coverage: float, caption: str | None) -> Table:
+def _table(
+    predictions: list["Prediction"],
+    title: str,
+    coverage: float,
+    caption: str | None,
+    undefined: Sequence[str] = (),
+) -> Table:
     table = Table(
         title=f"{title}; Prob is temperature-scaled, uncertainty (nats) is not",
         title_justify="left",
@@ -183,8 +192,8 @@ def _table(predictions: list["Prediction"], title: str, coverage: float, caption
     files = [Path(row.file) for row in predictions]
     alike = all(file.parent == files[0].parent for file in files)
     for row, file in zip(predictions, files, strict=True):
-        numbers = (row.probability, row.total, row.data, row.weights, row.architecture)
-        words = [f"{number:.3f}" for number in numbers]
+        names = ("probability", "total", "data", "weights", "architecture")
+        words = ["–" if name in undefined else f"{getattr(row, name):.3f}" for name in names]
         table.add_row(
             shown(file.name if alike else row.file),
             shown(row.label),

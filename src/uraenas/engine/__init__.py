@@ -1,7 +1,7 @@
 """Every decision about speed; `kernels/` holds our GPU kernels."""
 
 from uraenas.engine.engine import Engine, EngineSettings, Predictor, Tracer
-from uraenas.engine.gradients import Gradients, Objective, SearchGradients, Wrapping, cross_entropy
+from uraenas.engine.gradients import Gradients, Objective, Penalty, SearchGradients, Wrapping, cross_entropy
 from uraenas.engine.memory import is_want_of_memory, naming_want_of_memory
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "EngineSettings",
     "Gradients",
     "Objective",
+    "Penalty",
     "Predictor",
     "SearchGradients",
     "Tracer",

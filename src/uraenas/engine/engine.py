@@ -99,7 +99,7 @@ class Engine:
 
     def predictor(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple[Predictor, int]:
         """Logits of a stack in evaluation, and how many images it wants at a time."""
-        forward, keys = (wrapping.forward, wrapping.keys) if wrapping else (None, ())
+        forward, drawn = (wrapping.forward, wrapping.draws) if wrapping else (None, ())
         if forward is None and (kernels := self._kernels(stack.space)):
             predictor = kernels.Predictor(stack, torch.bfloat16)
             return predictor, predictor.batch
@@ -109,7 +109,7 @@ class Engine:
 
         def of_members(members: list[int], images: Tensor) -> Tensor:
             flat = stack.weights.split(stack.weight_sizes)
-            own = [keys[m] for m in members] if forward else ()
+            own = [drawn[m] for m in members] if forward else ()
             with (
                 torch.no_grad(),
                 self.autocast(),
@@ -128,7 +128,7 @@ class Engine:
 
     def tracer(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple[Tracer, int]:
         """As `predictor`, with the same logits; own kernels give these alone, so PyTorch looks once more."""
-        forward, keys = (wrapping.forward, wrapping.keys) if wrapping else (None, ())
+        forward, drawn = (wrapping.forward, wrapping.draws) if wrapping else (None, ())
         own, batch = None, PREDICTION_BATCH
         if forward is None and self._kernels(stack.space):
             own, most = self.predictor(stack)
@@ -141,7 +141,7 @@ class Engine:
                 if ready:
                     logits, seen = ready[m].trace(images)
                 else:
-                    logits, seen = stack.trace(m, images, forward, keys[m] if forward else None)
+                    logits, seen = stack.trace(m, images, forward, drawn[m] if forward else None)
             return logits.to(self.dtype), tuple(level.to(self.dtype) for level in seen)
 
         def trace(images: Tensor) -> tuple[Tensor, list[Features]]:

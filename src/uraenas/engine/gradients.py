@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -12,10 +12,12 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.data.loader import EpochDraws, Loader
 from uraenas.engine.workers import Workers
-from uraenas.spaces import Forward, Stack, Supernet
+from uraenas.spaces import Draw, Forward, Stack, Supernet, Tensors
 
 # logits [M, N, K], labels [M, N] or class probabilities [M, N, K], weights of the images [M, N] or None → losses [M]
 Objective = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+# weights by name, how far training has come (0 … 1) → what is added to the loss of one member
+Penalty = Callable[[Tensors, Tensor], Tensor]
 
 
 def cross_entropy(logits_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
@@ -61,12 +63,16 @@ class Wrapping:
 
     objective: Objective | None = None
     forward: Forward | None = None
-    keys: Sequence[Tensor] = ()  # of the members, for `forward`
+    draws: Sequence[Draw] = ()  # of the members, for `forward`
     smoothing: Tensor | None = None  # [M], of the labels
+    repeats: int = 1  # how often each image stands in a batch
+    penalty: Penalty | None = None
+    steps: int = 1  # of the whole training, for `penalty`
 
     @property
     def is_plain(self) -> bool:
-        return self.objective is None and self.forward is None
+        nothing = self.objective is None and self.forward is None and self.penalty is None
+        return nothing and self.repeats == 1
 
 
 class Arithmetic(Protocol):
@@ -86,7 +92,7 @@ class PlainGradients:
         self.smoothing = [] if wrapping.smoothing is None else wrapping.smoothing.tolist()
 
     def __call__(self, drawn: EpochDraws, position: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
-        images, labels, weights_MN = self.loader.batch_at(drawn, position)
+        images, labels, weights_MN = self._repeated(*self.loader.batch_at(drawn, position))
         stack, workers = self.stack, self.engine.workers
         if workers is None:
             members = range(len(stack))
@@ -102,6 +108,17 @@ class PlainGradients:
         losses, gradients = zip(*workers.each(of_member, range(len(stack))), strict=True)
         return torch.cat(losses), torch.cat(gradients)
 
+    def _repeated(
+        self, images: Tensor, labels: Tensor, weights_MN: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The batch, one after another as often as it is wanted."""
+        times = self.wrapping.repeats
+        if times == 1:
+            return images, labels, weights_MN
+        if weights_MN is not None:
+            weights_MN = torch.cat([weights_MN] * times, dim=1)
+        return torch.cat([images] * times, dim=1), torch.cat([labels] * times, dim=1), weights_MN
+
     def _of(
         self,
         members: Sequence[int],
@@ -112,10 +129,11 @@ class PlainGradients:
         step: Tensor,
     ) -> tuple[Tensor, Tensor]:
         wrapping = self.wrapping
-        keys = [draws.at(wrapping.keys[m], step) for m in members] if wrapping.forward else ()
+        own = [wrapping.draws[m] for m in members] if wrapping.forward else ()
+        drawn = [replace(draw, key=draws.at(draw.key, step)) for draw in own]
+        parts = flat.split([self.stack.weight_sizes[m] for m in members])
         with self.engine.autocast():
-            parts = flat.split([self.stack.weight_sizes[m] for m in members])
-            logits_MNK = self.stack.run(members, parts, images, wrapping.forward, keys)
+            logits_MNK = self.stack.run(members, parts, images, wrapping.forward, drawn)
         objective = wrapping.objective or cross_entropy
         logits_MNK = logits_MNK.to(self.engine.dtype)
         losses_M = objective(logits_MNK, labels, weights_MN)
@@ -123,8 +141,13 @@ class PlainGradients:
             losses_M = smoothed(
                 losses_M, logits_MNK, weights_MN, wrapping.smoothing[members[0] : members[-1] + 1]
             )
-        (gradient,) = torch.autograd.grad(losses_M.sum(), flat)
-        return losses_M.detach(), gradient
+        total = losses_M.sum()
+        if wrapping.penalty is not None:
+            progress = step / wrapping.steps
+            for m, part in zip(members, parts, strict=True):
+                total = total + wrapping.penalty(self.stack.weight_layouts[m].views(part), progress)
+        (gradient,) = torch.autograd.grad(total, flat)
+        return losses_M.detach(), gradient  # what diverges is told by the loss alone
 
 
 class PlainSearchGradients:

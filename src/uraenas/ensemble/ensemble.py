@@ -1,7 +1,7 @@
 """The ensemble that members form: predict, split uncertainty, save, load."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from uraenas.base.errors import DamagedFile, UraenasError
-from uraenas.base.fields import Fields, is_text
+from uraenas.base.fields import Fields, is_text, is_whole
 from uraenas.base.files import (
     FORMAT,
     checksum_of,
@@ -32,12 +32,13 @@ from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
 from uraenas.ensemble.predictor import MembersPredictor
 from uraenas.evaluation import UncertaintyBySource, calibration, conformal, uncertainty_by_source
-from uraenas.evaluation.metrics import mixture
+from uraenas.evaluation.metrics import mixture, undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
 
 SHARE = 0.05  # of images like those of the training that may be called foreign
 DESCRIPTION = "ensemble.json"
+DRAWS = "draws"
 MOST_MEMBERS = 10_000
 LEAST_TEMPERATURE = 1e-6
 
@@ -188,12 +189,30 @@ class Ensemble:
         log_p = _finite(self.member_log_probabilities(images, device))
         return uncertainty_by_source(log_p, self.functions)
 
+    @property
+    def undefined(self) -> dict[str, str]:
+        """The parts of uncertainty that are not defined for these members, and why; they are given as 0."""
+        return undefined_sources(self.functions)
+
     def save(self, path: Path | str, half: bool = False, owner: Owner = NOBODY) -> None:
-        """Write a folder: ensemble.json and one safetensors file per member."""
+        """Write a folder: ensemble.json and one safetensors file per network, however many draws of it are members."""
         folder = Path(path)
-        for path, member in zip(member_files(folder, len(self)), self.members, strict=True):
+        for path, member in zip(member_files(folder, len(self.networks)), self.networks, strict=True):
             member.save(path, self.space, half)
         self.describe(folder, owner)
+
+    @cached_property
+    def networks(self) -> tuple[Member, ...]:
+        """One member of each network, in order: draws of one share their weights."""
+        found: dict[str, Member] = {}
+        for member in self.members:
+            found.setdefault(member.network, member)
+        return tuple(found.values())
+
+    @property
+    def parameters(self) -> int:
+        """How many weights are kept: those of draws of one network once."""
+        return sum(member.weights.numel() for member in self.networks)
 
     def describe(self, folder: Path, owner: Owner = NOBODY) -> None:
         """Write all that the members' files do not say. ensemble.json is written last and vouches for the others."""
@@ -205,7 +224,8 @@ class Ensemble:
                 "format": FORMAT,
                 "run": owner.run,
                 "method": owner.method,
-                "members": [checksum_of(path) for path in member_files(folder, len(self))],
+                "members": [checksum_of(path) for path in member_files(folder, len(self.networks))],
+                **self._draws(),
                 "space": facts_of(self.space),
                 "mean": self.normalisation.mean,
                 "deviation": self.normalisation.deviation,
@@ -215,6 +235,13 @@ class Ensemble:
                 "known": None if self.known is None else checksum_of(folder / KNOWN),
             },
         )
+
+    def _draws(self) -> dict[str, list[list[int]]]:
+        """Which file and which draw each member is, where that is not each file once."""
+        if len(self.networks) == len(self) and not any(member.draw for member in self.members):
+            return {}
+        places = {member.network: place for place, member in enumerate(self.networks)}
+        return {DRAWS: [[places[member.network], member.draw] for member in self.members]}
 
     @classmethod
     def load(cls, path: Path | str, owner: Owner | None = None) -> "Ensemble":
@@ -226,13 +253,14 @@ class Ensemble:
         described = [MemberFacts.of(one, header) for one, (_, header) in read]
         if any(member.space != space for member in described):
             raise facts.error("its space is not that of its members")
-        members = [
+        networks = [
             Member.from_tensors(member, tensors, one)
             for member, (one, (tensors, _)) in zip(described, read, strict=True)
         ]
-        for one, member in zip(read, members, strict=True):
+        for one, member in zip(read, networks, strict=True):
             if not member.is_finite:
                 raise DamagedFile(f"{one[0]} holds weights that are not finite")
+        members = [replace(networks[place], draw=draw) for place, draw in drawn_from(facts, len(networks))]
         try:
             return cls(
                 tuple(members),
@@ -272,11 +300,27 @@ def vouched_for(folder: Path, facts: Fields) -> dict[Path, str]:
     return dict(zip(member_files(folder, len(checksums)), checksums, strict=True))
 
 
+def drawn_from(facts: Fields, files: int) -> list[tuple[int, int]]:
+    """The file and the draw of each member."""
+    if not facts.has(DRAWS):
+        return [(place, 0) for place in range(files)]
+    found = facts.list_of(DRAWS, lambda one: _is_draw(one, files), "a file and a draw")
+    if not 1 <= len(found) <= MOST_MEMBERS or {place for place, _ in found} != set(range(files)):
+        raise facts.error(f"its {DRAWS} do not fit its files")
+    return [(place, draw) for place, draw in found]
+
+
+def _is_draw(one: Any, files: int) -> bool:
+    pair = isinstance(one, list) and len(one) == 2
+    return pair and is_whole(one[0], most=files - 1) and is_whole(one[1], most=MOST_MEMBERS)
+
+
 def known_of(folder: Path, facts: Fields) -> Known | None:
     """What the ensemble that these facts describe keeps of the images it knows."""
     if facts.stored.get("known") is None:
         return None
-    return Known.load(folder / KNOWN, len(vouched_for(folder, facts)), facts.text("known", 32))
+    members = len(drawn_from(facts, len(vouched_for(folder, facts))))
+    return Known.load(folder / KNOWN, members, facts.text("known", 32))
 
 
 def checked_share(share: float) -> float:

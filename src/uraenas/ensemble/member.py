@@ -34,10 +34,19 @@ class Kind:
     def of(cls, name: str, method: WeightMethod) -> "Kind":
         return cls(name, values_of(method, row_of(WEIGHTS, "kind of weights", name).settings))
 
+    @cached_property
+    def method(self) -> WeightMethod:
+        return row_of(WEIGHTS, "kind of weights", self.name).make(self.settings)
+
     @property
     def forward(self) -> Forward | None:
         """What is wrapped around the network when it predicts."""
-        return row_of(WEIGHTS, "kind of weights", self.name).make(self.settings).forward
+        return self.method.forward
+
+    def layout(self, plain: Layout) -> Layout:
+        """Where its weights lie, with those that this kind has beside the network's."""
+        changes = self.method.changes
+        return changes.fitted(changes.layout(plain))
 
 
 @dataclass(frozen=True)
@@ -61,17 +70,27 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One network: architecture, weights with the statistics that belong to them, and where they came from."""
+    """One network, or one draw of it: architecture, weights with their statistics, and where they came from.
+
+    Where its kind of weights is drawn anew in each pass (masks, noise), members that differ in `draw` alone are so many
+    passes of one network. Each is a function of its own: nothing is drawn when it predicts.
+    """
 
     architecture: Architecture
     weights: Tensor
     statistics: Tensor
     origin: Origin
     kind: Kind = Kind("point")
+    draw: int = 0  # the number of the pass
 
     @cached_property
     def identity(self) -> str:
         """The same for equal members alone: one in half precision is not the one it was made from."""
+        return f"{self.network}-{self.draw}" if self.draw else self.network
+
+    @cached_property
+    def network(self) -> str:
+        """The same for draws of one network."""
         facts = f"{self.architecture}|{self.origin}|{self.kind}"
         digest = hashlib.blake2b(facts.encode(), digest_size=16)
         for tensor in (self.weights, self.statistics):
@@ -87,24 +106,26 @@ class Member:
     def tensors(self, space: Space) -> dict[str, Tensor]:
         """Weights and statistics by name."""
         return {
-            **space.weight_layout(self.architecture).views(self.weights),
+            **self.kind.layout(space.weight_layout(self.architecture)).views(self.weights),
             **space.statistics_layout(self.architecture).views(self.statistics),
         }
 
     @classmethod
     def from_tensors(cls, facts: "MemberFacts", tensors: dict[str, Tensor], path: Path) -> "Member":
         space, architecture = facts.space, facts.architecture
-        layouts = space.weight_layout(architecture), space.statistics_layout(architecture)
+        own = facts.kind.layout(space.weight_layout(architecture))
+        layouts = own, space.statistics_layout(architecture)
         if sum(len(layout.entries) for layout in layouts) != len(tensors):
             raise DamagedFile(f"{path} holds other tensors than its architecture has")
         weights, statistics = (_flatten(layout, tensors, path) for layout in layouts)
-        return cls(architecture, weights, statistics, facts.origin, facts.kind)
+        return cls(architecture, weights, statistics, facts.origin, facts.kind, facts.draw)
 
     def save(self, path: Path, space: Space, half: bool = False) -> None:
         """Write one safetensors file; `half` stores weights, not statistics, in half precision."""
         tensors = self.tensors(space)
         if half:
-            names = {entry.name for entry in space.weight_layout(self.architecture).entries}
+            layout = self.kind.layout(space.weight_layout(self.architecture))
+            names = {entry.name for entry in layout.entries}
             tensors = {name: _halved(t) if name in names else t for name, t in tensors.items()}
         header = {
             "architecture": str(self.architecture),
@@ -129,6 +150,8 @@ class MemberFacts:
     architecture: Architecture
     origin: Origin
     kind: Kind
+    draw: int = 0  # not in its file: ensemble.json says which draws of a network are members
+    place: int = 0  # of its file among those of the ensemble
 
     @classmethod
     def read(cls, path: Path, whole: str = "") -> "MemberFacts":
@@ -151,6 +174,11 @@ class MemberFacts:
             Origin(facts.text("chain"), **numbers, run=run),
             Kind(kind.text("name"), settings),
         )
+
+    @property
+    def parameters(self) -> int:
+        """How many weights it has, with those of its kind."""
+        return self.kind.layout(self.space.weight_layout(self.architecture)).size
 
     @cached_property
     def function(self) -> str:

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, Predictor, Tracer, Wrapping, naming_want_of_memory
 from uraenas.ensemble.member import Member
-from uraenas.spaces import Features, Space, Stack
+from uraenas.spaces import Draw, Features, Space, Stack
 
 T = TypeVar("T")
 
@@ -92,11 +93,12 @@ class MembersPredictor:
                 yield of_kind[first : first + self.size]
 
     def _stacked(self, group: Sequence[Member]) -> tuple[Stack, Wrapping]:
-        stack = Stack([m.architecture for m in group], self.space).to(self.engine.device, self.engine.dtype)
+        architectures, layout = [m.architecture for m in group], group[0].kind.layout
+        stack = Stack(architectures, self.space, layout).to(self.engine.device, self.engine.dtype)
         for place, member in enumerate(group):
             stack.put(place, member.weights, member.statistics)
         wrapping = Wrapping(
             forward=group[0].kind.forward,
-            keys=[torch.tensor(m.origin.key).to(self.engine.device) for m in group],
+            draws=[Draw(draws.at(m.origin.key, m.draw, self.engine.device), m.draw) for m in group],
         )
         return stack.eval(), wrapping

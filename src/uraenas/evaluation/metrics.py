@@ -177,6 +177,16 @@ def uncertainty_by_source(
     )
 
 
+def undefined_sources(genotypes: Sequence[Hashable]) -> dict[str, str]:
+    """The parts of uncertainty that these members cannot tell, which are 0 for want of anything else, and why."""
+    found = {}
+    if len(set(genotypes)) == len(genotypes):
+        found["weights"] = "no architecture has two members"
+    if len(set(genotypes)) == 1:
+        found["architecture"] = "all members have one architecture"
+    return found
+
+
 def separation(inside_N: Tensor, outside_N: Tensor) -> dict[str, float]:
     """How well a score that should be larger outside tells two sets apart.
 

@@ -12,11 +12,12 @@ from uraenas.architectures import Searched
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_range, unknown
 from uraenas.base.files import digest_of
+from uraenas.base.parts import row_of, values_of
 from uraenas.ensemble import EnsembleSettings
 from uraenas.learning.methods import Assembled
 from uraenas.learning.recipes import Recipe
-from uraenas.spaces import Architecture, Space
-from uraenas.weights import Cycle, WeightMethod, prior_decay
+from uraenas.spaces import Architecture, Space, carried_over
+from uraenas.weights import WEIGHTS, Cycle, WeightMethod, prior_decay
 
 RESTARTS = 3  # of a chain that diverges, each with a smaller step
 MOST_EPOCHS = 100_000
@@ -143,7 +144,14 @@ def plan_chains(
         architectures, redrawn = method.source.draw(space, searched, count, seed)
     recipes = method.recipes.draw(count, seed, method.row.source)
     parts = enumerate(zip(architectures, given, recipes, strict=True))
-    return [ChainSpec(method.origin, method.weights, n, *part) for n, part in parts], redrawn
+    weights = mover(method.weights)
+    return [ChainSpec(method.origin, weights, n, *part) for n, part in parts], redrawn
+
+
+def mover(weights: WeightMethod) -> WeightMethod:
+    """The kind of weights whose chains these are: the same, or one that moves alike and gives other members."""
+    row = row_of(WEIGHTS, "kind of weights", weights.trajectory)
+    return row.make(values_of(weights, row.settings))
 
 
 def chains_for(method: Assembled, settings: EnsembleSettings) -> int:
@@ -151,7 +159,7 @@ def chains_for(method: Assembled, settings: EnsembleSettings) -> int:
     row = method.row
     if row.single:
         return 1
-    per_chain = 1 if row.per_chain == "one" else method.weights.members_per_chain
+    per_chain = min(row.most_per_chain, method.weights.members_per_chain)
     needed = math.ceil(settings.members / per_chain)
     return method.source.chains(needed, settings.members, settings.selection == "greedy")
 
@@ -201,10 +209,13 @@ class ChainState:
 
 def initial_chain(spec: ChainSpec, space: Space, seed: int) -> ChainState:
     """A chain at its start."""
+    plain = space.weight_layout(spec.architecture)
+    layout = spec.weights.changes.layout(plain)
+    weights = layout.initial(spec.key(seed, "weights"))
     if spec.start is None:
-        weights = space.weight_layout(spec.architecture).initial(spec.key(seed, "weights"))
         statistics = space.statistics_layout(spec.architecture).initial()
     else:
-        weights, statistics = spec.start.weights.clone(), spec.start.statistics.clone()
+        weights, _ = carried_over(plain, spec.start.weights, layout, weights)
+        statistics = spec.start.statistics.clone()
     state = {name: torch.zeros_like(weights) for name in spec.weights.state}
     return ChainState(spec, 0, {"weights": weights, **state, "statistics": statistics})

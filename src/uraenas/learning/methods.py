@@ -1,5 +1,6 @@
 """The table of methods: a source of architectures, recipes, a kind of weights, and what a chain gives."""
 
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,9 +16,17 @@ class Method:
 
     source: str  # of SOURCES
     weights: str  # of WEIGHTS
-    per_chain: Literal["one", "all"] = "one"  # members from one chain: the newest, or all it can give
+    per_chain: Literal["one", "all"] | int = (
+        "one"  # members from one chain: the newest, all it can give, some
+    )
     single: bool = False  # one member, whatever the ensemble's size
     recipes: str = "same"  # of RECIPES
+
+    @property
+    def most_per_chain(self) -> int:
+        if isinstance(self.per_chain, int):
+            return self.per_chain
+        return {"one": 1, "all": sys.maxsize}[self.per_chain]
 
 
 METHODS: dict[str, Method] = {
@@ -32,6 +41,20 @@ METHODS: dict[str, Method] = {
     "snapshot": Method("expected", "snapshot", per_chain="all"),
     "hyper-ensemble": Method("expected", "point", recipes="varied"),
     "joint": Method("sampled", "swa", recipes="varied"),
+    "mc-dropout": Method("expected", "dropout", per_chain="all"),
+    "dropconnect": Method("expected", "dropconnect", per_chain="all"),
+    "swapout": Method("expected", "swapout", per_chain="all"),
+    "stochastic-depth": Method("expected", "stochastic_depth", single=True),
+    "swag": Method("expected", "swag", per_chain="all"),
+    "multi-swag": Method("expected", "swag", per_chain=4),
+    "laplace": Method("expected", "laplace", per_chain="all"),
+    "fge": Method("expected", "fge", per_chain="all"),
+    "batch-ensemble": Method("expected", "batch_ensemble", per_chain="all"),
+    "rank-one": Method("expected", "rank_one", per_chain="all"),
+    "mimo": Method("expected", "mimo", per_chain="all"),
+    "variational": Method("expected", "variational", per_chain="all"),
+    "ssig": Method("expected", "ssig", per_chain="all"),
+    "sebays": Method("expected", "sebays", per_chain="all"),
 }
 # What a run has unless it says otherwise: the paper's, and those they must be held against.
 DEFAULT = ("drnas", "uraenas-w", "uraenas-a", "uraenas", "deep-ensemble", "random-ensemble", "snapshot")

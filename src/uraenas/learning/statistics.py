@@ -1,14 +1,19 @@
-"""A loop without learning: batch-norm statistics of weights made of several samples, on training batches."""
+"""Loops without learning: batch-norm statistics of new weights, and what a trained network sees of its images."""
 
 import torch
 from torch import Tensor
 
-from uraenas.data.loader import Loader
+from uraenas.base.errors import UraenasError
+from uraenas.data import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
-from uraenas.spaces import Architecture, Space, Stack
+from uraenas.ensemble import Member
+from uraenas.spaces import Apply, Architecture, Draw, Network, Passage, Space, Stack, Tensors
 from uraenas.spaces.layout import MOMENTUM
+from uraenas.weights import Seen
 
 BATCHES = 32  # at most, of those whose statistics are averaged
+LOOK = 500  # images at a time
 
 
 @torch.no_grad()
@@ -27,3 +32,33 @@ def measure_statistics(
             stack(loader.batch_at(drawn, position)[0])
             total += stack.statistics
     return (total / (batches * MOMENTUM)).to(weights)
+
+
+@torch.no_grad()
+def seen_by(
+    member: Member, space: Space, part: LabelledImages, normalisation: Normalisation, engine: Engine
+) -> Seen:
+    """What the last layer reads and gives for these images, in evaluation and as they are."""
+    layout = member.kind.layout
+    stack = Stack([member.architecture], space, layout).to(engine.device, engine.dtype).eval()
+    stack.put(0, member.weights, member.statistics)
+    last = stack.weight_layouts[0].last.name.removesuffix(".weight")
+    read: list[Tensor] = []
+
+    def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
+        if name == last:
+            read.append(x.to(engine.dtype))
+        return apply(x, weight)
+
+    def forward(network: Network, weights: Tensors, draw: Draw) -> Tensor:
+        return network(weights, Passage(layer=layer))
+
+    normalise, given, nothing = normalisation.on(engine.device, engine.dtype), [], Draw(torch.tensor(0))
+    with engine.threads(), engine.autocast():
+        for start in range(0, len(part), LOOK):
+            images = normalise(torch.from_numpy(part.images[start : start + LOOK]).to(engine.device))
+            given.append(stack.run([0], [stack.weights], images, forward, [nothing])[0].to(engine.dtype))
+    if not read:
+        raise UraenasError(f"{space.name} does not call a passage at its last layer, {last}")
+    weights = None if part.weights is None else torch.from_numpy(part.weights)
+    return Seen(torch.cat(read).cpu(), torch.cat(given).cpu(), weights)

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.data.loader import Loader
-from uraenas.engine import Engine, Wrapping, naming_want_of_memory
+from uraenas.engine import Engine, Penalty, Wrapping, naming_want_of_memory
 from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import RESTARTS, ChainState, TrainSettings, cycle_of, initial_chain
 from uraenas.learning.pace import Pace
-from uraenas.spaces import Space, Stack
+from uraenas.spaces import Draw, Space, Stack
 from uraenas.weights import Step
 
 MOST_LOSS = 100.0  # in nats; a network that guesses at random among a million classes has 14
@@ -46,7 +46,8 @@ class StackOfChains:
         cycle = cycle_of(self.method, settings.epochs, loader.steps, chains[0].restarts)
         self.pace = Pace(self.method, cycle, loader.count, device, dtype)
 
-        self.stack = Stack([spec.architecture for spec in self.specs], space).to(device, dtype).train()
+        changes, architectures = self.method.changes, [spec.architecture for spec in self.specs]
+        self.stack = Stack(architectures, space, changes.layout).to(device, dtype).train()
         for m, chain in enumerate(chains):
             self.stack.put(m, chain.tensors["weights"], chain.tensors["statistics"])
         self.state = {
@@ -58,6 +59,8 @@ class StackOfChains:
         recipes = [spec.recipe for spec in self.specs]
         own_decay = [settings.decay(loader.count) / recipe.prior_deviation**2 for recipe in recipes]
         self.decay = self._per_weight(own_decay)
+        if not all(entry.prior for layout in self.stack.weight_layouts for entry in layout.entries):
+            self.decay = self.decay * self._has_prior()
         self.pacing = self._per_weight([recipe.step_size for recipe in recipes])
         smoothing = torch.tensor([recipe.smoothing for recipe in recipes], dtype=dtype).to(device)
 
@@ -69,9 +72,16 @@ class StackOfChains:
         self.kinds = [recipe.kind(loader.kinds) for recipe in recipes]  # of augmentation
         self.drawn = loader.draw(self.order_keys, self.epoch, self.kinds)
         self.augmentation_key = draws.key(seed, "augmentation")  # of no chain: all see the same images
-        forward_keys = [torch.tensor(spec.key(seed, "forward")).to(device) for spec in self.specs]
-        smoothed = smoothing if any(recipe.smoothing for recipe in recipes) else None
-        wrapping = Wrapping(self.method.objective, self.method.forward, forward_keys, smoothed)
+        own_draws = [Draw(torch.tensor(spec.key(seed, "forward")).to(device)) for spec in self.specs]
+        wrapping = Wrapping(
+            self.method.objective,
+            self.method.forward,
+            own_draws,
+            smoothing if any(recipe.smoothing for recipe in recipes) else None,
+            changes.repeats,
+            self._penalty(),
+            cycle.steps,
+        )
         self.gradients = engine.gradients(self.stack, loader, wrapping)
         self._explore = engine.capture(lambda: self._step(exploring=True))
         self._sample = engine.capture(lambda: self._step(exploring=False))
@@ -82,6 +92,18 @@ class StackOfChains:
             return values[0]
         return torch.tensor(values, dtype=self.engine.dtype).to(self.engine.device)[self.owner]
 
+    def _penalty(self) -> Penalty | None:
+        """What the kind of weights adds to the loss, for as many images as there are."""
+        penalty, images = self.method.changes.penalty, self.loader.count
+        return penalty and (lambda weights, progress: penalty(weights, progress, images))
+
+    def _has_prior(self) -> Tensor:
+        """1 for weights that have the Gaussian prior, 0 for the others [W]."""
+        entries = [entry for layout in self.stack.weight_layouts for entry in layout.entries]
+        marks = torch.tensor([float(entry.prior) for entry in entries], dtype=self.engine.dtype)
+        sizes = torch.tensor([entry.size for entry in entries])
+        return marks.repeat_interleave(sizes).to(self.engine.device)
+
     @property
     def done(self) -> bool:
         return self.epoch >= self.pace.cycle.epochs or all(self.failures)
@@ -91,6 +113,8 @@ class StackOfChains:
 
         `tick` is told after every step how many the chains have made in this epoch, all together.
         """
+        if self.method.changes.renew is not None and self.pace.cycle.renews_at(self.epoch):
+            self._renew()
         self.drawn.refill(self.loader.draw(self.order_keys, self.epoch, self.kinds))
         self.loader.augment(self.augmentation_key, self.epoch)
         self.losses.zero_()
@@ -102,6 +126,19 @@ class StackOfChains:
         collected = self._collect() if self.pace.cycle.collects_after(self.epoch) else []
         self.epoch += 1
         return collected
+
+    @torch.no_grad()
+    def _renew(self) -> None:
+        """Put weights elsewhere, each chain's by its own key, at the beginning of an epoch."""
+        renew = self.method.changes.renew
+        assert renew is not None
+        weights = self.stack.weights.split(self.stack.weight_sizes)
+        for m, (layout, flat) in enumerate(zip(self.stack.weight_layouts, weights, strict=True)):
+            key = draws.at(self.specs[m].key(self.seed, "renewal"), self.epoch, flat.device)
+            if not self.failures[m]:
+                views = layout.views(flat)
+                for name, tensor in renew(views, key).items():
+                    views[name].copy_(tensor)
 
     def one_step(self, step: int = 0) -> None:
         """Run one step; `step` says which, so that the host knows its stage."""

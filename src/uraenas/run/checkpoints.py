@@ -161,7 +161,7 @@ class Checkpoints:
             )
 
     def _require_sizes(self, header: Fields, tensors: dict[str, Tensor], spec: ChainSpec) -> None:
-        weights = self.space.weight_layout(spec.architecture).size
+        weights = spec.weights.changes.layout(self.space.weight_layout(spec.architecture)).size
         sizes = dict.fromkeys(("weights", *spec.weights.state), weights)
         sizes["statistics"] = self.space.statistics_layout(spec.architecture).size
         for name, size in sizes.items():

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from uraenas.base.parts import row_of, values_of
 from uraenas.base.regular_files import open_regular
 from uraenas.base.svg import element
 from uraenas.ensemble import SHARE, Ensemble, Known, Member, MemberFacts, Owner, member_files
-from uraenas.ensemble.ensemble import DESCRIPTION, description, known_of, vouched_for
+from uraenas.ensemble.ensemble import DESCRIPTION, description, drawn_from, known_of, vouched_for
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.predict import (
@@ -423,8 +424,10 @@ class Run:
         if not (folder / DESCRIPTION).exists():
             return []
         with self._mending_members(method):
-            files = vouched_for(folder, description(folder, Owner(self.identity, method)))
-            return [MemberFacts.read(path, checksum) for path, checksum in files.items()]
+            facts = description(folder, Owner(self.identity, method))
+            found = [MemberFacts.read(path, one) for path, one in vouched_for(folder, facts).items()]
+            places = drawn_from(facts, len(found))
+            return [replace(found[place], draw=draw, place=place) for place, draw in places]
 
     def _mending_members(self, method: str) -> AbstractContextManager[None]:
         return self.mending(f"methods/{method}/members/{DESCRIPTION}")
@@ -435,11 +438,13 @@ class Run:
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
-        for member, target in zip(ensemble.members, member_files(folder, len(ensemble)), strict=True):
-            if member.origin.samples > 1:
-                member.save(target, ensemble.space)
+        networks = ensemble.networks
+        for member, target in zip(networks, member_files(folder, len(networks)), strict=True):
+            sample = self.sample_path(member.origin.chain, member.origin.epoch)
+            if member.origin.samples == 1 and Member.load(sample).network == member.network:
+                link(sample, target)
             else:
-                link(self.sample_path(member.origin.chain, member.origin.epoch), target)
+                member.save(target, ensemble.space)
         ensemble.describe(folder, Owner(self.identity, method))
 
     def is_trained(self, method: str) -> bool:

@@ -17,12 +17,12 @@ from uraenas.ensemble.held_out import HeldOut, drawn_apart
 from uraenas.evaluation import calibration, metrics
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
-from uraenas.learning.statistics import measure_statistics
+from uraenas.learning.statistics import measure_statistics, seen_by
 from uraenas.run.checkpoints import Checkpoints, read_chain
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
-from uraenas.weights import Candidate
+from uraenas.weights import Candidate, Fit
 
 LOOKED_AT = 5000  # training images, where there are more: enough for means and covariances
 
@@ -73,23 +73,43 @@ class Chooser:
         found: list[Member] = []
         for spec in specs:
             made = self._made_of(method, self._samples(spec))
-            found += made[:1] if method.row.per_chain == "one" else made
+            found += made[: method.row.most_per_chain]
         return self._sound(found)
 
     def _made_of(self, method: Assembled, samples: list[Member]) -> list[Member]:
         """The members that a chain's samples make."""
-        offered = _offered(method, samples)
-        if all(candidate.weights is None for candidate in offered):
-            return [samples[candidate.samples[0]] for candidate in offered]
-        samples, _ = self._sound(samples)  # one that went astray would spoil a mean
-        return [self._made(method, samples, candidate) for candidate in _offered(method, samples)]
+        if (fit := method.weights.changes.fit) is not None:
+            samples = [self._fitted(method, sample, fit) for sample in self._sound(samples)[0]]
+        offered = self._offered(method, samples)
+        if any(candidate.weights is not None for candidate in offered):
+            samples, _ = self._sound(samples)  # one that went astray would spoil a mean
+            offered = self._offered(method, samples)
+        return [self._made(method, samples, candidate) for candidate in offered]
+
+    def _fitted(self, method: Assembled, sample: Member, fit: Fit) -> Member:
+        """A sample with the weights that come to it after training."""
+        task, changes = self.task, method.weights.changes
+        seen = seen_by(sample, task.space, task.train, task.normalisation, self.engine)
+        before = sample.kind.layout(task.space.weight_layout(sample.architecture))
+        views = before.views(sample.weights)
+        views = {**views, **fit(views, before, seen)}
+        entries = changes.fitted(before).entries
+        weights = torch.cat([views[entry.name].reshape(-1).to(sample.weights) for entry in entries])
+        return replace(sample, weights=weights, kind=Kind.of(method.row.weights, method.weights))
+
+    def _offered(self, method: Assembled, samples: Sequence[Member]) -> list[Candidate]:
+        cycles = [sample.origin.cycle for sample in samples]
+        chain = samples[0].origin.chain if samples else ""
+        key = draws.key(self.config.seed, "members", chain)
+        return method.weights.candidates([sample.weights for sample in samples], cycles, key)
 
     def _made(self, method: Assembled, samples: list[Member], candidate: Candidate) -> Member:
         newest = samples[candidate.samples[0]]
         if candidate.weights is None:
-            return newest
+            return replace(newest, draw=candidate.draw)
         origin = replace(newest.origin, samples=len(candidate.samples))
-        key = draws.key(self.config.seed, "statistics", origin.chain, origin.cycle)
+        drawn = (candidate.draw,) if candidate.draw else ()
+        key = draws.key(self.config.seed, "statistics", origin.chain, origin.cycle, *drawn)
         made_of = (newest.architecture, candidate.weights)
         statistics = measure_statistics(*made_of, self.task.space, self._loader, self.engine, key)
         return Member(*made_of, statistics, origin, Kind.of(method.row.weights, method.weights))
@@ -139,8 +159,3 @@ def known_to(
     looked = log_p[:, unseen], [tuple(level[unseen] for level in seen) for seen in features]
     seen = predictor.look(train.images)[1]
     return Known.fit(seen, torch.from_numpy(train.labels), looked, held_out)
-
-
-def _offered(method: Assembled, samples: Sequence[Member]) -> list[Candidate]:
-    cycles = [sample.origin.cycle for sample in samples]
-    return method.weights.candidates([sample.weights for sample in samples], cycles)

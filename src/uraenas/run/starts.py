@@ -19,10 +19,11 @@ def starts_of(source: Run, space: Space, seed: int) -> tuple[Start, ...]:
         )
     found = []
     for number, member in enumerate(ensemble.members):
-        old, new = (one.weight_layout(member.architecture) for one in (theirs, space))
+        old = member.kind.layout(theirs.weight_layout(member.architecture))
+        new = space.weight_layout(member.architecture)
         fresh = new.initial(draws.key(seed, "start", number))
         weights, unlike = carried_over(old, member.weights, new, fresh)
-        if _is_another_network(old, new, unlike):
+        if _is_another_network(theirs.weight_layout(member.architecture), new, unlike):
             raise UraenasError(
                 f"train.sampled.start: networks of {source.path} are other ones; {_their_settings(source)}"
             )

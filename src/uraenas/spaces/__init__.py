@@ -6,7 +6,8 @@ from uraenas.base.fields import Fields
 from uraenas.base.parts import Part, row_of
 from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
 from uraenas.spaces.layout import Entry, Layout, Tensors, carried_over
-from uraenas.spaces.networks import Forward, Stack, Supernet
+from uraenas.spaces.networks import Draw, Forward, Network, Stack, Supernet, as_it_is
+from uraenas.spaces.passage import PLAIN, Apply, Passage, Term
 from uraenas.spaces.space import (
     Architecture,
     Cost,
@@ -53,22 +54,29 @@ def space_of(stored: Any, where: object = "the space") -> Space:
 
 
 __all__ = [
+    "PLAIN",
     "SPACES",
+    "Apply",
     "Architecture",
     "CellSpace",
     "Cost",
     "Decision",
+    "Draw",
     "Entry",
     "Features",
     "Forward",
     "Genotype",
     "Layout",
+    "Network",
+    "Passage",
     "Shape",
     "Space",
     "Stack",
     "Supernet",
     "Tensors",
+    "Term",
     "architecture_count",
+    "as_it_is",
     "carried_over",
     "facts_of",
     "folded",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 
 Tensors = dict[str, Tensor]
 
@@ -19,12 +20,16 @@ MOMENTUM = 0.1  # of running statistics, in every space: a batch moves them by t
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor: its name, its shape, and the standard deviation or constant that it starts with."""
+    """One tensor: its name, its shape, and the constant that it starts with, or the normal deviation from it."""
 
     name: str
     shape: tuple[int, ...]
     deviation: float = 0.0
     constant: float = 0.0
+    role: str = (
+        ""  # images: the layer reads them, its second axis is their channels; logits: its first is classes
+    )
+    prior: bool = True  # whether it has the Gaussian prior of weights, which is weight decay
 
     @property
     def size(self) -> int:
@@ -45,6 +50,37 @@ class Layout:
     def size(self) -> int:
         return sum(self.sizes)
 
+    @property
+    def layers(self) -> dict[str, Entry]:
+        """The weights of layers, by the layer's name: what is multiplied with values, neither norm nor bias."""
+        return {
+            entry.name.removesuffix(".weight"): entry
+            for entry in self.entries
+            if entry.deviation and len(entry.shape) > 1
+        }
+
+    @property
+    def last(self) -> Entry:
+        """The weights of the layer that gives the logits."""
+        return self._layer("logits")
+
+    @property
+    def last_bias(self) -> Entry | None:
+        """Its bias, if it has one."""
+        found = [entry for entry in self.entries if entry.role == "logits" and len(entry.shape) == 1]
+        return found[0] if found else None
+
+    @property
+    def first(self) -> Entry:
+        """The weights of the layer that reads the images."""
+        return self._layer("images")
+
+    def _layer(self, role: str) -> Entry:
+        for entry in self.entries:
+            if entry.role == role and len(entry.shape) > 1:
+                return entry
+        raise UraenasError(f"this space does not say which of its layers has to do with {role} (Entry.role)")
+
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The vector's pieces by name. One split: its gradient is one concatenation."""
         pieces = flat.split(self.sizes)
@@ -58,7 +94,8 @@ class Layout:
         for position, entry in enumerate(self.entries):
             if entry.deviation:
                 assert key is not None
-                parts.append(draws.normal(draws.at(key, position), entry.size) * entry.deviation)
+                drawn = draws.normal(draws.at(key, position), entry.size) * entry.deviation
+                parts.append(drawn + entry.constant if entry.constant else drawn)
             else:
                 parts.append(torch.full((entry.size,), entry.constant))
         return torch.cat(parts) if parts else torch.zeros(0)
@@ -92,14 +129,14 @@ def aligned(pieces: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def convolution(name: str, out_channels: int, in_channels: int, kernel: int) -> Entry:
+def convolution(name: str, out_channels: int, in_channels: int, kernel: int, role: str = "") -> Entry:
     """A convolution's weight, with the spread that PyTorch starts convolutions with.
 
     A norm follows, so the scale of a weight does not change what is computed, but how far a step of a given size turns
     it: six times slower with He's initialisation, too slow for the supernet's convolutions to show what they are worth.
     """
     deviation = 1 / math.sqrt(3 * kernel**2 * in_channels)
-    return Entry(f"{name}.weight", (out_channels, in_channels, kernel, kernel), deviation=deviation)
+    return Entry(f"{name}.weight", (out_channels, in_channels, kernel, kernel), deviation, role=role)
 
 
 def norm(name: str, channels: int) -> list[Entry]:

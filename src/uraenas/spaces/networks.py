@@ -1,15 +1,42 @@
 """Networks of any space as functions of one flat weight vector: a stack of members, and the supernet."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from uraenas.spaces.layout import Tensors, aligned
+from uraenas.spaces.layout import Layout, Tensors, aligned
+from uraenas.spaces.passage import PLAIN, Passage
 from uraenas.spaces.space import Architecture, Features, Space, require_valid
 
-# (network, its weights by name, key) → logits [N, K]; `network` takes weights by name. See `weights.method`.
-Forward = Callable[[Callable[[Tensors], Tensor], Tensors, Tensor], Tensor]
+
+@dataclass(frozen=True)
+class Draw:
+    """What is random about one pass of one member."""
+
+    key: Tensor
+    number: int | None = None  # of the pass, in prediction; None: a step of training
+
+
+class Network(Protocol):
+    """One member with its images [N, C, H, W], a function of weights by name, to be called once."""
+
+    @property
+    def images(self) -> Tensor: ...
+
+    def __call__(self, weights: Tensors, passage: Passage = PLAIN, images: Tensor | None = None) -> Tensor:
+        """Logits [N, K], of other images than its own where some are given."""
+
+
+# (network, its weights by name, draw) → logits [N, K]: what a kind of weights wraps around a network
+Forward = Callable[[Network, Tensors, Draw], Tensor]
+
+
+def as_it_is(layout: Layout) -> Layout:
+    """The layout of a kind of weights that has none of its own."""
+    return layout
 
 
 class Stack(nn.Module):
@@ -18,13 +45,18 @@ class Stack(nn.Module):
     M = 1 is the plain network. Shapes: M members, N images of a batch, K classes.
     """
 
-    def __init__(self, architectures: Sequence[Architecture], space: Space) -> None:
+    def __init__(
+        self,
+        architectures: Sequence[Architecture],
+        space: Space,
+        layout: Callable[[Layout], Layout] = as_it_is,
+    ) -> None:
         super().__init__()
         for architecture in architectures:
             require_valid(space, architecture)
         self.architectures = tuple(architectures)
         self.space = space
-        self.weight_layouts = [space.weight_layout(architecture) for architecture in architectures]
+        self.weight_layouts = [layout(space.weight_layout(architecture)) for architecture in architectures]
         self.statistics_layouts = [space.statistics_layout(architecture) for architecture in architectures]
         self.weight_sizes = [layout.size for layout in self.weight_layouts]
         self.statistics_sizes = [layout.size for layout in self.statistics_layouts]
@@ -63,7 +95,7 @@ class Stack(nn.Module):
         weights: Sequence[Tensor],
         images: Tensor,
         forward: Forward | None = None,
-        keys: Sequence[Tensor] = (),
+        draws: Sequence[Draw] = (),
     ) -> Tensor:
         """Logits of some members with these flat weights; `forward`, if there is one, is wrapped around each of them.
 
@@ -76,14 +108,10 @@ class Stack(nn.Module):
         if forward is None:
             return self.space.forward(chosen, named, statistics, images, self.training)
         wrapped = []
-        for place, key in enumerate(keys):
+        for place, draw in enumerate(draws):
             own = images if images.dim() == 4 else images[place]
-
-            def network(weights: Tensors, place: int = place, own: Tensor = own) -> Tensor:
-                one = slice(place, place + 1)
-                return self.space.forward(chosen[one], [weights], statistics[one], own, self.training)[0]
-
-            wrapped.append(forward(network, named[place], key))
+            network = _Member(self.space, chosen[place], statistics[place], own, self.training)
+            wrapped.append(forward(network, named[place], draw))
         return torch.stack(wrapped)
 
     def named(self, m: int) -> tuple[Architecture, Tensors, Tensors]:
@@ -95,19 +123,44 @@ class Stack(nn.Module):
 
     @torch.no_grad()
     def trace(
-        self, m: int, images: Tensor, forward: Forward | None = None, key: Tensor | None = None
+        self, m: int, images: Tensor, forward: Forward | None = None, draw: Draw | None = None
     ) -> tuple[Tensor, Features]:
-        """Logits [N, K] of one member in evaluation, and what its network sees (the last time that it is called)."""
+        """Logits [N, K] of one member in evaluation, and what its network sees."""
         architecture, weights, statistics = self.named(m)
-        seen: Features = ()
+        network = _Traced(self.space, architecture, statistics, images)
+        logits = network(weights) if forward is None or draw is None else forward(network, weights, draw)
+        return logits, network.seen
 
-        def network(weights: Tensors) -> Tensor:
-            nonlocal seen
-            logits, seen = self.space.trace(architecture, weights, statistics, images)
-            return logits
 
-        logits = network(weights) if forward is None or key is None else forward(network, weights, key)
-        return logits, seen
+class _Member:
+    """A member of a stack, as a `Network`."""
+
+    def __init__(
+        self, space: Space, architecture: Architecture, statistics: Tensors, images: Tensor, training: bool
+    ) -> None:
+        self.space, self.architecture, self.statistics = space, architecture, statistics
+        self.images, self.training = images, training
+
+    def __call__(self, weights: Tensors, passage: Passage = PLAIN, images: Tensor | None = None) -> Tensor:
+        own = self.images if images is None else images
+        facts = ([self.architecture], [weights], [self.statistics], own, self.training)
+        if passage is PLAIN:  # a space need not know of passages to do without them
+            return self.space.forward(*facts)[0]
+        return self.space.forward(*facts, passage)[0]
+
+
+class _Traced:
+    """A member in evaluation, which keeps what it has seen, as a `Network`."""
+
+    def __init__(self, space: Space, architecture: Architecture, statistics: Tensors, images: Tensor) -> None:
+        self.space, self.architecture, self.statistics, self.images = space, architecture, statistics, images
+        self.seen: Features = ()
+
+    def __call__(self, weights: Tensors, passage: Passage = PLAIN, images: Tensor | None = None) -> Tensor:
+        facts = (self.architecture, weights, self.statistics, self.images if images is None else images)
+        more = () if passage is PLAIN else (passage,)
+        logits, self.seen = self.space.trace(*facts, *more)
+        return logits
 
 
 class Supernet(nn.Module):

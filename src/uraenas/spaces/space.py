@@ -15,6 +15,7 @@ from torch import Tensor
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields
 from uraenas.spaces.layout import Layout, Tensors
+from uraenas.spaces.passage import PLAIN, Passage
 
 MOST_SIDE, MOST_CLASSES = 100_000, 1_000_000
 Architecture = Any  # a hashable value; its `str` is its text
@@ -105,11 +106,20 @@ class Space(Protocol):
         statistics: Sequence[Tensors],
         images: Tensor,
         training: bool,
+        passage: Passage = PLAIN,
     ) -> Tensor:
-        """Logits [M, N, K] of images [N, C, H, W], or [M, N, C, H, W] where each member has its own."""
+        """Logits [M, N, K] of images [N, C, H, W], or [M, N, C, H, W] where each member has its own.
+
+        A space that does not call the passage at its layers, norms and sums has no masks and factors there.
+        """
 
     def trace(
-        self, architecture: Architecture, weights: Tensors, statistics: Tensors, images: Tensor
+        self,
+        architecture: Architecture,
+        weights: Tensors,
+        statistics: Tensors,
+        images: Tensor,
+        passage: Passage = PLAIN,
     ) -> tuple[Tensor, Features]:
         """One member in evaluation: logits [N, K], and what it sees on its way. Foreign images are told by it."""
 

@@ -15,7 +15,8 @@ class Cycle:
     Step k explores while mod(k, L)/L < exploration, and samples (noise is added) after that; weights are kept after the
     last epochs. With a `peak` the sampling stage is divided into short cosines instead, as many as there are
     samples per cycle: each begins with that fraction of α_0 and ends in a sample, so that samples lie farther apart.
-    The stage then begins at a whole epoch.
+    With a `level` it keeps that fraction of α_0 instead, and the cosine before it ends there. Either way the stage then
+    begins at a whole epoch.
     """
 
     epochs: int
@@ -26,6 +27,7 @@ class Cycle:
     samples_per_cycle: int = 1
     floor: float = 0.0
     peak: float = 0.0  # 0: the sampling stage is the end of the one cosine
+    level: float = 0.0  # likewise
 
     def __post_init__(self) -> None:
         if self.cycles < 1 or self.epochs < 1 or self.epochs % self.cycles:
@@ -39,6 +41,8 @@ class Cycle:
             raise UraenasError(f"exploration = {self.exploration} is out of range; it must lie in 0 … 1")
         if not 0 <= self.peak <= 1:
             raise UraenasError(f"peak = {self.peak} is out of range; it must lie in 0 … 1")
+        if not 0 <= self.level <= 1:
+            raise UraenasError(f"level = {self.level} is out of range; it must lie in 0 … 1")
         if not 1 <= self.samples_per_cycle <= self.length:
             raise UraenasError(
                 f"samples = {self.samples_per_cycle} is out of range; a cycle of {self.length} epochs gives "
@@ -108,6 +112,11 @@ class Cycle:
 
     def step_size_at(self, step: int) -> float:
         start, position = self.step_size, self.position(step)
+        if self.level:
+            low, before = self.level * start, self.length / max(1, self.explored)
+            if self.samples_at(step):
+                return low
+            return low + (start - low) / 2 * (math.cos(math.pi * position * before) + 1)
         if self.peak and self.samples_at(step):
             epoch, inside = divmod(step, self.steps_per_epoch)
             first, end = self._short(epoch % self.length - self.explored)
@@ -117,9 +126,16 @@ class Cycle:
 
     def samples_at(self, step: int) -> bool:
         """Whether this step belongs to the sampling stage."""
-        if self.peak:
+        if self.peak or self.level:
             return step // self.steps_per_epoch % self.length >= self.explored
         return self.position(step) >= self.exploration
+
+    def renews_at(self, epoch: int) -> bool:
+        """Whether a short cosine begins with this epoch, or, where there are none, a cycle after the first."""
+        into = epoch % self.length
+        if self.peak:
+            return into >= self.explored and self._short(into - self.explored)[0] == into - self.explored
+        return epoch > 0 and into == 0
 
     def collects_after(self, epoch: int) -> bool:
         """Whether a weight sample is kept at the end of this epoch."""

@@ -24,7 +24,7 @@ from uraenas.base.parts import given
 from uraenas.spaces import Tensors
 from uraenas.weights.cycle import Cycle
 from uraenas.weights.descent import Descent, move, require_momentum
-from uraenas.weights.method import Candidate, Step, as_they_are
+from uraenas.weights.method import UNCHANGED, Candidate, Step, as_they_are
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Langevin:
     of_members: ClassVar[tuple[str, ...]] = ("mean_of",)
     objective = None
     forward = None
+    changes = UNCHANGED
 
     def __post_init__(self) -> None:
         require_positive("step_size", self.step_size)
@@ -89,7 +90,7 @@ class Langevin:
             return Descent(self.step_size, cycle.length, self.floor, self.momentum, self.nesterov)
         return self, epoch
 
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int]) -> list[Candidate]:
+    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         if not self.means:
             return as_they_are(samples)
         found = []

@@ -7,14 +7,14 @@ by side, a step can be captured, and a checkpoint is that dictionary. `weights` 
 The loss is U(w)/N, the mean over N training images plus the prior's −log p(w)/N.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from torch import Tensor
 
 from uraenas.engine import Objective
-from uraenas.spaces import Forward, Tensors
+from uraenas.spaces import Forward, Layout, Tensors, as_it_is
 from uraenas.weights.cycle import Cycle
 
 
@@ -34,6 +34,37 @@ class Candidate:
 
     samples: tuple[int, ...]  # their positions, the newest first
     weights: Tensor | None = None  # None: those of the one sample; else its statistics are measured anew
+    draw: int = 0  # which pass it is, where `forward` makes a sample give several members
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a trained network makes of its N training images, as they are."""
+
+    features: Tensor  # [N, F], that its last layer reads
+    logits: Tensor  # [N, K]
+    weights: Tensor | None  # [N], of the images, where they have some
+
+
+# weights by name, layout, what they make of the training images → weights that come to them after training
+Fit = Callable[[Tensors, Layout, Seen], Tensors]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a kind of weights changes about networks and their training, besides how weights move."""
+
+    layout: Callable[[Layout], Layout] = as_it_is  # weights of its own, or other shapes; needs a `forward`
+    repeats: int = 1  # how often each image stands in a batch of training
+    # weights by name, how far training has come (0 … 1), training images → what is added to the loss
+    penalty: Callable[[Tensors, Tensor, int], Tensor] | None = None
+    # weights by name, key → what they become where a cosine of the sampling stage begins
+    renew: Callable[[Tensors, Tensor], Tensors] | None = None
+    fit: Fit | None = None
+    fitted: Callable[[Layout], Layout] = as_it_is  # the layout with those
+
+
+UNCHANGED = Changes()
 
 
 class WeightMethod(Protocol):
@@ -51,7 +82,14 @@ class WeightMethod(Protocol):
 
     @property
     def forward(self) -> Forward | None:
-        """What is wrapped around the network, in training and prediction: a method, or None: nothing is."""
+        """What is wrapped around the network, in training and prediction: a method, or None: nothing is.
+
+        In prediction an image's logits depend on weights and draw alone, not on the images beside it.
+        """
+
+    @property
+    def changes(self) -> Changes:
+        """What else it changes; UNCHANGED if nothing."""
 
     def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
         """Step size and stage of every step, and when samples are kept."""
@@ -68,8 +106,11 @@ class WeightMethod(Protocol):
     def moves(self, cycle: Cycle, epoch: int) -> Hashable:
         """What an epoch depends on: chains of two kinds with equal first epochs share them. Unique if in doubt."""
 
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int]) -> list[Candidate]:
-        """Members out of a chain's samples (weights, and the cycle each is from), the newest first."""
+    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
+        """Members out of a chain's samples (weights, and the cycle each is from), the newest first.
+
+        What is drawn for them is drawn from the key.
+        """
 
     @property
     def members_per_chain(self) -> int:
@@ -83,6 +124,11 @@ class WeightMethod(Protocol):
 def as_they_are(samples: Sequence[Tensor]) -> list[Candidate]:
     """Each sample is a member."""
     return [Candidate((position,)) for position in range(len(samples))]
+
+
+def passes(samples: Sequence[Tensor], draws: int) -> list[Candidate]:
+    """Each sample is as many members as it is drawn from."""
+    return [Candidate((position,), draw=draw) for position in range(len(samples)) for draw in range(draws)]
 
 
 def prior_decay(deviation: float, images: int) -> float:

@@ -11,7 +11,7 @@ from uraenas.base.parts import given
 from uraenas.spaces import Tensors
 from uraenas.weights.cycle import Cycle
 from uraenas.weights.descent import Descent, move, require_momentum
-from uraenas.weights.method import Candidate, Step, as_they_are
+from uraenas.weights.method import UNCHANGED, Candidate, Step, as_they_are
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Point:
     of_members: ClassVar[tuple[str, ...]] = ()
     objective = None
     forward = None
+    changes = UNCHANGED
 
     def __post_init__(self) -> None:
         require_positive("step_size", self.step_size)
@@ -49,7 +50,7 @@ class Point:
     def moves(self, cycle: Cycle, epoch: int) -> Hashable:
         return Descent(self.step_size, cycle.length, self.floor, self.momentum, self.nesterov)
 
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int]) -> list[Candidate]:
+    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         return as_they_are(samples)
 
     @property

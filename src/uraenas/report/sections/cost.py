@@ -7,10 +7,13 @@ from markupsafe import Markup
 
 from uraenas.base.svg import element, join, line, mark, padded, rect
 from uraenas.evaluation import Row
+from uraenas.learning.chains import chains_for
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, draw, method_key, method_legend
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import HEADLINE, METRIC_NAMES, colour, direction, marker, show
+
+BYTES = 4  # of a parameter
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class Cost:
     chains: int
     training: float  # seconds, of chains and of the choice of members from them
     images: float  # seen in search and training
+    parameters: int  # that are kept: those of draws of one network once
 
     @property
     def seconds(self) -> float:
@@ -62,7 +66,8 @@ def cost_of(facts: RunFacts, method: str) -> Cost | None:
     assembled = facts.method(method)
     used = {f"chains/{member.origin.chain}" for member in facts.members.get(method, [])}
     if not assembled.row.single:  # chains of which no member was chosen cost as much
-        used |= {name for name in facts.costs if name.startswith(f"chains/{assembled.chains}")}
+        planned = chains_for(assembled, facts.config.only(method).ensemble)
+        used |= {f"chains/{assembled.chains}{number:02d}" for number in range(planned)}
     chains = [facts.costs[name] for name in sorted(used) if name in facts.costs]
     if not chains:
         return None
@@ -70,7 +75,8 @@ def cost_of(facts: RunFacts, method: str) -> Cost | None:
     images = sum(_with_shared(chain, "images") for chain in (*chains, searched))
     choice = facts.costs.get(f"members/{method}", {})
     training = sum(_with_shared(amounts, "seconds") for amounts in (*chains, choice))
-    return Cost(searched.get("seconds", 0.0), len(chains), training, images)
+    kept = {member.place: member.parameters for member in facts.members.get(method, [])}
+    return Cost(searched.get("seconds", 0.0), len(chains), training, images, sum(kept.values()))
 
 
 def _with_shared(amounts: Mapping[str, float], unit: str) -> float:
@@ -125,12 +131,20 @@ def _table(facts: RunFacts, spent: dict[str, Cost]) -> Table:
             f"{cost.search:,.1f}",
             f"{cost.training:,.1f}",
             f"{cost.images:,.0f}",
+            f"{cost.parameters:,}",
+            f"{BYTES * cost.parameters / 1e6:,.1f}",
         ]
         lines.append(Line(name, [Cell(cell) for cell in cells], colour(name)))
     device = facts.environment.get("device", "an unknown device")
     header = ["Method", "Members", "Weight chains", "Search, s", "Training, s", "Images seen"]
+    header += ["Parameters", "Memory, MB"]
     total = sum(amounts.get("seconds", 0.0) for amounts in facts.costs.values())
-    caption = f"Seconds on {device}; n = 1 run. The whole run, shared work counted once, took {total:,.0f} s."
+    caption = (
+        f"Seconds on {device}; n = 1 run. The whole run, shared work counted once, took {total:,.0f} s. "
+    )
+    caption += (
+        "A member is one pass in prediction. Parameters of members that are draws of one network count once."
+    )
     return Table(caption, header, lines)
 
 

@@ -8,14 +8,16 @@ from torch import Tensor
 
 from uraenas.spaces.cells.skeleton import Block, Skeleton
 from uraenas.spaces.layout import MOMENTUM, Entry, Tensors, convolution, norm, statistics
+from uraenas.spaces.passage import PLAIN, Passage, Term
 
 EPSILON = 1e-5  # of batch norm
 
 
 def stem_entries(skeleton: Skeleton) -> list[Entry]:
     entries = []
-    for step in skeleton.stem():
-        entries.append(convolution(step.name, skeleton.channels, step.channels_in, 3))
+    for number, step in enumerate(skeleton.stem()):
+        reads = "" if number else "images"
+        entries.append(convolution(step.name, skeleton.channels, step.channels_in, 3, reads))
         entries += norm(f"{step.name}.norm", skeleton.channels)
     return entries
 
@@ -35,8 +37,13 @@ def head_entries(skeleton: Skeleton) -> list[Entry]:
     bound = 1 / math.sqrt(skeleton.features)
     return [
         *norm("head.norm", skeleton.features),
-        Entry("classifier.weight", (skeleton.classes, skeleton.features), deviation=bound / math.sqrt(3)),
-        Entry("classifier.bias", (skeleton.classes,)),
+        Entry(
+            "classifier.weight",
+            (skeleton.classes, skeleton.features),
+            deviation=bound / math.sqrt(3),
+            role="logits",
+        ),
+        Entry("classifier.bias", (skeleton.classes,), role="logits"),
     ]
 
 
@@ -66,11 +73,6 @@ def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, 
     return torch.batch_norm(x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False)
 
 
-def convolve(x: Tensor, name: str, weights: Tensors, padding: int, stride: int = 1) -> Tensor:
-    """A convolution by name; one that holds its norm has a bias."""
-    return F.conv2d(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"), stride=stride, padding=padding)
-
-
 def folded(weights: Tensors, running: Tensors) -> Tensors:
     """The same network in evaluation, with the norms that follow convolutions made part of them.
 
@@ -89,27 +91,70 @@ def folded(weights: Tensors, running: Tensors) -> Tensors:
     return found
 
 
-def stem(x: Tensor, skeleton: Skeleton, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+def convolved(
+    x: Tensor,
+    name: str,
+    weights: Tensors,
+    running: Tensors | None,
+    training: bool,
+    passage: Passage = PLAIN,
+    stride: int = 1,
+) -> Tensor:
+    """A convolution that keeps the size of the map, or divides it by the stride, and its norm.
+
+    One that holds its norm has a bias.
+    """
+    bias = weights.get(f"{name}.bias")
+
+    def apply(x: Tensor, weight: Tensor) -> Tensor:
+        return F.conv2d(x, weight, bias, stride=stride, padding=weight.shape[-1] // 2)
+
+    y = passage.layer(name, x, weights[f"{name}.weight"], apply)
+    return passage.output(name, batch_norm(y, f"{name}.norm", weights, running, training))
+
+
+def stem(
+    x: Tensor,
+    skeleton: Skeleton,
+    weights: Tensors,
+    running: Tensors | None,
+    training: bool,
+    passage: Passage = PLAIN,
+) -> Tensor:
     """Conv-BN, then a ReLU-conv-BN for each further halving: the stem of DARTS for large images."""
     for number, step in enumerate(skeleton.stem()):
-        x = convolve(F.relu(x) if number else x, step.name, weights, 1, step.stride)
-        x = batch_norm(x, f"{step.name}.norm", weights, running, training)
+        x = F.relu(x) if number else x
+        x = convolved(x, step.name, weights, running, training, passage, step.stride)
     return x
 
 
-def reduction(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+def reduction(
+    x: Tensor,
+    name: str,
+    weights: Tensors,
+    running: Tensors | None,
+    training: bool,
+    passage: Passage = PLAIN,
+    depth: float = 1.0,
+) -> Tensor:
     """The residual block of stride 2: two ReLU-conv-BN beside an average pool with a 1×1 convolution."""
-    y = convolve(F.relu(x), f"{name}.first", weights, 1, 2)
-    y = batch_norm(y, f"{name}.first.norm", weights, running, training)
-    y = convolve(F.relu(y), f"{name}.second", weights, 1)
-    y = batch_norm(y, f"{name}.second.norm", weights, running, training)
+    y = convolved(F.relu(x), f"{name}.first", weights, running, training, passage, stride=2)
+    y = convolved(F.relu(y), f"{name}.second", weights, running, training, passage)
     # An odd map keeps its last row and column, as the strided convolution does.
-    return y + F.conv2d(F.avg_pool2d(x, 2, 2, ceil_mode=True), weights[f"{name}.shortcut.weight"])
+    pooled, shortcut = F.avg_pool2d(x, 2, 2, ceil_mode=True), f"{name}.shortcut"
+    around = passage.layer(shortcut, pooled, weights[f"{shortcut}.weight"], F.conv2d)
+    around = passage.term(Term(shortcut, depth, skips=True, alone=False), passage.output(shortcut, around))
+    return passage.term(Term(f"{name}.branch", depth, skips=False, alone=False), y) + around
 
 
-def head(x: Tensor, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
+def head(
+    x: Tensor, weights: Tensors, running: Tensors | None, training: bool, passage: Passage = PLAIN
+) -> Tensor:
     features = F.relu(batch_norm(x, "head.norm", weights, running, training)).mean(dim=(2, 3))
-    return F.linear(features, weights["classifier.weight"], weights["classifier.bias"])
+    weight, bias = weights["classifier.weight"], weights["classifier.bias"]
+    if passage is PLAIN:  # in one operation, as it has always been: the last bits depend on it
+        return F.linear(features, weight, bias)
+    return passage.output("classifier", passage.layer("classifier", features, weight, F.linear) + bias)
 
 
 def pool(x: Tensor) -> Tensor:

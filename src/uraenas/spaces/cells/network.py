@@ -16,6 +16,7 @@ from uraenas.spaces.cells.genotype import Genotype
 from uraenas.spaces.cells.operations import CONVOLUTIONS, POOL, SKIP
 from uraenas.spaces.cells.skeleton import Skeleton
 from uraenas.spaces.layout import Entry, Layout, Tensors, convolution, norm, statistics
+from uraenas.spaces.passage import PLAIN, Passage, Term
 
 
 @cache
@@ -63,24 +64,38 @@ def statistics_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
 
 
 def forward(
-    genotype: Genotype, skeleton: Skeleton, x: Tensor, weights: Tensors, running: Tensors, training: bool
+    genotype: Genotype,
+    skeleton: Skeleton,
+    x: Tensor,
+    weights: Tensors,
+    running: Tensors,
+    training: bool,
+    passage: Passage = PLAIN,
 ) -> Tensor:
     """Logits [N, K] of images [N, C, H, W]."""
-    *_, x = stages(genotype, skeleton, x, weights, running, training)
-    return blocks.head(x, weights, running, training)
+    *_, x = stages(genotype, skeleton, x, weights, running, training, passage)
+    return blocks.head(x, weights, running, training, passage)
 
 
 def stages(
-    genotype: Genotype, skeleton: Skeleton, x: Tensor, weights: Tensors, running: Tensors, training: bool
+    genotype: Genotype,
+    skeleton: Skeleton,
+    x: Tensor,
+    weights: Tensors,
+    running: Tensors,
+    training: bool,
+    passage: Passage = PLAIN,
 ) -> Iterator[Tensor]:
     """The maps [N, C, H, W] at the end of each stage."""
-    x = blocks.stem(x, skeleton, weights, running, training)
-    for block in skeleton.blocks():
+    x = blocks.stem(x, skeleton, weights, running, training, passage)
+    every = list(skeleton.blocks())
+    for number, block in enumerate(every, start=1):
+        depth = number / len(every)
         if block.reduces:
             yield x
-            x = blocks.reduction(x, block.name, weights, running, training)
+            x = blocks.reduction(x, block.name, weights, running, training, passage, depth)
         else:
-            x = _cell(x, block.name, genotype, weights, running, training)
+            x = _cell(x, block.name, genotype, weights, running, training, passage, depth)
     yield x
 
 
@@ -90,12 +105,23 @@ def summary(x: Tensor) -> Tensor:
     return torch.cat([mean, variance.sqrt()], dim=1)
 
 
-def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict, training: bool) -> Tensor:
+def _cell(
+    x: Tensor,
+    name: str,
+    genotype: Genotype,
+    weights: dict,
+    running: dict,
+    training: bool,
+    passage: Passage,
+    depth: float,
+) -> Tensor:
     nodes: list[Tensor | None] = [x] + [None] * (genotype.nodes - 1)
+    arriving = [genotype.edges[edge][1] for edge in genotype.live_edges]
 
-    def add(target: int, term: Tensor) -> None:
-        present = nodes[target]
-        nodes[target] = term if present is None else present + term
+    def add(source: int, target: int, value: Tensor, skips: bool = False) -> None:
+        term = Term(f"{name}.{source}-{target}", depth, skips, arriving.count(target) == 1)
+        value, present = passage.term(term, value), nodes[target]
+        nodes[target] = value if present is None else present + value
 
     for node in range(genotype.nodes - 1):
         source = nodes[node]
@@ -105,16 +131,15 @@ def _cell(x: Tensor, name: str, genotype: Genotype, weights: dict, running: dict
         rectified = F.relu(source) if groups else source
         for kernel, targets in groups:
             prefix = f"{name}.from{node}.conv{kernel}"
-            y = blocks.convolve(rectified, prefix, weights, kernel // 2)
-            y = blocks.batch_norm(y, f"{prefix}.norm", weights, running, training)
-            for target, term in zip(targets, y.chunk(len(targets), dim=1), strict=True):
-                add(target, term)
+            y = blocks.convolved(rectified, prefix, weights, running, training, passage)
+            for target, value in zip(targets, y.chunk(len(targets), dim=1), strict=True):
+                add(node, target, value)
         for edge in genotype.live_edges:
             start, target = genotype.edges[edge]
             if start == node and genotype.operations[edge] == SKIP:
-                add(target, source)
+                add(node, target, source, skips=True)
             elif start == node and genotype.operations[edge] == POOL:
-                add(target, blocks.pool(source))
+                add(node, target, blocks.pool(source))
     output = nodes[-1]
     assert output is not None  # a stack takes connected genotypes only
     return output

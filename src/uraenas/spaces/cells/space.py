@@ -16,6 +16,7 @@ from uraenas.spaces.cells.genotype import Genotype
 from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, is_known, label
 from uraenas.spaces.cells.skeleton import Skeleton, cost, halvings_for
 from uraenas.spaces.layout import Layout, Tensors
+from uraenas.spaces.passage import PLAIN, Passage
 from uraenas.spaces.space import Cost, Decision, Features, Shape
 
 
@@ -98,18 +99,25 @@ class CellSpace:
         statistics: Sequence[Tensors],
         images: Tensor,
         training: bool,
+        passage: Passage = PLAIN,
     ) -> Tensor:
         own = [images] * len(architectures) if images.dim() == 4 else list(images)
         members = zip(architectures, own, weights, statistics, strict=True)
-        logits = [network.forward(g, self.skeleton, x, w, s, training) for g, x, w, s in members]
+        logits = [network.forward(g, self.skeleton, x, w, s, training, passage) for g, x, w, s in members]
         return torch.stack(logits)
 
     def trace(
-        self, architecture: Genotype, weights: Tensors, statistics: Tensors, images: Tensor
+        self,
+        architecture: Genotype,
+        weights: Tensors,
+        statistics: Tensors,
+        images: Tensor,
+        passage: Passage = PLAIN,
     ) -> tuple[Tensor, Features]:
         """Levels are the ends of the first and of the last stage."""
-        first, *_, last = network.stages(architecture, self.skeleton, images, weights, statistics, False)
-        logits = blocks.head(last, weights, statistics, False)
+        facts = (images, weights, statistics, False, passage)
+        first, *_, last = network.stages(architecture, self.skeleton, *facts)
+        logits = blocks.head(last, weights, statistics, False, passage)
         return logits, (network.summary(first), network.summary(last))
 
     def folded(self, architecture: Genotype, weights: Tensors, statistics: Tensors) -> Tensors:

@@ -1,0 +1,56 @@
+"""What kinds of weights have in common that are learned by descent, as in `point.py`. Entries add to it."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from uraenas.base.errors import require_not_negative, require_positive
+from uraenas.base.parts import given
+from uraenas.spaces import Tensors
+from uraenas.weights.cycle import Cycle
+from uraenas.weights.descent import move, require_momentum
+from uraenas.weights.method import Step
+
+
+@dataclass(frozen=True)
+class Descending:
+    """Descent with Nesterov momentum. Abstract: an entry adds a cycle and members, and overrides nothing."""
+
+    step_size: float = 0.1
+    momentum: float = 0.9
+    floor: float = 0.0  # the least step size, at the end of a cosine
+    nesterov: bool = given(default=True)
+
+    state: ClassVar[tuple[str, ...]] = ("velocity",)
+
+    def __post_init__(self) -> None:
+        require_positive("step_size", self.step_size)
+        require_momentum(self.momentum)
+        require_not_negative("floor", self.floor)
+        self.check_own()
+
+    def check_own(self) -> None:
+        """Refuse settings of the entry that make no sense."""
+        raise NotImplementedError
+
+    def noise_deviation(self, step_size: float, images: int) -> float:
+        return 0.0
+
+    def update(self, state: Tensors, gradient: Tensor, step: Step) -> Tensors:
+        return move(state, gradient, step.size, self.momentum, look_ahead=self.nesterov)
+
+    def moves(self, cycle: Cycle, epoch: int) -> Hashable:
+        return self  # what it does besides is no other kind's
+
+
+@dataclass(frozen=True)
+class OneCosine(Descending):
+    """Descent on one cosine, the benchmark's recipe. Abstract, too."""
+
+    def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
+        return Cycle(epochs, steps_per_epoch, self.step_size, floor=self.floor)
+
+    def check(self, epochs: int) -> None:
+        self.cycle(epochs, 1)

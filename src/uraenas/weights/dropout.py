@@ -1,0 +1,65 @@
+"""Monte Carlo dropout: masks on what layers read, in training and in prediction.
+
+    y = W (m ∘ x) / (1 − p),     m ~ Bernoulli(1 − p)
+
+before every layer but the one that reads the images. Each pass is a member.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from uraenas.base.errors import require_range, unknown
+from uraenas.spaces import Apply, Draw, Network, Passage, Tensors
+from uraenas.weights.descending import OneCosine
+from uraenas.weights.masks import MOST_DRAWS, mask, require_chance
+from uraenas.weights.method import Candidate, Changes, passes
+
+AXES = {"channel": 2, "value": 4}  # of a map [N, C, H, W], that a mask differs along
+
+
+@dataclass(frozen=True)
+class Dropout(OneCosine):
+    """Monte Carlo dropout: a member is a pass with its own masks on what layers read."""
+
+    rate: float = 0.1
+    per: str = "channel"  # what is dropped at once: a channel of a map, or a value of it
+    repeats: int = (
+        1  # how often an image stands in a batch, each time with other masks; so many times the work
+    )
+    draws: int = 10  # passes of one network
+
+    section: ClassVar[str] = "dropout"
+    of_members: ClassVar[tuple[str, ...]] = ("draws",)
+    trajectory: ClassVar[str] = "dropout"
+    objective = None
+
+    def check_own(self) -> None:
+        require_chance("rate", self.rate)
+        if self.per not in AXES:
+            raise unknown("per", self.per, AXES)
+        require_range("repeats", self.repeats, 1, 100)
+        require_range("draws", self.draws, 1, MOST_DRAWS)
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(repeats=self.repeats)
+
+    def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
+        keep = 1 - self.rate
+
+        def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
+            if x is network.images:
+                return apply(x, weight)
+            return apply(x * (mask(draw, name, x, AXES[self.per], keep) / keep), weight)
+
+        return network(weights, Passage(layer=layer))
+
+    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
+        return passes(samples, self.draws)
+
+    @property
+    def members_per_chain(self) -> int:
+        return self.draws

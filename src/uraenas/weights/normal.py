@@ -1,0 +1,51 @@
+"""Normal weights: a mean and a deviation σ = softplus(ρ) for every weight of every layer, learned together.
+
+In training a draw of weights serves a batch, and Flipout gives every image its own, which is as good as independent:
+
+    y = W̄ x + s_out ∘ (σ ∘ ε) (s_in ∘ x),     s signs of each image and channel.
+
+In prediction a draw is W̄ + σ ∘ ε, for all images.
+"""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.spaces import Apply, Draw, Entry, Layout, Tensors
+from uraenas.weights.masks import mask, number_of
+
+SPREAD = ".spread"
+
+
+def raw_spread(deviation: float) -> float:
+    """ρ of this deviation."""
+    return math.log(math.expm1(deviation))
+
+
+def spreads(layout: Layout, deviation: float) -> list[Entry]:
+    """ρ of every weight of every layer."""
+    raw = raw_spread(deviation)
+    return [Entry(f"{n}{SPREAD}", e.shape, constant=raw, prior=False) for n, e in layout.layers.items()]
+
+
+def normal_layer(name: str, x: Tensor, weight: Tensor, apply: Apply, weights: Tensors, draw: Draw) -> Tensor:
+    """A layer whose weights are drawn."""
+    place = draws.at(draw.key, number_of(name))
+    noise = draws.normal(place, weight.numel(), weight.dtype).view(weight.shape)
+    step = F.softplus(weights[f"{name}{SPREAD}"]) * noise
+    if draw.number is not None:
+        return apply(x, weight + step)
+    apart = apply(x * _signs(draw, f"{name} in", x), step)
+    return apply(x, weight) + apart * _signs(draw, f"{name} out", apart)
+
+
+def _signs(draw: Draw, place: str, like: Tensor) -> Tensor:
+    """1 or −1 for each image and channel."""
+    return 2 * mask(draw, place, like, 2, 0.5) - 1
+
+
+def divergence_of_spread(sigma: Tensor, prior: float) -> Tensor:
+    """KL(N(μ, σ²) ‖ N(μ, prior²)) of each weight: what is left of the whole where weight decay is the mean's part."""
+    return (prior / sigma).log() + sigma**2 / (2 * prior**2) - 0.5

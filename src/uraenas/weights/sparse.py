@@ -1,0 +1,193 @@
+"""Spike-and-slab node selection: SSIG, and SeBayS, which draws several such networks one after another.
+
+Every output channel c of a layer before the last is there or not, and its weights are normal (Jantre et al., 2021):
+
+    z_c ~ Bernoulli(γ_c),     y_c = z_c · norm(W x)_c,     W ~ N(w̄, σ²),
+
+with the prior z ~ Bernoulli(λ), w ~ N(0, prior²), λ small:
+
+    KL = Σ_c KL(Bern(γ_c) ‖ Bern(λ)) + γ_c Σ_{w of c} [log(prior/σ) + (σ² + w̄²)/(2 prior²) − ½].
+
+The gradient of z is that of a concrete variable of temperature ½, straight through. SeBayS goes on from one network:
+before each of its short cosines every mean jumps by ±3σ and σ starts anew, and each cosine ends in a member.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.base.errors import require_positive, require_range
+from uraenas.spaces import Apply, Draw, Entry, Layout, Network, Passage, Tensors
+from uraenas.weights.cycle import Cycle
+from uraenas.weights.descending import Descending, OneCosine
+from uraenas.weights.masks import MOST_DRAWS, number_of
+from uraenas.weights.method import Candidate, Changes, passes
+from uraenas.weights.normal import SPREAD, normal_layer, raw_spread, spreads
+
+GATE = ".gate"
+STARTS = 4.6  # log odds of inclusion at the start: 0.99
+TEMPERATURE = 0.5  # of the concrete variables
+JUMP, UNEVEN = 3.0, 0.05  # deviations that a mean jumps by; of ρ, when it starts anew
+
+
+@dataclass(frozen=True)
+class SpikeAndSlab(OneCosine):
+    """SSIG: channels are there or not and weights are normal; a member is a draw of both."""
+
+    deviation: float = 2.5e-3  # of each weight, when it starts
+    prior: float = 1.0  # the deviation of the prior of weights
+    inclusion: float = 1e-4  # the prior's chance that a channel is there
+    draws: int = 10  # passes of one network
+
+    section: ClassVar[str] = "ssig"
+    of_members: ClassVar[tuple[str, ...]] = ("draws",)
+    trajectory: ClassVar[str] = "ssig"
+    objective = None
+
+    def check_own(self) -> None:
+        _check(self.deviation, self.prior, self.inclusion, self.draws)
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(layout=self._gated, penalty=self._divergence)
+
+    def _gated(self, layout: Layout) -> Layout:
+        return gated(layout, self.deviation)
+
+    def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
+        return sparse_pass(network, weights, draw)
+
+    def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
+        return divergence(weights, self.prior, self.inclusion) / images
+
+    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
+        return passes(samples, self.draws)
+
+    @property
+    def members_per_chain(self) -> int:
+        return self.draws
+
+
+@dataclass(frozen=True)
+class Sequential(Descending):
+    """SeBayS: spike-and-slab networks one after another, each begun by a jump away from the one before."""
+
+    peak: float = 0.1  # the step size that a short cosine begins with, relative to the first
+    exploration: float = 0.4  # the part of training before them
+    samples: int = 3  # networks, each at the end of a short cosine
+    deviation: float = 2.5e-3  # of each weight, when it starts, and after a jump
+    prior: float = 0.2  # the deviation of the prior of weights
+    inclusion: float = 1e-4  # the prior's chance that a channel is there
+    draws: int = 1  # passes of each network
+
+    section: ClassVar[str] = "sebays"
+    of_members: ClassVar[tuple[str, ...]] = ("draws",)
+    trajectory: ClassVar[str] = "sebays"
+    objective = None
+
+    def check_own(self) -> None:
+        _check(self.deviation, self.prior, self.inclusion, self.draws)
+        require_range("peak", self.peak, 1e-6, 1)
+        require_range("samples", self.samples, 1, 100_000)
+
+    def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
+        stages = (self.step_size, 1, self.exploration, self.samples, self.floor)
+        return Cycle(epochs, steps_per_epoch, *stages, peak=self.peak)
+
+    def check(self, epochs: int) -> None:
+        self.cycle(epochs, 1).require_sampling_stage()
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(layout=self._gated, penalty=self._divergence, renew=self._jump)
+
+    def _gated(self, layout: Layout) -> Layout:
+        return gated(layout, self.deviation)
+
+    def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
+        return sparse_pass(network, weights, draw)
+
+    def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
+        return divergence(weights, self.prior, self.inclusion) / images
+
+    def _jump(self, weights: Tensors, key: Tensor) -> Tensors:
+        moved = {}
+        for name in (name for name in weights if name.endswith(SPREAD)):
+            raw, mean = weights[name], f"{name.removesuffix(SPREAD)}.weight"
+            place = draws.at(key, number_of(name))
+            sign = 2 * draws.coins(draws.at(place, 0), raw.numel(), 0.5).to(raw.dtype) - 1
+            noise = draws.normal(draws.at(place, 1), raw.numel(), raw.dtype).view(raw.shape)
+            moved[mean] = weights[mean] + JUMP * F.softplus(raw) * sign.view(raw.shape)
+            moved[name] = raw_spread(self.deviation) + UNEVEN * noise
+        return moved
+
+    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
+        return passes(samples, self.draws)
+
+    @property
+    def members_per_chain(self) -> int:
+        return self.samples * self.draws
+
+
+def gated(layout: Layout, deviation: float) -> Layout:
+    """With spreads of all layers' weights and gates of all layers' channels but the last one's logits.
+
+    The divergence holds the prior of these weights, so they have no weight decay.
+    """
+    last, own = layout.last, {entry.name for entry in layout.layers.values()}
+    gates = [
+        Entry(f"{name}{GATE}", entry.shape[:1], constant=STARTS, prior=False)
+        for name, entry in layout.layers.items()
+        if entry is not last
+    ]
+    entries = (replace(entry, prior=entry.prior and entry.name not in own) for entry in layout.entries)
+    return Layout((*entries, *spreads(layout, deviation), *gates))
+
+
+def sparse_pass(network: Network, weights: Tensors, draw: Draw) -> Tensor:
+    """One draw of weights and channels; in training weights are every image's own, channels the batch's."""
+
+    def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
+        return normal_layer(name, x, weight, apply, weights, draw)
+
+    def output(name: str, x: Tensor) -> Tensor:
+        odds = weights.get(f"{name}{GATE}")
+        if odds is None:
+            return x
+        uniform = draws.uniform(draws.at(draw.key, number_of(f"{name}{GATE}")), odds.numel(), odds.dtype)
+        soft = torch.sigmoid((odds + torch.logit(uniform)) / TEMPERATURE)
+        there = (soft > 0.5).to(soft.dtype) + soft - soft.detach()
+        return x * there.view(1, -1, *(1 for _ in x.shape[2:]))
+
+    return network(weights, Passage(layer=layer, output=output))
+
+
+def divergence(weights: Tensors, prior: float, inclusion: float) -> Tensor:
+    """KL from the prior, summed over all gates and weights."""
+    total = next(iter(weights.values())).new_zeros(())
+    for name in (name for name in weights if name.endswith(SPREAD)):
+        layer = name.removesuffix(SPREAD)
+        mean, sigma = weights[f"{layer}.weight"], F.softplus(weights[name])
+        slab = ((prior / sigma).log() + (sigma**2 + mean**2) / (2 * prior**2) - 0.5).flatten(1).sum(dim=1)
+        odds = weights.get(f"{layer}{GATE}")
+        if odds is None:
+            total = total + slab.sum()
+            continue
+        chance = torch.sigmoid(odds)
+        absent = F.logsigmoid(-odds) - math.log1p(-inclusion)
+        present = F.logsigmoid(odds) - math.log(inclusion)
+        total = total + (chance * (present + slab) + (1 - chance) * absent).sum()
+    return total
+
+
+def _check(deviation: float, prior: float, inclusion: float, draws: int) -> None:
+    require_positive("deviation", deviation)
+    require_positive("prior", prior)
+    require_range("inclusion", inclusion, 1e-12, 1 - 1e-6)
+    require_range("draws", draws, 1, MOST_DRAWS)

@@ -1,0 +1,147 @@
+"""Which kind of weights is best, at equal epochs and at equal training time? All of them on one given genotype.
+
+    python studies/weights.py runs/weights --preset cifar10-fast --epochs 30 --seeds 0 1
+    python studies/weights.py runs/weights --preset cifar10-fast --epochs 30 --seeds 0 1 --equal-time deep-ensemble
+    python studies/weights.py runs/weights --preset digits --epochs 16 --seeds 0 --members 4  # minutes on a CPU
+
+A run for each seed, with all methods; with --equal-time another for each method, whose epochs are those that take as
+long as the training of the one named. What is there already is not computed again, so the same command goes on after it
+was cut off. The table is printed and written to OUT/table.md: accuracy in %, ECE, NLL, and the same under shift (c,
+where the preset has a suite); parameters kept, passes, seconds of training and images per second in prediction, by all
+passes. Means over seeds, ± their standard deviation where there are several.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from uraenas import Config, Run
+from uraenas.base.errors import UraenasError
+from uraenas.learning.chains import epochs_for
+from uraenas.report.reading import RunFacts, read
+from uraenas.report.sections.cost import cost_of
+from uraenas.run.config import preset
+from uraenas.run.pipeline import Pipeline
+
+# The best genotype that DrNAS finds on NAS-Bench-201: 94.36 % in the benchmark.
+GENOTYPE = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+SINGLE = ("drnas", "stochastic-depth")  # one member, whatever is asked for
+METHODS = [
+    *SINGLE,
+    *("deep-ensemble", "uraenas-w", "snapshot", "deep-ensemble-swa", "swag", "multi-swag", "fge", "laplace"),
+    *("mc-dropout", "dropconnect", "swapout", "batch-ensemble", "rank-one", "mimo"),
+    *("variational", "ssig", "sebays"),
+]
+TIMED = 2000  # images in the measurement of prediction
+QUALITY = ("accuracy", "ece", "nll")
+
+
+def settings(options: argparse.Namespace, methods: Sequence[str], epochs: int, seed: int) -> Config:
+    """The preset with these methods; epochs must suit those that divide them into stages."""
+    changes = {
+        "methods": ",".join(methods),
+        "seed": seed,
+        "train.epochs": epochs,
+        "train.expected.genotype": GENOTYPE,
+        "evaluate.references": False,
+        **dict(part.split("=", 1) for part in options.set),
+    }
+    if options.members and any(name not in SINGLE for name in methods):
+        changes["ensemble.members"] = options.members
+    return preset(options.preset, changes)
+
+
+def finished(path: Path, config: Config) -> RunFacts:
+    """The run in this directory, trained and measured, from wherever it stood."""
+    pipeline = Pipeline.start(path, config)
+    pipeline.train(pipeline.search())
+    pipeline.evaluate()
+    return read(pipeline.run)
+
+
+def row_of(facts: RunFacts, run: Run, method: str, images: np.ndarray) -> dict[str, float]:
+    """What a method is worth and what it costs."""
+    found: dict[str, float] = {}
+    for start, shift in (("", "none"), ("c", facts.shifted)):
+        for metric in QUALITY if shift else ():
+            value = facts.value(method, metric, shift or "none")
+            found[f"{start}{metric}"] = (
+                np.nan if value is None else value * (100 if metric == "accuracy" else 1)
+            )
+    cost, ensemble = cost_of(facts, method), run.ensemble(method)
+    found["parameters"], found["passes"] = ensemble.parameters, len(ensemble)
+    found["training s"] = cost.training if cost else np.nan
+    ensemble.member_log_probabilities(images[:500])  # the first call is slower
+    begun = time.perf_counter()
+    ensemble.member_log_probabilities(images)
+    found["images/s"] = len(images) / (time.perf_counter() - begun)
+    return found
+
+
+def table(found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """A line for each method, in Markdown."""
+    columns = list(next(iter(found.values()))[0])
+    lines = ["| method | seeds | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
+    for method, rows in found.items():
+        cells = [_cell(column, [row[column] for row in rows]) for column in columns]
+        lines.append(f"| {method} | {len(rows)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(column: str, values: Sequence[float]) -> str:
+    digits = 2 if "accuracy" in column else 3 if column.endswith(("ece", "nll")) else 0
+    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if digits and len(values) > 1 else ""
+    return f"{np.mean(values):,.{digits}f}{spread}"
+
+
+def equal_epochs(options: argparse.Namespace, spent: Mapping[str, float], method: str) -> int:
+    """How many epochs of a method take as long as the training of the one named."""
+    share = spent[options.equal_time] / spent[method]
+    wanted = max(2, round(share * options.epochs))
+    config = settings(options, [method], options.epochs, 0)
+    return epochs_for([config.method(method).weights], wanted)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path, help="a folder for all runs")
+    parser.add_argument("--preset", default="cifar10-fast")
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--members", type=int, default=0, help="passes of each method; 0: as the preset says")
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--equal-time", default="", help="a method whose training time all are given")
+    parser.add_argument("--set", nargs="*", default=[], help="key=value …")
+    options = parser.parse_args()
+    found: dict[str, list[dict[str, float]]] = {method: [] for method in options.methods}
+    for seed in options.seeds:
+        path = options.out / f"seed-{seed}"
+        facts = finished(path, settings(options, options.methods, options.epochs, seed))
+        runs = dict.fromkeys(options.methods, (facts, Run(path)))
+        if options.equal_time:
+            spent = {method: cost.training for method in options.methods if (cost := cost_of(facts, method))}
+            if options.equal_time not in spent:
+                raise UraenasError(
+                    f"--equal-time {options.equal_time} is none of the methods that were trained"
+                )
+            for method in options.methods:
+                epochs = equal_epochs(options, spent, method)
+                path = options.out / f"equal-{options.equal_time}-{method}-{seed}"
+                runs[method] = finished(path, settings(options, [method], epochs, seed)), Run(path)
+        if facts.test is None:
+            raise UraenasError("the test images are not there")
+        for method, (of, run) in runs.items():
+            found[method].append(row_of(of, run, method, facts.test.images[:TIMED]))
+    text = table(found)
+    name = f"equal-{options.equal_time}.md" if options.equal_time else "table.md"
+    (options.out / name).write_text(f"{text}\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Kinds of weights that wrap the network: each is the plain network where it should be, and a draw is a function."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_networks import (
+    EVERY_OPERATION,
+    SETTINGS,
+    SHORT,
+    SPACE,
+    WRAPPED,
+    chains,
+    images,
+    logits_of,
+    made,
+    member_of,
+    network_of,
+    part,
+    trained,
+)
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.files import read_json, write_json
+from uraenas.data.loader import Normalisation
+from uraenas.ensemble import Ensemble
+from uraenas.spaces import Draw, Passage, Stack, Term
+from uraenas.weights import WEIGHTS
+
+# Settings, and what is done to the weights by name, that should leave the plain network.
+NEUTRAL: dict[str, tuple[dict[str, Any], Callable[[str, Tensor], Tensor]]] = {
+    "dropout": ({"rate": 0.0}, lambda name, weight: weight),
+    "dropconnect": ({"rate": 0.0}, lambda name, weight: weight),
+    "swapout": ({"keep": 1.0}, lambda name, weight: weight),
+    "stochastic_depth": ({"keep": 1.0}, lambda name, weight: weight),
+    "laplace": ({}, lambda name, weight: 0 * weight if ".laplace." in name else weight),
+    "batch_ensemble": ({"size": 3}, lambda name, weight: set_to(name, weight)),
+    "rank_one": ({"size": 3}, lambda name, weight: set_to(name, weight)),
+    "mimo": ({"inputs": 1}, lambda name, weight: weight),
+    "variational": ({}, lambda name, weight: set_to(name, weight)),
+    "ssig": ({}, lambda name, weight: set_to(name, weight)),
+    "sebays": ({}, lambda name, weight: set_to(name, weight)),
+}
+EVERY = pytest.mark.parametrize("name", WRAPPED)
+NOTHING = {".inputs": 1.0, ".outputs": 1.0, ".spread": -1000.0, ".gate": 1000.0}  # factors, ρ, log odds
+
+
+def set_to(name: str, weight: Tensor) -> Tensor:
+    """Weights of the kind's own as they change nothing."""
+    found = [value for end, value in NOTHING.items() if name.endswith(end)]
+    return torch.full_like(weight, found[0]) if found else weight
+
+
+def test_every_kind_that_wraps_the_network_is_held_against_the_plain_one() -> None:
+    assert set(WRAPPED) == set(NEUTRAL)
+
+
+@EVERY
+@pytest.mark.parametrize("number", [None, 0], ids=["training", "prediction"])
+def test_without_masks_factors_and_spread_it_is_the_plain_network(name: str, number: int | None) -> None:
+    """Logits, and the gradient of the network's own weights."""
+    settings, change = NEUTRAL[name]
+    method = made(name, **settings)
+    wrapped, plain = network_of(method), Stack([EVERY_OPERATION], SPACE).double()
+    views = wrapped.weight_layouts[0].views(wrapped.weights.detach())
+    for entry, view in views.items():
+        view.copy_(change(entry, view))
+    own = plain.weight_layouts[0].size
+    plain.put(0, wrapped.weights[:own], wrapped.statistics)
+    x = torch.cat([images()] * (method.changes.repeats if number is None else 1))
+    found = logits_of(method, wrapped, x, number)
+    expected = plain.train(number is None)(x)[0]
+    heads = found.view(len(x), -1, 10)
+    torch.testing.assert_close(heads, expected[:, None].expand_as(heads), atol=1e-6, rtol=0)
+    slopes = [
+        torch.autograd.grad((one.view(len(x), -1, 10).mean(dim=1) ** 2).sum(), stack.weights)[0]
+        for one, stack in ((found, wrapped), (expected, plain))
+    ]
+    torch.testing.assert_close(slopes[0][:own], slopes[1], atol=1e-6, rtol=0)
+
+
+@EVERY
+def test_a_draw_is_a_function_of_the_image_alone(name: str) -> None:
+    """The same twice, and whatever images stand beside it; other draws are other functions."""
+    method, x = made(name), images()
+    network = network_of(method)
+    with torch.no_grad():
+        first, again, part_of = (logits_of(method, network, one) for one in (x, x, x[2:5]))
+        other = logits_of(method, network, x, number=1)
+    assert torch.equal(first, again)
+    torch.testing.assert_close(part_of, first[2:5], atol=1e-12, rtol=0)
+    if method.members_per_chain > 1:
+        assert not torch.allclose(first, other)
+
+
+@EVERY
+def test_chains_in_a_stack_are_those_alone_and_go_on_bit_for_bit(name: str) -> None:
+    method = made(name, **SHORT)
+    whole, members = trained(chains(method), SETTINGS.epochs)
+    alone = [trained([one], SETTINGS.epochs)[0][0] for one in chains(method)]
+    half, _ = trained(chains(method), 2)
+    on, _ = trained(half, SETTINGS.epochs - 2)
+    for one, *others in zip(whole, alone, on, strict=True):
+        for other in others:
+            assert one.history == other.history
+            for key, tensor in one.tensors.items():
+                assert torch.equal(tensor, other.tensors[key]), key
+    assert len(members) >= len(whole)
+    assert all(np.isfinite(row["loss"]) for one in whole for row in one.history)
+
+
+# Masks
+
+
+def masked_values(name: str, number: int | None, **values: Any) -> dict[str, Tensor]:
+    """What becomes of ones at every layer and term, by place."""
+    method, seen = made(name, **values), {}
+
+    class Network:
+        images = torch.zeros(1)
+
+        def __call__(self, weights: Any, passage: Passage) -> Tensor:
+            for depth in (0.5, 1.0):
+                term = Term(f"at {depth}", depth, skips=False, alone=False)
+                seen[f"term {depth}"] = passage.term(term, torch.ones(64, 5, 6, 6))
+            weight = torch.ones(3, 5, 1, 1)
+            seen["layer"] = passage.layer("layer", torch.ones(64, 5, 6, 6), weight, lambda x, _: x)
+            seen["weight"] = passage.layer("layer", torch.ones(1), torch.ones(40, 50), lambda _, w: w)
+            return torch.zeros(1)
+
+    method.forward(Network(), {}, Draw(torch.tensor(4), number))
+    return seen
+
+
+def test_masks_keep_as_many_values_as_they_should_and_what_is_left_is_scaled() -> None:
+    dropped = masked_values("dropout", None, rate=0.25, per="value")["layer"]
+    assert dropped.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert abs((dropped > 0).double().mean() - 0.75) < 0.02
+    weights = masked_values("dropconnect", None, rate=0.25)["weight"]
+    assert weights.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert abs((weights > 0).double().mean() - 0.75) < 0.04
+    swapped = masked_values("swapout", None, keep=0.4)
+    for depth, chance in ((0.5, 0.7), (1.0, 0.4)):  # nothing is scaled
+        assert set(swapped[f"term {depth}"].unique().tolist()) == {0.0, 1.0}
+        assert abs(swapped[f"term {depth}"].mean() - chance) < 0.02
+
+
+def test_channels_and_terms_are_dropped_whole_image_by_image() -> None:
+    channels = masked_values("dropout", None, rate=0.5)["layer"]
+    assert (channels == channels[:, :, :1, :1]).all()
+    assert len(channels[:, :, 0, 0].unique(dim=0)) > 8
+    terms = masked_values("stochastic_depth", None, keep=0.5)["term 1.0"]
+    assert (terms == terms[:, :1, :1, :1]).all()
+    assert 10 < (terms[:, 0, 0, 0] > 0).sum() < 54
+
+
+def test_in_prediction_one_mask_serves_all_images() -> None:
+    values = masked_values("dropout", 0, rate=0.5, per="value")["layer"]
+    assert (values == values[:1]).all()
+    assert 0.3 < (values[0] > 0).double().mean() < 0.7
+
+
+def test_coins_fall_with_their_chance() -> None:
+    for chance in (0.0, 0.1, 0.5, 1.0):
+        found = draws.coins(torch.tensor(8), 40_001, chance).double()
+        assert len(found) == 40_001
+        assert abs(found.mean() - chance) < 4 * (chance * (1 - chance) / 40_000) ** 0.5 + 1e-9
+
+
+# Members that are draws
+
+
+def ensemble_of(*members: Any) -> Ensemble:
+    return Ensemble(members, SPACE, Normalisation((4.0,), (6.0,)), tuple("abcdefghij"))
+
+
+def test_draws_of_one_network_share_its_file_and_predict_as_before(tmp_path: Path) -> None:
+    one, other = member_of("dropout"), member_of("point")
+    ensemble = ensemble_of(one, other, replace(one, draw=1), replace(one, draw=7))
+    ensemble.save(tmp_path)
+    assert len(list(tmp_path.glob("0*.safetensors"))) == 2
+    loaded = Ensemble.load(tmp_path)
+    assert loaded.identity == ensemble.identity
+    assert [member.draw for member in loaded.members] == [0, 0, 1, 7]
+    assert loaded.parameters == one.weights.numel() + other.weights.numel()
+    pictures = part().images[:5]
+    before, after = (each.member_log_probabilities(pictures, device="cpu") for each in (ensemble, loaded))
+    assert torch.equal(before, after)
+    assert len({tuple(row.tolist()) for row in before[:, 0]}) == 4
+    alone = ensemble_of(replace(one, draw=7)).member_log_probabilities(pictures, device="cpu")
+    torch.testing.assert_close(alone[0], before[3], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("wrong", [[], [[0, 0], [2, 0]], [[0, 0]], [[0, -1], [1, 0]], [[0], [1]], "x"])
+def test_draws_that_do_not_fit_the_files_are_refused(tmp_path: Path, wrong: Any) -> None:
+    one = member_of("dropout")
+    ensemble_of(one, member_of("point"), replace(one, draw=1)).save(tmp_path)
+    description = tmp_path / "ensemble.json"
+    write_json(description, {**read_json(description), "draws": wrong})
+    with pytest.raises(DamagedFile):
+        Ensemble.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("dropout", {"rate": 1.0}, "rate = 1.0 is out of range"),
+        ("dropout", {"per": "pixel"}, "unknown per 'pixel'"),
+        ("dropout", {"repeats": 0}, "repeats = 0"),
+        ("dropout", {"draws": 0}, "draws = 0"),
+        ("dropconnect", {"layers": "some"}, "unknown layers 'some'"),
+        ("dropconnect", {"rate": -0.1}, "rate = -0.1"),
+        ("swapout", {"keep": 0.0}, "keep = 0.0"),
+        ("stochastic_depth", {"keep": 1.5}, "keep = 1.5"),
+    ],
+)
+def test_senseless_settings_are_refused(name: str, wrong: dict, said: str) -> None:
+    with pytest.raises(UraenasError, match=said):
+        WEIGHTS[name].make(wrong)

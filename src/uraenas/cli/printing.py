@@ -118,7 +118,7 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
     note(notes)
     members = ", ".join(f"{name} {count}" for name, count in plan["members"].items())
     rows = (
-        ("search", f"{plan['search_epochs']} epochs"),
+        ("search", f"{plan['search_epochs']} {plan['search_unit']}"),
         ("train", f"{plan['chains']} chains, {plan['epochs']} epochs of {plan['steps']:,} steps in all"),
         ("members", members),
         ("evaluate", f"{plan['sets']} sets of {len(pipeline.measured.test):,} images"),

@@ -168,6 +168,7 @@ class Countdown:
         self.end: float | None = None  # of the time that may be used
         self.begun = clock()
         self.stages: dict[str, tuple[float, float, float, float]] = {}  # begun, first done, done, total
+        self.found: dict[str, str] = {}  # stage → what it has come to, where there is something to tell
         self._told = -PAUSE
 
     def expect(self, forecast: Forecast, end: float | None = None) -> None:
@@ -181,7 +182,8 @@ class Countdown:
         self.stages[stage] = begun, first, done, total
         if news or now - self._told >= PAUSE:
             self._told = now
-            self.progress(stage, done, total, self.left(stage))
+            told = (self.found[stage],) if stage in self.found else ()
+            self.progress(stage, done, total, self.left(stage), *told)
 
     def left(self, stage: str) -> float | None:
         """Seconds until all is over."""

@@ -215,6 +215,8 @@ class Pipeline:
             nonlocal booked
             unsaved["search"] = state
             self._watch("search", state.history)
+            if state.history:
+                self.progress.found["search"] = _so_far(state.history[-1])
             seen, booked = searching.images - booked, searching.images
             self.run.costs.add({"search": {"seconds": clock.lap(), "images": seen}})
             if self.checkpoints.due(config.engine.checkpoint_seconds):
@@ -345,6 +347,12 @@ class Pipeline:
             return self.run.metrics()
         except UraenasError:
             return Metrics([])
+
+
+def _so_far(row: Mapping[str, Any]) -> str:
+    """What a search has come to: its expected architecture, how good that is where it is known, and how sure it is."""
+    numbers = [f"{name} {row[name]:.3f}" for name in ("best", "entropy") if name in row]
+    return f"{row['genotype']}, {', '.join(numbers)}"
 
 
 def _require_finished(checkpoints: Checkpoints, plans: Mapping[str, Sequence[ChainSpec]]) -> None:

@@ -98,9 +98,7 @@ def bars(quiet: bool) -> Iterator[Report]:
     shown = Progress(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
 
-    def progress(
-        stage: str, done: float, total: float, left: float | None = None, found: str = ""
-    ) -> None:
+    def progress(stage: str, done: float, total: float, left: float | None = None, found: str = "") -> None:
         if not tasks:
             shown.start()  # not before: an error that comes first should be the only line
         if stage not in tasks:

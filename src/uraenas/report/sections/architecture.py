@@ -140,6 +140,15 @@ def _histories(searched: Searched) -> list[Figure]:
     figures = [_history(epochs, "entropy", title, unit, entropy, highest)]
     if losses:
         figures.append(_history(epochs, "search-loss", "Loss of the search", "nats per image", losses))
+    accuracies = {
+        words: [row[key] for row in rows]
+        for key, words in (("best", "best"), ("accuracy", "mean of the round"))
+        if all(row.get(key) is not None for row in rows)
+    }
+    if accuracies:
+        figures.append(
+            _history(epochs, "search-accuracy", "Accuracy of the networks asked for", "share", accuracies)
+        )
     return figures
 
 
@@ -168,7 +177,7 @@ def _history(
 ) -> Figure:
     values = [v for curve in curves.values() for v in curve if math.isfinite(v)]
     low, high = padded(values if limit is None else [*values, limit])
-    x = Axis("search epoch", epochs[0] - 0.3, epochs[-1] + 0.3, lambda v: f"{v:.0f}")
+    x = Axis("search epoch or round", epochs[0] - 0.3, epochs[-1] + 0.3, lambda v: f"{v:.0f}")
     x = Axis(x.title, x.low, x.high, x.show, _whole(epochs))
     frame = Frame(x, Axis("", low, high))
     parts = [frame.axes()]

@@ -117,7 +117,8 @@ def facts_of(searched: Searched, run: Run) -> dict[str, Any]:
 
 def measured(run: Run, labels: torch.Tensor) -> dict[str, Any]:
     """Members alone, from their predictions on clean images, and both ensembles, raw."""
-    rows, found = run.metrics().rows, {}
+    rows = run.metrics().rows
+    found: dict[str, Any] = {}
     for method in (COPIES, DRAWS):
         own = [row for row in rows if row.method == method and row.calibration == "raw"]
         size = max((row.members for row in own), default=0)

@@ -18,7 +18,6 @@ SETTINGS = {
     "search.query_epochs": 1,
     "search.evolution.together": 2,
     "search.evolution.population": 2,
-    "engine.checkpoint_seconds": 0.0,
     "evaluate.suite": "none",
     "train.epochs": 1,
 }

@@ -219,7 +219,8 @@ class Pipeline:
                 self.progress.found["search"] = _so_far(state.history[-1])
             seen, booked = searching.images - booked, searching.images
             self.run.costs.add({"search": {"seconds": clock.lap(), "images": seen}})
-            if self.checkpoints.due(config.engine.checkpoint_seconds):
+            small = not state.weights  # answers to queries, each of which took a training
+            if self.checkpoints.due(config.engine.checkpoint_seconds) or small:
                 self.checkpoints.store_search(state)
                 del unsaved["search"]
             if self.progress.is_slow("search"):

@@ -3,6 +3,10 @@
 Which architecture is good follows from effects of its options, of pairs of them, and a part that nothing explains.
 Their ranks are then given the accuracies of CIFAR-10 in the benchmark: median 90.75, best 94.37, and the upper tail
 that random search sees there.
+
+    python tests/architectures/table.py
+
+prints what 100 queries find in 20 such tables, as docs/architectures.md has it.
 """
 
 import itertools
@@ -12,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from uraenas.architectures import queried
+from uraenas.architectures import DISTRIBUTIONS, queried
 from uraenas.base import draws
 
 OPTIONS = (5,) * 6
@@ -62,3 +66,15 @@ def searched(here: Any, table: Table, queries: int, seed: int) -> dict[str, torc
         asked = here.propose(state, count, draws.at(key, done), lambda options: True)
         state = queried.told(state, asked, [table[options] for options in asked])
     return state
+
+
+def main() -> None:
+    for name, row in DISTRIBUTIONS.items():
+        if row.made.loop == "queries":
+            states = (searched(row.make(), Table(seed), 100, seed) for seed in range(20))
+            found = np.array([float(state["values"].max()) for state in states])
+            print(f"{name:10} {found.mean():.2f} ± {found.std(ddof=1):.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ from uraenas.spaces import Tensors
 
 KEPT = ("queried", "values", "options")
 MOST_TRIES = 10_000  # of one proposal, until it is a network
-MOST_SEEN = 200  # tries until one is found that was not trained before
+MOST_SEEN = 100  # tries until one is found that was not trained before
 Options = tuple[int, ...]
 
 

@@ -14,6 +14,7 @@ class Last:
     """A distribution that always scores the last option highest, there or not, and nothing above 0."""
 
     learned = ("raw",)
+    kept = ()
 
     def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
         return state["raw"] - 10

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from uraenas.architectures import Dirichlet
+from uraenas.architectures import DISTRIBUTIONS, Dirichlet
 from uraenas.base import draws
 from uraenas.data.augment import AUGMENTATIONS, Augmentation, augmented
 from uraenas.data.dataset import LabelledImages
@@ -81,6 +81,16 @@ def test_a_search_step_stays_on_the_device(pretended_gpu, weights, regulariser):
     row = SUPERNET_WEIGHTS[weights]
     rule = row.make({name: value for name, value in CYCLES.items() if name in row.settings})
     parts = SearchParts(SearchSettings(epochs=4), Dirichlet(regulariser=regulariser), rule)
+    loaders = loader(pretended_gpu), loader(pretended_gpu)
+    searching = Search(parts, SPACE, *loaders, pretended_gpu, seed=0)
+    assert quiet_and_noisy_steps(searching) == []
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", [name for name, row in DISTRIBUTIONS.items() if row.made.loop == "supernet"])
+def test_a_step_of_every_distribution_stays_on_the_device(pretended_gpu, name, order):
+    settings = SearchSettings(epochs=4, order=order)
+    parts = SearchParts(settings, DISTRIBUTIONS[name].make(), SUPERNET_WEIGHTS["point"].make())
     loaders = loader(pretended_gpu), loader(pretended_gpu)
     searching = Search(parts, SPACE, *loaders, pretended_gpu, seed=0)
     assert quiet_and_noisy_steps(searching) == []

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 
-from uraenas.architectures import Dirichlet, Searched
+from uraenas.architectures import DISTRIBUTIONS
 from uraenas.base import draws
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
@@ -20,7 +20,7 @@ from uraenas.engine.kernels.cells import program
 from uraenas.engine.kernels.cells.images import augment
 from uraenas.engine.kernels.cells.stack import StackProgram
 from uraenas.engine.kernels.cells.training import KernelGradients, KernelSearchGradients
-from uraenas.spaces import CellSpace, Shape, Stack, Supernet
+from uraenas.spaces import CellSpace, Shape, Stack, Supernet, option_counts
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = Shape(8, 8, classes=5)
@@ -139,12 +139,23 @@ def test_a_stack_equals_the_plain_stack_forward_backward_and_in_prediction(space
 @pytest.mark.slow
 @SPACES
 def test_a_search_step_has_the_plain_losses_and_slopes(space: CellSpace) -> None:
+    assert_search_step_is_plain(space, "dirichlet")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gdas", "bayesnas"])  # on the corners of the simplex, and outside it
+def test_so_has_one_whose_mixing_weights_are_not_inside_the_simplex(name: str) -> None:
+    assert_search_step_is_plain(FOUR, name)
+
+
+def assert_search_step_is_plain(space: CellSpace, name: str) -> None:
     loader = small_loader(batch=2)
     supernet = Supernet(space)
     supernet.initialise(draws.key(0, "weights"))
     supernet.to(DEVICE)
-    nothing = Searched.nothing(space, Dirichlet())
-    mixing = Dirichlet().mixing(nothing.state, draws.at(3, 0), torch.tensor(0.0)).to(DEVICE)
+    here = DISTRIBUTIONS[name].make()
+    state = here.initial(option_counts(space), draws.key(0, "mixing"))
+    mixing = here.mixing(state, draws.at(3, 0), torch.tensor(0.0)).to(DEVICE)
     at = loader, loader.draw([5], 0), torch.tensor(2, device=DEVICE), mixing
     plain = PlainSearchGradients(supernet, plain_engine())
     own = KernelSearchGradients(supernet, 2, torch.float32)

@@ -14,6 +14,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data import digits, stratified_split
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
+from uraenas.learning.loops import search
 from uraenas.learning.search import (
     SUPERNET_WEIGHTS,
     Search,
@@ -21,7 +22,6 @@ from uraenas.learning.search import (
     SearchSettings,
     SearchState,
     initial_state,
-    search,
 )
 from uraenas.spaces import CellSpace, Shape, Supernet
 

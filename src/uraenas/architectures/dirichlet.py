@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.distributions import Dirichlet as TorchDirichlet
 from torch.distributions import kl_divergence
 
-from uraenas.architectures.distribution import adam, masked, option_mask
+from uraenas.architectures.distribution import adam, masked, option_mask, require_adam
 from uraenas.base import draws
-from uraenas.base.errors import UraenasError, require_not_negative, require_positive, unknown
+from uraenas.base.errors import require_not_negative, unknown
 from uraenas.spaces import Tensors
 
 REGULARISERS = ("l2", "kl", "none")
@@ -90,13 +90,13 @@ class Dirichlet:
     regulariser: str = "l2"  # l2: decay of the raw parameter; kl: divergence from Dirichlet(1), summed
     regulariser_weight: float = 1e-3
 
+    loop: ClassVar[str] = "supernet"
     learned: ClassVar[tuple[str, ...]] = ("raw",)
+    kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "concentration"
 
     def __post_init__(self) -> None:
-        require_positive("step_size", self.step_size)
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise UraenasError(f"betas = {self.betas} is out of range; both: 0 or more, below 1")
+        require_adam(self.step_size, self.betas)
         if self.regulariser not in REGULARISERS:
             raise unknown("regulariser", self.regulariser, REGULARISERS)
         require_not_negative("regulariser_weight", self.regulariser_weight)
@@ -137,6 +137,9 @@ class Dirichlet:
 
     def favour(self, state: Tensors) -> Tensor:
         return masked(concentration_of(state["raw"]), state)
+
+    def spread(self, state: Tensors) -> Tensor | None:
+        return None
 
     def shares(self, state: Tensors) -> Tensor:
         concentration = self.favour(state)

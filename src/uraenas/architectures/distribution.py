@@ -1,30 +1,58 @@
 """The seam `ArchitectureDistribution`: a distribution over the decisions of a space that a search can learn.
 
 An entry is a frozen dataclass whose fields are the settings `search.<name>.…`. It works on explicit state, a
-dictionary of tensors that the search holds on its device, so a whole step can be captured and a checkpoint is that
-dictionary. Shapes: D decisions, O options (the most that one has). Where decisions have different numbers of options,
-`state["mask"]` is False where there is none.
+dictionary of tensors, so a checkpoint is that dictionary. Shapes: D decisions, O options (the most that one has). Where
+decisions have different numbers of options, `state["mask"]` is False where there is none.
+
+There are two ways to learn one, and `loop` says which. `Mixed` ones weigh the options of a supernet and follow the
+gradient of its loss; the search holds their state on its device, so a whole step can be captured. `Queried` ones ask
+for architectures to be trained, and learn from how well these do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from uraenas.base.errors import UraenasError, require_not_negative, require_positive
 from uraenas.spaces import Tensors
 
 
 class ArchitectureDistribution(Protocol):
-    """The protocol."""
+    """What both kinds offer: how to begin, to draw from it, and to tell what it is."""
 
+    loop: ClassVar[str]  # supernet, for a `Mixed` one; queries, for a `Queried` one
     learned: ClassVar[
         tuple[str, ...]
-    ]  # the state that the search takes gradients of, and that its result keeps
+    ]  # state [D, O, …] that gradients are taken of; the search's result keeps it
+    kept: ClassVar[tuple[str, ...]]  # further state that draws are made from, hence kept too
     numbers: ClassVar[str]  # what `favour` holds, for histories and reports
 
     def initial(self, options: Sequence[int], key: int) -> Tensors:
         """The state before the search."""
+
+    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
+        """One draw [D, O]: the option with the largest score is taken. Below 1 draws lie closer to the mode."""
+
+    def mode(self, state: Tensors) -> Tensor:
+        """The options [D] of the architecture that stands for the distribution."""
+
+    def favour(self, state: Tensors) -> Tensor:
+        """The numbers that are learned, as [D, O]: the larger, the more an option is favoured."""
+
+    def spread(self, state: Tensors) -> Tensor | None:
+        """The standard deviation of these numbers [D, O], where they have one."""
+
+    def shares(self, state: Tensors) -> Tensor:
+        """The expected share of each option [D, O], of the mixing weights or of draws; rows sum to 1."""
+
+    def facts(self, state: Tensors) -> dict[str, Any]:
+        """Numbers for the history. `entropy` is the spread, largest at the beginning."""
+
+
+class Mixed(ArchitectureDistribution, Protocol):
+    """Learned by gradients, in a supernet."""
 
     def mixing(self, state: Tensors, key: Tensor, progress: Tensor) -> Tensor:
         """Mixing weights [D, O] in float64 for one pass of the supernet, differentiable in what is learned.
@@ -38,20 +66,22 @@ class ArchitectureDistribution(Protocol):
     def update(self, state: Tensors, gradients: Tensors, step: Tensor) -> Tensors:
         """The next state, given the gradients of what is learned; `step` counts from 0."""
 
-    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
-        """One draw [D, O]: the option with the largest score is taken. Below 1 draws lie closer to the mode."""
 
-    def mode(self, state: Tensors) -> Tensor:
-        """The options [D] of the architecture that stands for the distribution."""
+# Whether these options are those of a network.
+IsValid = Callable[[Sequence[int]], bool]
 
-    def favour(self, state: Tensors) -> Tensor:
-        """The numbers that are learned, as [D, O]: the larger, the more an option is favoured."""
 
-    def shares(self, state: Tensors) -> Tensor:
-        """The expected mixing weights [D, O]; rows sum to 1."""
+class Queried(ArchitectureDistribution, Protocol):
+    """Learned from networks that are trained for it.
 
-    def facts(self, state: Tensors) -> dict[str, Any]:
-        """Numbers for the history. `entropy` is the spread, largest at the beginning."""
+    Its state is all that was asked for: `queried` [Q, D] and `values` [Q], the accuracy of each. Whatever else it
+    keeps, such as a population, follows from these, so there is nothing more to checkpoint.
+    """
+
+    together: int  # how many it asks for at a time
+
+    def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[tuple[int, ...]]:
+        """What to train next: options of so many valid architectures."""
 
 
 def option_mask(options: Sequence[int]) -> Tensors:
@@ -64,6 +94,23 @@ def option_mask(options: Sequence[int]) -> Tensors:
 def masked(values: Tensor, state: Tensors, fill: float = 0.0) -> Tensor:
     """The values, with `fill` where there is no option."""
     return torch.where(state["mask"], values, fill) if "mask" in state else values
+
+
+def entropy_of(shares: Tensor) -> Tensor:
+    """−Σ p log p of each row [D], in nats."""
+    return torch.special.entr(shares).sum(dim=-1)
+
+
+def require_adam(step_size: float, betas: tuple[float, float]) -> None:
+    """Refuse settings of Adam that make no sense."""
+    require_positive("step_size", step_size)
+    if not all(0 <= beta < 1 for beta in betas):
+        raise UraenasError(f"betas = {betas} is out of range; both: 0 or more, below 1")
+
+
+def require_adam_with_decay(step_size: float, betas: tuple[float, float], decay: float) -> None:
+    require_adam(step_size, betas)
+    require_not_negative("decay", decay)
 
 
 def adam(

@@ -31,6 +31,9 @@ class Searched:
                 raise UraenasError(
                     f"what was searched for is no {name} of the decisions of {self.space.name}"
                 )
+        for name in self.distribution.kept:
+            if name not in self.state:
+                raise UraenasError(f"what was searched for lacks its {name}")
 
     @classmethod
     def nothing(cls, space: Space, distribution: ArchitectureDistribution) -> "Searched":
@@ -47,6 +50,15 @@ class Searched:
     @property
     def favour(self) -> Tensor:
         return self.distribution.favour(self.state)
+
+    def drawn_shares(self, count: int = 1000, seed: int = 0) -> Tensor:
+        """How often each option is drawn [D, O]: by sampling, so that all kinds of distributions compare."""
+        found = torch.zeros(len(self.space.decisions), max(option_counts(self.space)), dtype=torch.float64)
+        key = draws.key(seed, "shares")
+        for number in range(count):
+            options = self._best(self.distribution.scores(self.state, draws.at(key, number)).detach(), True)
+            found[torch.arange(len(options)), torch.tensor(options)] += 1
+        return found / count
 
     def draw(
         self, count: int, seed: int, temperature: float = 1.0, draw_absent: bool = True

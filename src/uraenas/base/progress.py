@@ -6,12 +6,17 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What a progress bar needs; `left` are the seconds until all stages are done, where they are known."""
+    """What a progress bar needs.
 
-    def __call__(self, stage: str, done: float, total: float, left: float | None = None) -> None: ...
+    `left` are the seconds until all stages are done, where they are known; `found` says what a stage has come to.
+    """
+
+    def __call__(
+        self, stage: str, done: float, total: float, left: float | None = None, found: str = ""
+    ) -> None: ...
 
 
-def silent(stage: str, done: float, total: float, left: float | None = None) -> None:
+def silent(stage: str, done: float, total: float, left: float | None = None, found: str = "") -> None:
     """Progress that nobody watches."""
 
 
@@ -21,13 +26,16 @@ class Lines:
     def __init__(self) -> None:
         self.tenths: dict[str, int] = {}
 
-    def __call__(self, stage: str, done: float, total: float, left: float | None = None) -> None:
+    def __call__(
+        self, stage: str, done: float, total: float, left: float | None = None, found: str = ""
+    ) -> None:
         tenth = int(10 * done / total) if total else 10
         if tenth > self.tenths.get(stage, -1):
             self.tenths[stage] = tenth
             of_all = "" if left is None else f", {in_words(left)} left"
             with suppress(OSError, ValueError):  # where nobody can read it, the work goes on
-                print(f"{stage} {done:g} of {total:g}{of_all}", file=sys.stderr, flush=True)
+                so_far = f"; {found}" if found else ""
+                print(f"{stage} {done:g} of {total:g}{of_all}{so_far}", file=sys.stderr, flush=True)
 
 
 def in_words(seconds: float) -> str:

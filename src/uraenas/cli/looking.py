@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from uraenas.base.parts import values_of
 from uraenas.base.words import printable
 from uraenas.cli.printing import AsJson, console, outside_table, shown
 from uraenas.cli.runs import PresetOption, RunPath
@@ -46,6 +47,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     from uraenas.architectures import DISTRIBUTIONS
     from uraenas.data import DATASETS
     from uraenas.data.augment import AUGMENTATIONS
+    from uraenas.learning.loops import LOOPS
     from uraenas.learning.methods import METHODS
     from uraenas.learning.recipes import RECIPES
     from uraenas.learning.sources import SOURCES
@@ -95,6 +97,13 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     searching = next(own for own in of_methods.values() if _of_search(own))
     title = "settings of the search, for methods with expected or sampled architectures"
     _print_settings(title, searching, _of_search(searching))
+    for name, part in DISTRIBUTIONS.items():
+        own = {f"search.{name}.{key}": value for key, value in values_of(part.make(), part.settings).items()}
+        if not own.keys() & searching.keys():
+            _print_settings(f"with search.distribution={name}, by {part.made.loop}", own, own)
+    queries = values_of(LOOPS["queries"].settings.make(), LOOPS["queries"].settings.settings)
+    own = {f"search.{key}": value for key, value in queries.items()}
+    _print_settings("of all that are learned by queries", own, own.keys() - {"search.distribution"})
 
 
 def _of_search(values: dict[str, Any]) -> set[str]:

@@ -87,16 +87,23 @@ def bars(quiet: bool) -> Iterator[Report]:
     if not is_terminal(sys.stderr):
         yield Lines()
         return
-    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
+    found_so_far = TextColumn("{task.fields[found]}", markup=False)
+    columns = (
+        TextColumn("{task.description:>9}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeLeft(),
+        found_so_far,
+    )
     shown = Progress(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
 
-    def progress(stage: str, done: float, total: float, left: float | None = None) -> None:
+    def progress(stage: str, done: float, total: float, left: float | None = None, found: str = "") -> None:
         if not tasks:
             shown.start()  # not before: an error that comes first should be the only line
         if stage not in tasks:
-            tasks[stage] = shown.add_task(stage, total=total)
-        shown.update(tasks[stage], completed=done, total=total, left=left)
+            tasks[stage] = shown.add_task(stage, total=total, found="")
+        shown.update(tasks[stage], completed=done, total=total, left=left, found=found)
 
     try:
         yield progress
@@ -118,7 +125,7 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
     note(notes)
     members = ", ".join(f"{name} {count}" for name, count in plan["members"].items())
     rows = (
-        ("search", f"{plan['search_epochs']} epochs"),
+        ("search", f"{plan['search_epochs']} {plan['search_unit']}"),
         ("train", f"{plan['chains']} chains, {plan['epochs']} epochs of {plan['steps']:,} steps in all"),
         ("members", members),
         ("evaluate", f"{plan['sets']} sets of {len(pipeline.measured.test):,} images"),

@@ -2,17 +2,23 @@
 
 Each step draws θ, takes a batch of the search's validation half and moves the distribution down its loss; then draws
 θ again, takes a training batch and moves the supernet's weights (Algorithm 1 of the paper, first order).
+
+Of second order, the loss is that of the weights after a step α on a training batch, which θ moves too (DARTS):
+
+    d/dθ L_v(w', θ) = ∂L_v/∂θ − α · ∂²L_t/∂θ∂w · v,   w' = w − α ∇L_t(w, θ) + …,   v = ∇L_v(w', θ),
+
+the product with the Hessian by a central difference: [∂L_t(w + εv)/∂θ − ∂L_t(w − εv)/∂θ]/2ε, ε = 0.01/‖v‖.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from uraenas.architectures import ArchitectureDistribution, Searched
+from uraenas.architectures import Mixed, Searched
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_not_negative, require_range
 from uraenas.base.parts import Part
@@ -21,6 +27,8 @@ from uraenas.engine import Engine
 from uraenas.learning.pace import Pace
 from uraenas.spaces import Space, Supernet, option_counts
 from uraenas.weights import Langevin, Point, Step, WeightMethod, prior_decay
+
+DISTANCE = 0.01  # of the two sides of a central difference, as DARTS has it
 
 # How the supernet's weights move: DrNAS's own step sizes. Nothing is sampled from them, so samples are no setting.
 _DRNAS = {"step_size": 0.025, "floor": 0.001}
@@ -43,6 +51,12 @@ class SearchSettings:
     prior_deviation: float = 0.365  # of those weights: weight decay 3e-4 at 25,000 images
     clip: float = 5.0  # largest norm of the weights' gradient; 0: no limit
     validation: float = 0.5  # of the training images, the part that the distribution's steps see
+    order: int = (
+        1  # 2: the distribution's gradient looks a step of the weights ahead, at twice the cost and more
+    )
+
+    epochs_name: ClassVar[str] = "epochs"
+    unit: ClassVar[str] = "epochs"
 
     def __post_init__(self) -> None:
         if not 0 < self.validation < 1:
@@ -51,6 +65,14 @@ class SearchSettings:
         require_range("batch", self.batch, 2, 1_000_000)
         require_range("prior_deviation", self.prior_deviation, 1e-6, 1e6)
         require_not_negative("clip", self.clip)
+        require_range("order", self.order, 1, 2)
+
+    @property
+    def units(self) -> int:
+        return self.epochs
+
+    def check(self, weights: WeightMethod) -> None:
+        weights.cycle(self.epochs, 1)
 
 
 @dataclass(frozen=True)
@@ -58,7 +80,7 @@ class SearchParts:
     """A search with its parts, made from a run's settings."""
 
     settings: SearchSettings
-    distribution: ArchitectureDistribution
+    distribution: Mixed
     weights: WeightMethod
 
 
@@ -97,6 +119,7 @@ class Search:
         self.settings, self.distribution, self.method = parts.settings, parts.distribution, parts.weights
         self.space, self.engine, self.train, self.validation = space, engine, train, validation
         self.epoch, self.history = state.epoch, list(state.history)
+        self.images = 0  # seen so far, by this process
         self.decay = prior_decay(self.settings.prior_deviation, train.count)
         device, dtype = engine.device, engine.dtype
         cycle = self.method.cycle(self.settings.epochs, train.steps)
@@ -127,6 +150,15 @@ class Search:
     def done(self) -> bool:
         return self.epoch >= self.settings.epochs
 
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Made, and in all."""
+        return self.epoch * self.train.steps, self.pace.cycle.steps
+
+    def trial(self) -> tuple["Search", float]:
+        """Something whose steps can be timed, and how many of them an epoch takes."""
+        return self, self.train.steps
+
     def snapshot(self) -> SearchState:
         """The state to go on from."""
         weights = {"weights": self.supernet.weights, **self.state}
@@ -156,6 +188,7 @@ class Search:
                 "search.distribution"
             )
         self.epoch += 1
+        self.images += 2 * self.train.steps * self.train.batch
         self.history.append(row)
         return row
 
@@ -190,7 +223,10 @@ class Search:
     def _architecture_step(self) -> None:
         mixing = self._mixing("architecture θ")
         position = self.step % self.validation.steps
-        loss, slope = self.gradients.of_mixing(self.validation, self.drawn_validation, position, mixing)
+        if self.settings.order == 1:
+            loss, slope = self.gradients.of_mixing(self.validation, self.drawn_validation, position, mixing)
+        else:
+            loss, slope = self._ahead(mixing.detach(), position)
         objective = (mixing * slope).sum()  # has the loss's slope
         penalty = self.distribution.penalty(self.learned)
         if penalty is not None:
@@ -203,6 +239,30 @@ class Search:
             for name, tensor in state.items():
                 tensor.copy_(moved[name])
         self.losses[0] += loss
+
+    def _ahead(self, mixing: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss on validation images and slope of θ after a step of the weights, which stay as they are."""
+        size = self.pace.step_size(self.step)
+        training = (self.train, self.drawn_train, self.step % self.train.steps, mixing)
+        validation = (self.validation, self.drawn_validation, position, mixing)
+        here = self.supernet.weights.detach().clone()
+        _, gradient = self.gradients.of_weights(*training)
+        step = Step(self.step, size, exploring=False)
+        moved = self.method.update({"weights": here, **self.state}, gradient + self.decay * here, step)
+        self._put(moved["weights"])
+        loss, slope = self.gradients.of_mixing(*validation)
+        _, direction = self.gradients.of_weights(*validation)
+        distance = DISTANCE / direction.norm()
+        self._put(here + distance * direction)
+        _, above = self.gradients.of_mixing(*training)
+        self._put(here - distance * direction)
+        _, below = self.gradients.of_mixing(*training)
+        self._put(here)
+        return loss, slope - size * (above - below) / (2 * distance)
+
+    def _put(self, weights: Tensor) -> None:
+        with torch.no_grad():
+            self.supernet.weights.copy_(weights)
 
     def _weight_step(self, noisy: bool) -> None:
         with torch.no_grad():
@@ -227,13 +287,3 @@ class Search:
 
 def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
-
-
-def search(
-    searching: Search, checkpoint: Callable[[SearchState], None], tick: Callable[[int, int], None]
-) -> Searched:
-    """Run a search to its end; `checkpoint` sees the state after every epoch, `tick` hears of every step."""
-    while not searching.done:
-        searching.advance(tick)
-        checkpoint(searching.snapshot())
-    return searching.found()

@@ -201,10 +201,13 @@ class Choice:
     def _search_epochs(self) -> int:
         """As many as asked for, or as fit into their share, in whole cycles; one cycle's at least."""
         parts = self.asked.search
-        if parts is None or SEARCH in self.fixed or self.rates.searched is not None:
-            return 0 if parts is None else parts.settings.epochs
+        if parts is None or SEARCH not in self.asked.values:  # queries are as many as are asked for
+            return 0
+        most = parts.settings.units
+        if SEARCH in self.fixed or self.rates.searched is not None:
+            return most
         within = int(SHARE * self.room / self.rates.search_epoch)
-        allowed = [n for n in range(1, parts.settings.epochs + 1) if _is_whole(parts.weights, n)]
+        allowed = [n for n in range(1, most + 1) if _is_whole(parts.weights, n)]
         return max((n for n in allowed if n <= within), default=allowed[0])
 
     def _fits(self, epochs: int, members: int) -> bool:
@@ -240,7 +243,7 @@ def _is_whole(weights: WeightMethod, epochs: int) -> bool:
 
 def _told(chosen: Candidate, before: Config, seconds: float) -> str:
     now, then = chosen.config.values, before.values
-    shown = [SEARCH] if chosen.expected.plan["search_epochs"] else []
+    shown = [SEARCH] if chosen.expected.plan["search_epochs"] and SEARCH in now else []
     shown += [key for key in (EPOCHS, MEMBERS) if key in now]
     shown += [WIDTH] if now.get(WIDTH) != then.get(WIDTH) else []
     told = f"chosen for {in_words(seconds)}: {', '.join(f'{key}={now[key]}' for key in shown)}"

@@ -86,13 +86,15 @@ class Checkpoints:
     def search(self) -> SearchState | None:
         if not self.run.has(SEARCH_STATE):
             return None
-        tensors, header = self.run.read_tensors(SEARCH_STATE, ("weights.weights",))
+        tensors, header = self.run.read_tensors(SEARCH_STATE)
         parts: dict[str, dict[str, Tensor]] = {"weights": {}, "distribution": {}}
         for name, tensor in tensors.items():
             part, _, own = name.partition(".")
             parts.setdefault(part, {})[own] = tensor
         with self.run.mending(SEARCH_STATE):
             epoch = header.whole("epoch", 0, MOST_EPOCHS)
+            if not parts["distribution"]:
+                raise header.error("it lacks the distribution")
             return SearchState(epoch, parts["weights"], parts["distribution"], history_of(header, "entropy"))
 
     def store_search(self, state: SearchState) -> None:

@@ -20,9 +20,10 @@ from uraenas.engine import EngineSettings
 from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
 from uraenas.learning.chains import TrainSettings
+from uraenas.learning.loops import LOOPS, Loop, LoopParts
 from uraenas.learning.methods import DEFAULT, METHODS, Assembled, method
 from uraenas.learning.recipes import RECIPES
-from uraenas.learning.search import SUPERNET_WEIGHTS, SearchParts, SearchSettings
+from uraenas.learning.search import SearchSettings
 from uraenas.learning.sources import SOURCES
 from uraenas.run.parsing import parse
 from uraenas.run.presets import PRESETS
@@ -99,8 +100,9 @@ class Config:
             with naming(f"train.{assembled.weights.section}", epochs="train.epochs"):
                 assembled.weights.check(self.train.epochs)
         if self.search is not None:
-            with naming(f"search.{self.search.weights.section}", epochs="search.epochs"):
-                self.search.weights.cycle(self.search.settings.epochs, 1)
+            settings = self.search.settings
+            with naming(f"search.{self.search.weights.section}", epochs=f"search.{settings.epochs_name}"):
+                settings.check(self.search.weights)
         with naming("evaluate.baseline"):
             method(self.evaluate.baseline)
 
@@ -137,17 +139,17 @@ class Config:
         return self._made("network", row_of(SPACES, "space", self.values["network.space"]))
 
     @cached_property
-    def search(self) -> SearchParts | None:
+    def search(self) -> LoopParts | None:
         """None where no method needs one."""
-        if "search.epochs" not in self.values:
+        if "search.distribution" not in self.values:
             return None
-        settings: SearchSettings = self._made("search", Part(SearchSettings))
-        distribution = DISTRIBUTIONS[settings.distribution]
-        weights = SUPERNET_WEIGHTS[settings.weights]
-        return SearchParts(
-            settings,
-            self._made(f"search.{settings.distribution}", distribution),
-            self._made(f"search.{weights.made.section}", weights),
+        name = self.values["search.distribution"]
+        loop, weights = _loop_of(name), self.values["search.weights"]
+        part = row_of(loop.weights, "search.weights", weights)
+        return loop.parts(
+            self._made("search", loop.settings),
+            self._made(f"search.{name}", DISTRIBUTIONS[name]),
+            self._made(f"search.{part.made.section}", part),
         )
 
     @cached_property
@@ -305,11 +307,12 @@ def _schema(values: Mapping[str, Any]) -> Schema:
     sources = dict.fromkeys(row.source for row in rows)
     of_sources = {key: s for name in sources for key, s in _of(f"train.{name}", SOURCES[name]).items()}
     if any(_needs_search(name, values) for name in sources):
-        schema |= _of("search", Part(SearchSettings))
         distribution = chosen("search.distribution", SearchSettings.distribution)
-        weights = chosen("search.weights", SearchSettings.weights)
-        schema |= _of(f"search.{distribution}", row_of(DISTRIBUTIONS, "distribution", distribution))
-        part = row_of(SUPERNET_WEIGHTS, "search.weights", weights)
+        loop = _loop_of(distribution)
+        schema |= _of("search", loop.settings)
+        weights = chosen("search.weights", schema["search.weights"].default)
+        schema |= _of(f"search.{distribution}", DISTRIBUTIONS[distribution])
+        part = row_of(loop.weights, "search.weights", weights)
         schema |= _of(f"search.{part.made.section}", part)
     schema |= _of("train", Part(TrainSettings))
     for name in chosen("train.augmentation", TrainSettings.augmentation):
@@ -322,6 +325,11 @@ def _schema(values: Mapping[str, Any]) -> Schema:
     if not all(row.single for row in rows):
         schema |= _of("ensemble", Part(EnsembleSettings))
     return schema | _of("evaluate", Part(EvaluateSettings)) | _of("engine", Part(EngineSettings))
+
+
+def _loop_of(distribution: str) -> Loop:
+    """How the distribution of this name is searched for."""
+    return LOOPS[row_of(DISTRIBUTIONS, "distribution", distribution).made.loop]
 
 
 def _of(section: str | None, part: Part[Any]) -> Schema:
@@ -346,9 +354,13 @@ def _every_key() -> dict[str, Any]:
             ("data", Part(DataSettings)),
             ("network", Part(SpaceChoice)),
             *(("network", part) for part in SPACES.values()),
-            ("search", Part(SearchSettings)),
+            *(("search", loop.settings) for loop in LOOPS.values()),
             *((f"search.{name}", part) for name, part in DISTRIBUTIONS.items()),
-            *((f"search.{part.made.section}", part) for part in SUPERNET_WEIGHTS.values()),
+            *(
+                (f"search.{part.made.section}", part)
+                for loop in LOOPS.values()
+                for part in loop.weights.values()
+            ),
             ("train", Part(TrainSettings)),
             *((f"train.{name}", part) for name, part in {**AUGMENTATIONS, **SOURCES, **RECIPES}.items()),
             *((f"train.{part.made.section}", part) for part in WEIGHTS.values()),

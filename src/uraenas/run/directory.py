@@ -359,7 +359,8 @@ class Run:
             **facts,
             "history": list(found.history),
         }
-        kept = {key: found.state[key] for key in (*found.distribution.learned, "mask") if key in found.state}
+        names = (*found.distribution.learned, *found.distribution.kept, "mask")
+        kept = {key: found.state[key] for key in names if key in found.state}
         self.write_tensors(SEARCH_FILES[-1], kept, header)
         self.remove(SEARCH_STATE)
 

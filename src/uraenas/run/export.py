@@ -129,7 +129,8 @@ def take_search(run: Run, source: Run, space: Space) -> None:
     if "search" not in run.costs.read() and "search" in costs:
         run.costs.add({"search": costs["search"]})
     found, name = _searched(source), source.path.resolve().name
-    kind, epochs = theirs.values["search.distribution"], theirs.values["search.epochs"]
+    kind = theirs.values["search.distribution"]
+    epochs = theirs.values.get("search.epochs", len(found.history))
     run.write_searched(replace(found, space=space), kind, epochs=epochs, seed=theirs.seed, of=name)
     run.log("search taken over", run=name)
 

@@ -53,6 +53,7 @@ def forecast(config: Config, task: Task, run: Run, rates: Rates, evaluating: boo
     steps = max(1, len(task.train) // suited_batch(config.train.batch, len(task.train)))
     plan = {
         "search_epochs": searching,
+        "search_unit": config.search.settings.unit if config.search else "epochs",
         "chains": sum(epochs > 0 for epochs in chains.values()),
         "epochs": config.train.epochs,
         "steps": config.train.epochs * steps,  # of one chain
@@ -66,7 +67,7 @@ def _search_epochs(config: Config, run: Run) -> int:
     if config.search is None or run.has_search:
         return 0
     done = run.read_tensors(SEARCH_STATE)[1].whole("epoch") if run.has(SEARCH_STATE) else 0
-    return max(0, config.search.settings.epochs - done)
+    return max(0, config.search.settings.units - done)
 
 
 def _epochs_left(methods: Sequence[Assembled], config: Config, run: Run) -> dict[ChainSpec, int]:
@@ -167,6 +168,7 @@ class Countdown:
         self.end: float | None = None  # of the time that may be used
         self.begun = clock()
         self.stages: dict[str, tuple[float, float, float, float]] = {}  # begun, first done, done, total
+        self.found: dict[str, str] = {}  # stage → what it has come to, where there is something to tell
         self._told = -PAUSE
 
     def expect(self, forecast: Forecast, end: float | None = None) -> None:
@@ -180,7 +182,8 @@ class Countdown:
         self.stages[stage] = begun, first, done, total
         if news or now - self._told >= PAUSE:
             self._told = now
-            self.progress(stage, done, total, self.left(stage))
+            told = (self.found[stage],) if stage in self.found else ()
+            self.progress(stage, done, total, self.left(stage), *told)
 
     def left(self, stage: str) -> float | None:
         """Seconds until all is over."""

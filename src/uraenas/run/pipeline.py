@@ -17,7 +17,8 @@ from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
-from uraenas.learning.search import Search, SearchState, search
+from uraenas.learning.loops import LOOPS, search
+from uraenas.learning.search import SearchState
 from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
@@ -205,32 +206,35 @@ class Pipeline:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
             self._watch("search", found.history)
             return found
-        halves = task.search_halves(parts.settings.validation)
-        train, validation = (task.loader(half, parts.settings.batch, self.engine) for half in halves)
-        state = self.checkpoints.search()
-        searching = Search(parts, task.space, train, validation, self.engine, config.seed, state)
-        images = 2 * train.steps * train.batch
-        clock = Clock()
+        images = task.search_images(parts.settings.validation, self.engine)
+        begin = LOOPS[parts.distribution.loop].begin
+        searching = begin(parts, task.space, images, self.engine, config.seed, self.checkpoints.search())
+        clock, booked = Clock(), 0
 
         def checkpoint(state: SearchState) -> None:
+            nonlocal booked
             unsaved["search"] = state
             self._watch("search", state.history)
-            self.run.costs.add({"search": {"seconds": clock.lap(), "images": images}})
-            if self.checkpoints.due(config.engine.checkpoint_seconds):
+            if state.history:
+                self.progress.found["search"] = _so_far(state.history[-1])
+            seen, booked = searching.images - booked, searching.images
+            self.run.costs.add({"search": {"seconds": clock.lap(), "images": seen}})
+            small = not state.weights  # answers to queries, each of which took a training
+            if self.checkpoints.due(config.engine.checkpoint_seconds) or small:
                 self.checkpoints.store_search(state)
                 del unsaved["search"]
             if self.progress.is_slow("search"):
                 raise TimeUp
 
-        self.progress("search", searching.epoch * train.steps, parts.settings.epochs * train.steps)
+        self.progress("search", *searching.steps)
         with saved_when_cut_short(self.checkpoints.store_search) as unsaved:
             try:
                 found = search(searching, checkpoint, lambda *steps: self.progress("search", *steps))
             except TimeUp:
                 found = searching.found()
-        epochs = searching.epoch
+        epochs, settings = searching.epoch, parts.settings
         if not searching.done:
-            self.left_out.append(f"the search was ended after {epochs} of {parts.settings.epochs} epochs")
+            self.left_out.append(f"the search was ended after {epochs} of {settings.units} {settings.unit}")
         self.run.write_searched(found, parts.settings.distribution, epochs=epochs, seed=config.seed)
         self.run.log("searched", genotype=str(found.expected))
         return found
@@ -344,6 +348,12 @@ class Pipeline:
             return self.run.metrics()
         except UraenasError:
             return Metrics([])
+
+
+def _so_far(row: Mapping[str, Any]) -> str:
+    """What a search has come to: its expected architecture, how good that is where it is known, and how sure it is."""
+    numbers = [f"{name} {row[name]:.3f}" for name in ("best", "entropy") if name in row]
+    return f"{row['genotype']}, {', '.join(numbers)}"
 
 
 def _require_finished(checkpoints: Checkpoints, plans: Mapping[str, Sequence[ChainSpec]]) -> None:

@@ -19,6 +19,7 @@ from uraenas.ensemble import Member, MembersPredictor, Origin
 from uraenas.evaluation import EvaluationSet, Evaluator, Judged, References, evaluation_sets
 from uraenas.evaluation.references import MOST_IMAGES
 from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, plan_chains
+from uraenas.learning.loops import LOOPS
 from uraenas.learning.search import Search
 from uraenas.learning.train import StackOfChains
 from uraenas.run.config import Config
@@ -54,13 +55,14 @@ class Rates:
 
     @cached_property
     def search_epoch(self) -> float:
+        """An epoch of a search, or a query."""
         parts, task, engine = self.config.search, self.task, self.engine
         if parts is None:
             return 0.0
-        halves = task.search_halves(parts.settings.validation)
-        train, validation = (task.loader(half, parts.settings.batch, engine) for half in halves)
-        searching = Search(parts, task.space, train, validation, engine, self.config.seed)
-        return train.steps * self._timed(_any_step(searching), searching.pace.cycle.steps)
+        images = task.search_images(parts.settings.validation, engine)
+        begin = LOOPS[parts.distribution.loop].begin
+        moving, steps = begin(parts, task.space, images, engine, self.config.seed, None).trial()
+        return steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
 
     def chain_start(self, source: str) -> float:
         """To make a stack of as many chains as there are lanes."""

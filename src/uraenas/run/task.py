@@ -13,6 +13,7 @@ from uraenas.data.augment import Augmentation
 from uraenas.data.loader import Loader, Normalisation, require_bytes, suited_batch
 from uraenas.engine import Engine
 from uraenas.learning.chains import Start
+from uraenas.learning.loops import SearchImages
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.facts import DataFacts, digest_of_images
@@ -39,6 +40,11 @@ class Task:
         key = _split_key(self.seed, "search")
         first, second = stratified_split(self.train.labels, (1 - validation, validation), key)
         return self.train.take(first), self.train.take(second)
+
+    def search_images(self, validation: float, engine: Engine) -> SearchImages:
+        """The same, with how they are loaded."""
+        halves = self.search_halves(validation)
+        return SearchImages(*halves, self.normalisation, lambda part, batch: self.loader(part, batch, engine))
 
     def loader(
         self, part: LabelledImages, batch: int, engine: Engine, augmentations: Sequence[Augmentation] = ()

@@ -4,7 +4,9 @@ import math
 import textwrap
 from collections import Counter
 
-from uraenas.architectures import Searched
+import torch
+
+from uraenas.architectures import DISTRIBUTIONS, Searched
 from uraenas.base.svg import element, join, line, padded, path, rect, text
 from uraenas.ensemble import MemberFacts
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
@@ -15,6 +17,7 @@ from uraenas.spaces import Architecture, Space, option_counts
 from uraenas.spaces.pictures import gallery
 
 MOST_CELLS = 30  # drawn of one method
+MOST_CHANGES = 12  # of the expected architecture
 
 
 def section(facts: RunFacts) -> Section:
@@ -32,8 +35,11 @@ def section(facts: RunFacts) -> Section:
     else:
         legend = _options(facts.searched.space)
         found.blocks.append(Key(legend, methods=False))
+        found.blocks.append(Note(f"{_about(facts)} Expected architecture: {facts.searched.expected}."))
         figures = [_favour(facts.searched, legend), _expected(facts.searched)]
         found.blocks.append(Grid(figures + _histories(facts.searched)))
+        if changes := _changes(facts.searched):
+            found.blocks.append(changes)
     if given := facts.settings.get("train.expected.genotype"):
         found.blocks.append(
             Note(f"Methods of one architecture were given theirs: {given} (train.expected.genotype).")
@@ -50,6 +56,12 @@ def section(facts: RunFacts) -> Section:
     return found
 
 
+def _about(facts: RunFacts) -> str:
+    """How the distribution was learned."""
+    name = facts.settings.get("search.distribution", "")
+    return f"{name}: {DISTRIBUTIONS[name].about}" if name in DISTRIBUTIONS else ""
+
+
 def _options(space: Space) -> Legend:
     """All options that some decision has."""
     names = dict.fromkeys(option for decision in space.decisions for option in decision.options)
@@ -64,7 +76,10 @@ def _favour(searched: Searched, legend: Legend) -> Figure:
     decisions, most = space.decisions, len(values[0])
     named = range(0, len(decisions), _every([decision.name for decision in decisions]))
     x = Axis("decision", -0.5, len(decisions) - 0.5, lambda v: decisions[int(v)].name, named)
-    frame = Frame(x, Axis("", 0, max(max(row) for row in values) * 1.1))
+    spread = searched.distribution.spread(searched.state)
+    reach = torch.zeros_like(searched.favour) if spread is None else spread
+    low, high = (searched.favour - reach).min().item(), (searched.favour + reach).max().item()
+    frame = Frame(x, Axis("", 1.1 * min(0.0, low), 1.1 * high if high > 0 else 1.0))
     width = (frame.right - frame.left) / len(decisions) * 0.8 / most
     start = Searched.nothing(space, searched.distribution).favour.max().item()
     parts = [frame.axes(), line(frame.left, frame.up(start), frame.right, frame.up(start), "ideal")]
@@ -75,13 +90,21 @@ def _favour(searched: Searched, legend: Legend) -> Figure:
             value, share = values[d][o], shares[d][o]
             chosen = "\nexpected option of this decision" if o == expected[d] else ""
             tip = f"{name} at {decision.name}\n{word}\t{value:.4g}\nexpected share\t{share:.3f}{chosen}"
-            bar = rect(left + width * o, frame.up(value), width - 0.8, frame.bottom - frame.up(value), "fill")
-            centre = left + width * (o + 0.5)
-            top = element("circle", cx=centre, cy=frame.up(value) - 5, r=2.2, class_="chosen")
+            ends = frame.up(max(value, 0.0)), frame.up(min(value, 0.0))
+            bar = rect(left + width * o, ends[0], width - 0.8, ends[1] - ends[0], "fill")
+            centre, around = left + width * (o + 0.5), reach[d, o].item()
+            whisker = ""
+            if around:
+                tip += f"\ndeviation\t{around:.4g}"
+                whisker = line(centre, frame.up(value - around), centre, frame.up(value + around), "ideal")
+            top = element(
+                "circle", cx=centre, cy=frame.up(max(value, 0.0) + around) - 5, r=2.2, class_="chosen"
+            )
             mark = top if o == expected[d] else ""
-            parts.append(element("g", bar, mark, class_=f"{class_} spot", data_tip=tip))
+            parts.append(element("g", bar, whisker, mark, class_=f"{class_} spot", data_tip=tip))
     few = "×" if len(set(option_counts(space))) == 1 else "with up to"
     n = f"n = {len(decisions)} decisions {few} {most} options · dashed: start, ● expected"
+    n += "" if spread is None else ", | ± one deviation"
     summary = f"Expected architecture {searched.expected}"
     title = f"{word.capitalize()} per decision"
     return draw("favour", title, n, frame.figure_height, join(parts), legend, summary)
@@ -117,7 +140,31 @@ def _histories(searched: Searched) -> list[Figure]:
     figures = [_history(epochs, "entropy", title, unit, entropy, highest)]
     if losses:
         figures.append(_history(epochs, "search-loss", "Loss of the search", "nats per image", losses))
+    accuracies = {
+        words: [row[key] for row in rows]
+        for key, words in (("best", "best"), ("accuracy", "mean of the round"))
+        if all(row.get(key) is not None for row in rows)
+    }
+    if accuracies:
+        figures.append(
+            _history(epochs, "search-accuracy", "Accuracy of the networks asked for", "share", accuracies)
+        )
     return figures
+
+
+def _changes(searched: Searched) -> Table | None:
+    """The expected architecture over time."""
+    rows = [row for row in searched.history if isinstance(row.get("genotype"), str)]
+    new = [row for k, row in enumerate(rows) if k == 0 or row["genotype"] != rows[k - 1]["genotype"]]
+    if not new:
+        return None
+    lines = [
+        Line(str(row["epoch"] + 1), [Cell(row["genotype"]), Cell(f"{row['entropy']:.3f}")])
+        for row in new[-MOST_CHANGES:]
+    ]
+    older = f"; the last {MOST_CHANGES}" if len(new) > MOST_CHANGES else ""
+    words = f"The expected architecture over time: {count(len(new), 'change')} in {count(len(rows), 'epoch')}{older}."
+    return Table(words, ["From epoch", "Expected architecture", "Entropy"], lines)
 
 
 def _history(
@@ -130,7 +177,7 @@ def _history(
 ) -> Figure:
     values = [v for curve in curves.values() for v in curve if math.isfinite(v)]
     low, high = padded(values if limit is None else [*values, limit])
-    x = Axis("search epoch", epochs[0] - 0.3, epochs[-1] + 0.3, lambda v: f"{v:.0f}")
+    x = Axis("search epoch or round", epochs[0] - 0.3, epochs[-1] + 0.3, lambda v: f"{v:.0f}")
     x = Axis(x.title, x.low, x.high, x.show, _whole(epochs))
     frame = Frame(x, Axis("", low, high))
     parts = [frame.axes()]

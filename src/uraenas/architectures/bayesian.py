@@ -1,0 +1,150 @@
+"""Bayesian optimisation: a Gaussian process of accuracy over architectures, and Thompson draws from it.
+
+    f ~ GP(0, k),   k(a, b) = exp(−h/ℓ²),   h: in how many decisions a and b differ;   ask for argmax f
+
+Each query has a draw of f of its own. The process is of normal scores of the accuracies' ranks, so that one network
+that learns nothing does not stretch the scale. ℓ and the noise are those of the largest marginal likelihood. A draw is
+the architecture at which a draw of f is largest: likely the best, as far as one can tell.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas.architectures import queried
+from uraenas.architectures.distribution import IsValid
+from uraenas.base import draws
+from uraenas.base.errors import require_range
+from uraenas.spaces import Tensors
+
+LENGTHS = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+NOISES = (0.01, 0.1, 0.3)  # variances; that of the process is 1
+AROUND = 10  # of the best, whose neighbours are candidates
+FUNCTIONS = 64  # drawn to tell how likely each option is
+
+
+@dataclass(frozen=True)
+class Bayesian:
+    """Thompson draws from a Gaussian process of accuracy (Bayesian optimisation)."""
+
+    together: int = 10  # trained side by side, each for a function of its own
+    first: int = 10  # at random, before the process is asked
+    candidates: int = 300  # drawn at random, besides the neighbours of the best
+
+    loop: ClassVar[str] = "queries"
+    learned: ClassVar[tuple[str, ...]] = ()
+    kept: ClassVar[tuple[str, ...]] = queried.KEPT
+    numbers: ClassVar[str] = "share"
+
+    def __post_init__(self) -> None:
+        require_range("together", self.together, 1, 1000)
+        require_range("first", self.first, 1, 100_000)
+        require_range("candidates", self.candidates, 1, 10_000)
+
+    def initial(self, options: Sequence[int], key: int) -> Tensors:
+        return queried.nothing_queried(options)
+
+    def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
+        seen = set(queried.asked(state))
+        found: list[queried.Options] = []
+        if len(seen) >= self.first:
+            known = self._candidates(state, draws.at(key, 0))
+            candidates = [one for one in known if one not in seen and is_valid(one)]
+            found = _distinct(candidates, _functions(state, candidates, count, draws.at(key, 1)))
+        seen |= set(found)
+        for number in range(len(found), count):
+            found.append(queried.unseen(seen, state, draws.at(key, 2 + number), is_valid))
+            seen.add(found[-1])
+        return found
+
+    def _candidates(self, state: Tensors, key: Tensor) -> list[queried.Options]:
+        """The best, their neighbours, and some at random; each once."""
+        known = queried.asked(state)
+        best = [known[place] for place in queried.best_first(state)[:AROUND]]
+        around = [one for parent in best for one in queried.neighbours(parent, state)]
+        others = [queried.uniform(state, draws.at(key, number)) for number in range(self.candidates)]
+        return list(dict.fromkeys([*best, *around, *others]))
+
+    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
+        return queried.pick(self._drawn(state, key, 1, temperature), state, draws.at(key, 1))
+
+    def _drawn(
+        self, state: Tensors, key: Tensor, count: int, temperature: float = 1.0
+    ) -> list[queried.Options]:
+        """Where `count` draws of the function are largest; nothing before anything is known."""
+        if not len(state["values"]):
+            return []
+        candidates = self._candidates(state, draws.at(key, 0))
+        functions = _functions(state, candidates, count, draws.at(key, 1), temperature)
+        return [candidates[place] for place in functions.argmax(dim=0).tolist()]
+
+    def mode(self, state: Tensors) -> Tensor:
+        """The best that was trained."""
+        return queried.best(state)
+
+    def favour(self, state: Tensors) -> Tensor:
+        return queried.shares_of(self._drawn(state, draws.at(0, 0), FUNCTIONS), state)
+
+    def spread(self, state: Tensors) -> Tensor | None:
+        return None
+
+    def shares(self, state: Tensors) -> Tensor:
+        return self.favour(state)
+
+    def facts(self, state: Tensors) -> dict[str, Any]:
+        return queried.facts(state, self.shares(state))
+
+
+def _functions(
+    state: Tensors, candidates: Sequence[queried.Options], count: int, key: Tensor, temperature: float = 1.0
+) -> Tensor:
+    """`count` draws of the function at these candidates [C, count]; T scales its variance."""
+    if not candidates:
+        return torch.zeros(0, count, dtype=torch.float64)
+    process = _fitted(_one_hot(queried.asked(state), state), _normal_scores(state["values"].numpy()))
+    found = process.predict(_one_hot(candidates, state), return_cov=True)
+    mean, covariance = (torch.from_numpy(part) for part in found)
+    root = torch.linalg.cholesky(covariance + 1e-6 * torch.eye(len(mean), dtype=torch.float64))
+    noise = draws.normal(key, len(mean) * count, torch.float64).view(len(mean), count)
+    return mean[:, None] + temperature**0.5 * root @ noise
+
+
+def _fitted(places: np.ndarray, values: np.ndarray) -> Any:
+    """The process of the largest marginal likelihood, among a few lengths and noises."""
+    from sklearn.gaussian_process import GaussianProcessRegressor  # takes a second
+    from sklearn.gaussian_process.kernels import RBF
+
+    fits = [
+        GaussianProcessRegressor(RBF(length), alpha=noise, optimizer=None).fit(places, values)
+        for length in LENGTHS
+        for noise in NOISES
+    ]
+    return max(fits, key=lambda fit: fit.log_marginal_likelihood_value_)
+
+
+def _one_hot(architectures: Sequence[queried.Options], state: Tensors) -> np.ndarray:
+    """A column for each option of each decision; two that differ in h decisions lie √(2h) apart."""
+    chosen = torch.tensor(architectures, dtype=torch.int64)
+    most = max(queried.counts_of(state))
+    return torch.nn.functional.one_hot(chosen, most).flatten(1).double().numpy()
+
+
+def _normal_scores(values: np.ndarray) -> np.ndarray:
+    """Φ⁻¹((rank − ½)/n)."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    return ndtri((rankdata(values) - 0.5) / len(values))
+
+
+def _distinct(candidates: Sequence[queried.Options], functions: Tensor) -> list[queried.Options]:
+    """For each function its best candidate that no earlier one has taken."""
+    taken: list[int] = []
+    for column in functions.T:
+        order = torch.argsort(column, descending=True, stable=True).tolist()
+        taken += [place for place in order if place not in taken][:1]
+    return [candidates[place] for place in taken]

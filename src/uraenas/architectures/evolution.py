@@ -1,0 +1,81 @@
+"""Regularised evolution: the fittest of a few is mutated, and the oldest dies (Real et al., 2019).
+
+    parent = the best of `tournament` of the population, drawn with replacement;   child = parent, one option changed
+
+The population is the last `population` that were trained: whoever enters pushes out the oldest, however fit. A draw is
+a member of the last population.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from uraenas.architectures import queried
+from uraenas.architectures.distribution import IsValid
+from uraenas.base import draws
+from uraenas.base.errors import require_range
+from uraenas.spaces import Tensors
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """A population in which the fittest have children and the oldest die (regularised evolution)."""
+
+    together: int = 10  # children that are trained side by side; 1 is the published form
+    population: int = 10
+    tournament: int = 3  # of how many the fittest becomes a parent
+
+    loop: ClassVar[str] = "queries"
+    learned: ClassVar[tuple[str, ...]] = ()
+    kept: ClassVar[tuple[str, ...]] = queried.KEPT
+    numbers: ClassVar[str] = "share"
+
+    def __post_init__(self) -> None:
+        require_range("together", self.together, 1, 1000)
+        require_range("population", self.population, 1, 100_000)
+        require_range("tournament", self.tournament, 1, 100_000)
+
+    def initial(self, options: Sequence[int], key: int) -> Tensors:
+        return queried.nothing_queried(options)
+
+    def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
+        known, alive = queried.asked(state), self._alive(state)
+
+        def child(key: Tensor) -> queried.Options:
+            if len(known) < self.population:
+                return queried.uniform(state, key)
+            drawn = draws.integers(draws.at(key, 0), self.tournament, len(alive)).tolist()
+            parent = queried.best_first(state, [alive[place] for place in drawn])[0]
+            return queried.mutated(known[parent], state, draws.at(key, 1))
+
+        return [queried.until_valid(child, draws.at(key, number), is_valid) for number in range(count)]
+
+    def members(self, state: Tensors) -> list[queried.Options]:
+        """The last population, the fittest first."""
+        known = queried.asked(state)
+        return [known[place] for place in queried.best_first(state, self._alive(state))]
+
+    def _alive(self, state: Tensors) -> list[int]:
+        count = len(state["values"])
+        return list(range(max(0, count - self.population), count))
+
+    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
+        return queried.pick(self.members(state), state, key, temperature)
+
+    def mode(self, state: Tensors) -> Tensor:
+        """The best that was trained."""
+        return queried.best(state)
+
+    def favour(self, state: Tensors) -> Tensor:
+        return queried.shares_of(self.members(state), state)
+
+    def spread(self, state: Tensors) -> Tensor | None:
+        return None
+
+    def shares(self, state: Tensors) -> Tensor:
+        return self.favour(state)
+
+    def facts(self, state: Tensors) -> dict[str, Any]:
+        return queried.facts(state, self.shares(state))

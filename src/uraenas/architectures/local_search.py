@@ -1,0 +1,90 @@
+"""Local search: all neighbours of the best architecture, then those of the best of them, until none is better.
+
+    a ← argmax over a and all that differ from it in one decision;   at a local optimum, begin anew at random
+
+Neighbours are trained in a random order, each once. A draw is one of the best that were trained.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from uraenas.architectures import queried
+from uraenas.architectures.distribution import IsValid
+from uraenas.base import draws
+from uraenas.base.errors import require_range
+from uraenas.spaces import Tensors
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    """The neighbours of the best, until none is better; then from elsewhere."""
+
+    together: int = 10  # trained side by side
+    population: int = 10  # how many of the best make up the distribution
+
+    loop: ClassVar[str] = "queries"
+    learned: ClassVar[tuple[str, ...]] = ()
+    kept: ClassVar[tuple[str, ...]] = queried.KEPT
+    numbers: ClassVar[str] = "share"
+
+    def __post_init__(self) -> None:
+        require_range("together", self.together, 1, 1000)
+        require_range("population", self.population, 1, 100_000)
+
+    def initial(self, options: Sequence[int], key: int) -> Tensors:
+        return queried.nothing_queried(options)
+
+    def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
+        known = queried.asked(state)
+        seen, found = set(known), list[queried.Options]()
+        around = self._unseen_neighbours(state, known, is_valid)
+        for place in draws.permutation(draws.at(key, 0), len(around)).tolist()[:count]:
+            found.append(around[place])
+            seen.add(around[place])
+        for number in range(len(found), count):  # there is no neighbour left: begin anew
+            found.append(queried.unseen(seen, state, draws.at(key, 1 + number), is_valid))
+            seen.add(found[-1])
+        return found
+
+    def _unseen_neighbours(
+        self, state: Tensors, known: Sequence[queried.Options], is_valid: IsValid
+    ) -> list[queried.Options]:
+        """Those of the best since the search last began anew: when all neighbours of the best were known."""
+        values, seen = state["values"].tolist(), set[queried.Options]()
+        best, unseen = -1, list[queried.Options]()
+        for place, options in enumerate(known):
+            seen.add(options)
+            if best < 0 or values[place] > values[best]:
+                best = place
+                unseen = [one for one in queried.neighbours(options, state) if is_valid(one)]
+            unseen = [one for one in unseen if one not in seen]
+            if not unseen:
+                best = -1
+        return unseen
+
+    def members(self, state: Tensors) -> list[queried.Options]:
+        """The best of all that were trained, the best first."""
+        known = queried.asked(state)
+        return [known[place] for place in queried.best_first(state)[: self.population]]
+
+    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
+        return queried.pick(self.members(state), state, key, temperature)
+
+    def mode(self, state: Tensors) -> Tensor:
+        """The best that was trained."""
+        return queried.best(state)
+
+    def favour(self, state: Tensors) -> Tensor:
+        return queried.shares_of(self.members(state), state)
+
+    def spread(self, state: Tensors) -> Tensor | None:
+        return None
+
+    def shares(self, state: Tensors) -> Tensor:
+        return self.favour(state)
+
+    def facts(self, state: Tensors) -> dict[str, Any]:
+        return queried.facts(state, self.shares(state))

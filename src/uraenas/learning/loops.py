@@ -1,0 +1,138 @@
+"""The ways to search: in a supernet, or by queries. A distribution says by which one it is learned (`loop`)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from uraenas.architectures import ArchitectureDistribution, Searched
+from uraenas.base.parts import Part
+from uraenas.data import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine
+from uraenas.learning.queries import QUERY_WEIGHTS, QueryParts, QuerySearch, QuerySettings
+from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings, SearchState
+from uraenas.learning.train import StackOfChains
+from uraenas.spaces import Space
+from uraenas.weights import WeightMethod
+
+Tick = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class SearchImages:
+    """The images of a search: those that networks are trained on, those that judge them, and how they are loaded."""
+
+    train: LabelledImages
+    validation: LabelledImages
+    normalisation: Normalisation
+    load: Callable[[LabelledImages, int], Loader]  # with batches of at most so many
+
+
+class LoopSettings(Protocol):
+    """What settings of all loops offer."""
+
+    unit: ClassVar[str]  # what a search is counted in
+    epochs_name: ClassVar[str]  # the setting that its weights' cycle must fit into
+
+    @property
+    def distribution(self) -> str: ...
+
+    @property
+    def validation(self) -> float: ...
+
+    @property
+    def units(self) -> int:
+        """How many of them it has."""
+
+    def check(self, weights: WeightMethod) -> None:
+        """Refuse epochs in which a cycle of the weights would not end."""
+
+
+class LoopParts(Protocol):
+    """A search with its parts."""
+
+    @property
+    def settings(self) -> LoopSettings: ...
+
+    @property
+    def distribution(self) -> ArchitectureDistribution: ...
+
+    @property
+    def weights(self) -> WeightMethod: ...
+
+
+class Searching(Protocol):
+    """A search in motion."""
+
+    images: int  # seen so far, by this process
+
+    @property
+    def epoch(self) -> int:
+        """How many units are done."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Made, and in all."""
+
+    def snapshot(self) -> SearchState: ...
+
+    def found(self) -> Searched: ...
+
+    def advance(self, tick: Tick) -> dict[str, Any]:
+        """Go on as far as a checkpoint is worth while; the last row of the history."""
+
+    def trial(self) -> tuple[Search | StackOfChains, float]:
+        """Something whose steps can be timed, and how many of them a unit takes."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A row: the settings `search.…`, the kinds of weights that it can have, and how it begins."""
+
+    settings: Part[Any]
+    weights: dict[str, Part[Any]]
+    parts: Callable[[Any, Any, WeightMethod], LoopParts]
+    begin: Callable[[Any, Space, SearchImages, Engine, int, SearchState | None], Searching]
+
+
+def _in_supernet(
+    parts: SearchParts,
+    space: Space,
+    images: SearchImages,
+    engine: Engine,
+    seed: int,
+    state: SearchState | None,
+) -> Search:
+    train, validation = (
+        images.load(half, parts.settings.batch) for half in (images.train, images.validation)
+    )
+    return Search(parts, space, train, validation, engine, seed, state)
+
+
+def _by_queries(
+    parts: QueryParts,
+    space: Space,
+    images: SearchImages,
+    engine: Engine,
+    seed: int,
+    state: SearchState | None,
+) -> QuerySearch:
+    train = images.load(images.train, parts.settings.batch)
+    return QuerySearch(parts, space, train, images.validation, images.normalisation, engine, seed, state)
+
+
+LOOPS: dict[str, Loop] = {
+    "supernet": Loop(Part(SearchSettings), SUPERNET_WEIGHTS, SearchParts, _in_supernet),
+    "queries": Loop(Part(QuerySettings), QUERY_WEIGHTS, QueryParts, _by_queries),
+}
+
+
+def search(searching: Searching, checkpoint: Callable[[SearchState], None], tick: Tick) -> Searched:
+    """Run a search to its end; `checkpoint` sees the state after every part of it, `tick` hears of every step."""
+    while not searching.done:
+        searching.advance(tick)
+        checkpoint(searching.snapshot())
+    return searching.found()

@@ -1,0 +1,337 @@
+"""One-shot searches on a small supernet: what is mixed, and what each learns from it, against other ways to get it."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.architectures import DISTRIBUTIONS, Searched, categorical
+from uraenas.architectures.gaussian import largest
+from uraenas.base import draws
+from uraenas.data import digits, stratified_split
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings
+from uraenas.learning import search
+from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
+from uraenas.spaces import CellSpace, Shape, Stack, Supernet, Tensors, option_counts
+
+SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 10))
+KEY = draws.key(3, "one-shot")
+MIXED = [name for name, row in DISTRIBUTIONS.items() if row.made.loop == "supernet"]
+OPTIONS = option_counts(SPACE)
+ENGINE = Engine(EngineSettings(device="cpu", precision="float64"))
+
+
+@pytest.fixture(scope="module")
+def batch() -> tuple[Tensor, Tensor]:
+    part = digits().train
+    images = torch.from_numpy(part.images[:12]).movedim(-1, 1).double()
+    return (images - images.mean()) / images.std(), torch.from_numpy(part.labels[:12])
+
+
+@pytest.fixture(scope="module")
+def supernet() -> Supernet:
+    found = Supernet(SPACE)
+    found.initialise(7)
+    return found.double()
+
+
+def state_of(name: str) -> Tensors:
+    """A state that has learned something: every option is favoured differently."""
+    here = DISTRIBUTIONS[name].make()
+    state = here.initial(OPTIONS, KEY)
+    (learned,) = here.learned
+    bump = draws.normal(draws.at(KEY, 9), state[learned].numel(), torch.float64).view(state[learned].shape)
+    return {**state, learned: state[learned] + 0.1 * bump.abs()}
+
+
+# What is mixed
+
+
+@pytest.mark.parametrize("name", [name for name in MIXED if name != "dirichlet"])  # it has tests of its own
+def test_gradients_of_a_supernets_loss_are_those_of_differences(
+    name: str, supernet: Supernet, batch: tuple[Tensor, Tensor]
+) -> None:
+    """Of the loss with this draw. Of GDAS, whose loss has steps, that of the loss's slope times the soft sample."""
+    here, state = DISTRIBUTIONS[name].make(), state_of(name)
+    (learned,) = here.learned
+    key, progress = draws.at(KEY, 1), torch.tensor(0.4)
+    value = state[learned].clone().requires_grad_()
+    mixing = here.mixing({**state, learned: value}, key, progress)
+    loss = F.cross_entropy(supernet(batch[0], mixing, frozen=True), batch[1])
+    slope, gradient = torch.autograd.grad(loss, (mixing, value))
+
+    def loss_at(shifted: Tensor) -> float:
+        moved = {**state, learned: shifted}
+        if name == "gdas":
+            temperature = here.first + (here.last - here.first) * progress
+            soft = torch.softmax(categorical.perturbed(moved, key) / temperature, dim=-1)
+            return float((soft * slope).sum())
+        with torch.no_grad():
+            return float(F.cross_entropy(supernet(batch[0], here.mixing(moved, key, progress)), batch[1]))
+
+    for place in ((0, 3), (2, 1), (5, 4), (4, 2)):
+        step = torch.zeros_like(value)
+        step[place] = 1e-5
+        numerical = (loss_at(value.detach() + step) - loss_at(value.detach() - step)) / 2e-5
+        assert float(gradient[place]) == pytest.approx(numerical, rel=1e-5, abs=1e-9)
+
+
+def chosen_network(supernet: Supernet, options: list[int], images: Tensor) -> Tensor:
+    """Logits of the drawn architecture alone, with the supernet's weights; norms in cells have scale 1, shift 0."""
+    architecture = SPACE.architecture(options)
+    stack = Stack([architecture], SPACE).double().train()
+    theirs = supernet.layout.views(supernet.weights.detach())
+    with torch.no_grad():
+        for name, own in stack.weight_layouts[0].views(stack.weights.detach()).items():
+            if name in theirs and theirs[name].shape == own.shape:
+                own.copy_(theirs[name])
+            elif name.endswith("norm.scale"):
+                own.fill_(1)
+            elif name.endswith(".weight"):  # some of the edges that leave a node
+                node = int(name.split(".from")[1].split(".")[0])
+                leaving = [e for e, (source, _) in enumerate(SPACE.cell.edges) if source == node]
+                kernel = f"nor_conv_{name[-8]}x{name[-8]}"
+                parts = theirs[name].chunk(len(leaving))
+                live = [p for p, e in zip(parts, leaving, strict=True) if _runs(architecture, e, kernel)]
+                own.copy_(torch.cat(live))
+        return stack(images)[0]
+
+
+def _runs(architecture, edge: int, operation: str) -> bool:
+    return edge in architecture.live_edges and architecture.operations[edge] == operation
+
+
+def connected_draws(name: str, count: int) -> list[tuple[Tensor, list[int]]]:
+    """Keys of draws that are networks without a dead edge, and their options."""
+    here, state, found = DISTRIBUTIONS[name].make(), state_of(name), []
+    for number in range(500):
+        options = here.scores(state, draws.at(KEY, number)).argmax(dim=-1).tolist()
+        architecture = SPACE.architecture(options)
+        unlike = any(op == "none" for op in architecture.operations)
+        if SPACE.is_valid(architecture) and not unlike and len(found) < count:
+            found.append((draws.at(KEY, number), options))
+    return found
+
+
+def test_gdas_computes_what_the_chosen_network_alone_does(
+    supernet: Supernet, batch: tuple[Tensor, Tensor]
+) -> None:
+    here, state = DISTRIBUTIONS["gdas"].make(), state_of("gdas")
+    for key, options in connected_draws("gdas", 5):
+        mixing = here.mixing(state, key, torch.tensor(0.3))
+        assert mixing.argmax(dim=-1).tolist() == options
+        assert sorted(set(mixing.flatten().tolist())) == [0, 1]
+        with torch.no_grad():
+            mixed = supernet(batch[0], mixing)
+        torch.testing.assert_close(mixed, chosen_network(supernet, options, batch[0]), rtol=1e-6, atol=1e-6)
+
+
+def test_snas_approaches_the_chosen_network_as_the_temperature_falls(
+    supernet: Supernet, batch: tuple[Tensor, Tensor]
+) -> None:
+    state = state_of("snas")
+    key, options = connected_draws("snas", 1)[0]
+    alone = chosen_network(supernet, options, batch[0])
+    apart = []
+    for temperature in (1.0, 0.1, 0.01, 1e-3):
+        here = DISTRIBUTIONS["snas"].make({"last": temperature})
+        with torch.no_grad():
+            mixed = supernet(batch[0], here.mixing(state, key, torch.tensor(1.0)))
+        apart.append(float((mixed - alone).abs().max()))
+    assert apart == sorted(apart, reverse=True)
+    assert apart[-1] < 1e-6 < apart[0]
+
+
+def test_the_temperature_falls_linearly() -> None:
+    here, state = DISTRIBUTIONS["snas"].make({"first": 8.0, "last": 2.0}), state_of("snas")
+    noisy = categorical.perturbed(state, draws.at(KEY, 1))
+    for progress, temperature in ((0.0, 8.0), (0.5, 5.0), (1.0, 2.0)):
+        mixing = here.mixing(state, draws.at(KEY, 1), torch.tensor(progress))
+        torch.testing.assert_close(mixing, torch.softmax(noisy / temperature, dim=-1))
+
+
+def test_snas_at_a_low_temperature_has_the_gradient_of_drawn_architectures() -> None:
+    """Against the score function, for a loss that is linear in θ: its expectation is then that of draws, but for τ."""
+    here, state = DISTRIBUTIONS["snas"].make({"last": 0.3}), state_of("snas")
+    weighting = torch.linspace(-1, 2, 30, dtype=torch.float64).view(6, 5)[:, torch.tensor([2, 0, 4, 1, 3])]
+    pathwise = []
+    for number in range(600):
+        logits = state["logits"].clone().requires_grad_()
+        mixing = here.mixing({**state, "logits": logits}, draws.at(KEY, number), torch.tensor(1.0))
+        pathwise.append(torch.autograd.grad((mixing * weighting).sum(), logits)[0])
+    estimates = torch.stack(pathwise)
+    p = categorical.probabilities(state)
+    exact = p * (weighting - (p * weighting).sum(dim=-1, keepdim=True))  # Σ_o w_o ∇p_o
+    deviation = estimates.std(dim=0) / math.sqrt(len(estimates))
+    bias = 0.05  # of τ = 0.3
+    assert ((estimates.mean(dim=0) - exact).abs() < 4.5 * deviation + bias).all()
+    agreement = F.cosine_similarity(estimates.mean(dim=0).flatten(), exact.flatten(), dim=0)
+    assert agreement > 0.97
+
+
+# Steps
+
+
+def test_balenas_without_noise_is_adam_step_for_step() -> None:
+    """With ε = λ/N so small that the prior's pull on the mean is lost in rounding."""
+    settings = {"step_size": 0.02, "images": 10**10, "precision": 1.0, "first_precision": 1.0, "noise": 0.0}
+    here = DISTRIBUTIONS["balenas"].make(settings)
+    state = here.initial(OPTIONS, KEY)
+    mean = torch.nn.Parameter(state["mean"].clone())
+    optimiser = torch.optim.Adam([mean], 0.02, betas=here.betas, eps=1e-10)
+    slope = torch.linspace(-1, 2, 30, dtype=torch.float64).view(6, 5)
+
+    def gradient_at(value: Tensor, number: int) -> Tensor:
+        value = value.detach().requires_grad_()
+        mixing = here.mixing({**state, "mean": value}, draws.at(KEY, number), torch.tensor(0.0))
+        return torch.autograd.grad((mixing * slope * math.cos(number)).sum(), value)[0]
+
+    for number in range(12):
+        mean.grad = gradient_at(mean, number)
+        optimiser.step()
+        gradient = gradient_at(state["mean"], number)
+        state = here.update(state, {"mean": gradient}, torch.tensor(number))
+        torch.testing.assert_close(state["mean"], mean.detach(), rtol=1e-7, atol=1e-8)
+
+
+def test_balenas_finds_the_posterior_of_a_gaussian() -> None:
+    """Of a quadratic loss with N images, whose posterior is known: the mean, and a precision N·E[g²] + λ."""
+    here = DISTRIBUTIONS["balenas"].make(
+        {"step_size": 0.01, "images": 100, "precision": 4.0, "first_precision": 4.0}
+    )
+    state = here.initial((5,), KEY)
+    target = torch.linspace(-1, 1, 5, dtype=torch.float64)[None]
+    means = []
+    for number in range(1000):
+        noise = draws.normal(draws.at(KEY, number), 10, torch.float64).view(2, 1, 5)
+        drawn = state["mean"] + noise[0] * here.spread(state)
+        gradient = drawn - target + 0.5 * noise[1]  # of a batch: its own noise, too
+        state = here.update(state, {"mean": gradient}, torch.tensor(number))
+        means.append(state["mean"])
+    expected = target / (1 + 4.0 / 100)
+    torch.testing.assert_close(torch.stack(means[-500:]).mean(dim=0), expected, atol=0.05, rtol=0)
+    assert ((here.spread(state) < 1 / math.sqrt(4.0)) & (here.spread(state) > 0.1)).all()
+
+
+def test_the_probability_of_the_largest_is_that_of_draws() -> None:
+    mean = torch.tensor([[0.0, 0.5, -0.2, 0.1], [1.0, 0.0, 0.0, 9.0]], dtype=torch.float64)
+    deviation = torch.tensor([[1.0, 0.2, 0.01, 0.5], [0.1, 1.0, 2.0, 1.0]], dtype=torch.float64)
+    mask = torch.tensor([[True] * 4, [True, True, True, False]])
+    shares = largest(mean, deviation, {"mask": mask})
+    noise = draws.normal(draws.at(KEY, 0), 8 * 40_000, torch.float64).view(40_000, 2, 4)
+    values = torch.where(mask, mean + deviation * noise, -torch.inf)
+    drawn = F.one_hot(values.argmax(dim=-1), 4).double().mean(dim=0)
+    torch.testing.assert_close(shares, drawn, atol=0.01, rtol=0)
+
+
+def test_bayesnas_rests_where_its_authors_rule_does() -> None:
+    """γ = |w|/ω with ω² = 1/γ − C/γ², at the fixed point of γ = w² + C for switches and curvatures held still."""
+    here = DISTRIBUTIONS["bayesnas"].make({"images": 10, "rate": 0.2, "step_size": 1e-12})
+    state = here.initial((4,), KEY)
+    switch = torch.tensor([[0.8, 0.3, 1.5, 0.0]], dtype=torch.float64)
+    state["switch"] = switch.clone()
+    for number in range(800):
+        pull = state["switch"] / (10 * state["relevance"])
+        state = here.update(state, {"switch": 0.7 + pull}, torch.tensor(number))
+    relevance, variance = state["relevance"], state["variance"]
+    torch.testing.assert_close(variance, 1 / (1 / relevance + 10 * 0.49), rtol=2e-3, atol=0)
+    omega = torch.sqrt(1 / relevance - variance / relevance**2)
+    torch.testing.assert_close(relevance[:, :3], (switch / omega)[:, :3], rtol=1e-3, atol=0)
+    assert relevance[0, 3] < 0.01  # what is of no use becomes irrelevant
+
+
+def test_a_switch_that_no_image_sees_keeps_its_prior() -> None:
+    here = DISTRIBUTIONS["bayesnas"].make({"step_size": 0.01})
+    state = here.initial((5,), KEY)
+    for number in range(300):
+        value = state["switch"].clone().requires_grad_()
+        loss = ((value - torch.tensor([0.0, 0.1, 0.2, 0.9, 0.0])) ** 2)[0, 1:].sum()
+        gradient = torch.autograd.grad(loss + here.penalty({**state, "switch": value}), value)[0]
+        state = here.update(state, {"switch": gradient}, torch.tensor(number))
+    assert here.mode(state).tolist() == [3]
+    assert state["switch"][0, 0] == 0
+    assert float(state["variance"][0, 0]) == pytest.approx(float(state["relevance"][0, 0]), rel=0.02)
+
+
+# Second order
+
+
+def begin(order: int, name: str = "darts") -> Search:
+    part = digits().train
+    halves = [part.take(index) for index in stratified_split(part.labels, [40, 30], key=1)]
+    normalisation = Normalisation.of(part.images)
+    loaders = (Loader(half, normalisation, 10, 1, False, ENGINE.device, ENGINE.dtype) for half in halves)
+    parts = SearchParts(
+        SearchSettings(epochs=4, batch=10, weights="point", order=order, clip=0.0, prior_deviation=1.0),
+        DISTRIBUTIONS[name].make({"step_size": 0.05}),
+        SUPERNET_WEIGHTS["point"].make({"step_size": 0.1}),
+    )
+    return Search(parts, SPACE, *loaders, ENGINE, 5)
+
+
+def test_second_order_agrees_with_the_exact_product_with_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dL_v(w − α(∇L_t(w, θ) + decay·w), θ)/dθ by automatic differentiation through the step.
+
+    The two sides of the difference are taken closer than DARTS has them: farther apart, some ReLU of so small a
+    network has its kink between them, which a derivative does not see.
+    """
+    monkeypatch.setattr(search, "DISTANCE", 1e-7)
+    searching = begin(order=2)
+    searching.advance()  # so that there is a velocity, too
+    mixing = searching._mixing("architecture θ").detach()
+    before = searching.supernet.weights.detach().clone()
+    position = searching.step % searching.validation.steps
+    loss, slope = searching._ahead(mixing, position)
+    assert torch.equal(searching.supernet.weights, before)
+
+    theta = mixing.clone().requires_grad_()
+
+    def loss_of(part: str, weights: Tensor) -> Tensor:
+        loader, drawn = (getattr(searching, f"{prefix}{part}") for prefix in ("", "drawn_"))
+        (images,), (labels,), _ = loader.batch_at(drawn, searching.step % loader.steps)
+        named = searching.supernet.layout.views(weights)
+        return F.cross_entropy(SPACE.supernet_forward(named, images.contiguous(), theta), labels)
+
+    weights = before.clone().requires_grad_()
+    size = searching.pace.step_size(searching.step)
+    (gradient,) = torch.autograd.grad(loss_of("train", weights), weights, create_graph=True)
+    velocity = 0.9 * searching.state["velocity"] - size * (gradient + searching.decay * before)
+    exact_loss = loss_of("validation", weights + velocity)
+    (exact,) = torch.autograd.grad(exact_loss, theta)
+    torch.testing.assert_close(loss, exact_loss.detach())
+    first_order = searching.gradients.of_mixing(
+        searching.validation, searching.drawn_validation, position, mixing
+    )[1]
+    torch.testing.assert_close(slope, exact, rtol=1e-5, atol=1e-6)
+    assert (first_order - exact).norm() > 0.1 * exact.norm()  # looking ahead makes a difference
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_every_entry_searches_and_goes_on_with_the_same_bits(name: str) -> None:
+    """Of second order, too: it needs nothing more in a checkpoint."""
+    order = 2 if name == "snas" else 1
+    whole, cut = begin(order, name), begin(order, name)
+    for _ in range(2):
+        whole.advance()
+    cut.advance()
+    state = cut.snapshot()
+    parts = SearchParts(cut.settings, cut.distribution, cut.method)
+    again = Search(parts, SPACE, cut.train, cut.validation, ENGINE, 5, state)
+    again.advance()
+    first, second = whole.snapshot(), again.snapshot()
+    assert first.history == second.history
+    for part in ("weights", "distribution"):
+        ours, theirs = getattr(first, part), getattr(second, part)
+        assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items()), part
+    row = first.history[-1]
+    assert row["genotype"] == str(whole.found().expected)
+    assert torch.equal(
+        torch.tensor(row[whole.distribution.numbers], dtype=torch.float64), whole.found().favour
+    )
+    assert len(whole.found().draw(4, seed=1)[0]) == 4
+    kept = {key: first.distribution[key] for key in (*whole.distribution.learned, *whole.distribution.kept)}
+    found = Searched(SPACE, whole.distribution, kept)
+    assert found.draw(4, seed=1) == whole.found().draw(4, seed=1)  # what is kept is enough to draw

@@ -1,0 +1,68 @@
+"""What is written of every kind of distribution is read again, and the page shows it."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from made_up_run import MakeRun
+
+from uraenas.architectures import DISTRIBUTIONS, Searched, queried
+from uraenas.base import draws
+from uraenas.report.reading import read
+from uraenas.report.sections import architecture
+from uraenas.run.config import override
+from uraenas.spaces import CellSpace, option_counts
+
+SPACE = CellSpace(channels=4, cells=1)
+
+
+def searched_by(name: str) -> Searched:
+    """What a search of three epochs or rounds might have found."""
+    here = DISTRIBUTIONS[name].make()
+    state = here.initial(option_counts(SPACE), 1)
+    history = []
+    for epoch in range(3):
+        if here.loop == "queries":
+            asked = here.propose(state, 4, draws.at(5, epoch), lambda options: True)
+            state = queried.told(state, asked, [sum(options) / 24 for options in asked])
+        else:
+            slope = draws.normal(draws.at(5, epoch), 30, torch.float64).view(6, 5)
+            state = here.update(state, dict.fromkeys(here.learned, slope), torch.tensor(epoch))
+        genotype = str(SPACE.architecture(here.mode(state).tolist()))
+        row = {"epoch": epoch, **here.facts(state), "genotype": genotype}
+        history.append({**row, here.numbers: here.favour(state).tolist()})
+    return Searched(SPACE, here, state, history)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_what_was_learned_is_read_again_and_shown(name: str, make_own_run: MakeRun) -> None:
+    run, _ = make_own_run()
+    found = searched_by(name)
+    run.write_searched(found, name, epochs=3, seed=0)
+    again = run.searched()
+    assert again is not None
+    assert again.distribution == found.distribution
+    assert again.draw(3, seed=2) == found.draw(3, seed=2)
+    facts = read(run)
+    chosen = {"search.distribution": name, "search.weights": "point"}  # which all of them can have
+    section = architecture.section(replace(facts, config=override(facts.config, chosen)))
+    shown = {
+        figure.id: str(figure.svg) for block in section.blocks for figure in getattr(block, "figures", ())
+    }
+    assert {"favour", "expected", "entropy"} <= shown.keys()
+    assert ("search-accuracy" in shown) == (found.distribution.loop == "queries")
+    tips = re.findall(r'data-tip="([^"]*)"', shown["favour"])
+    assert len(tips) == 30
+    assert sum("expected option" in tip for tip in tips) == 6
+    assert ("deviation" in tips[0]) == (found.distribution.spread(found.state) is not None)
+    heights = [float(value) for value in re.findall(r'<rect[^>]* height="([^"]*)"', shown["favour"])]
+    assert min(heights) >= 0  # also of means below 0
+    notes = [block.text for block in section.blocks if block.kind == "note"]
+    assert any(note.startswith(f"{name}: ") and str(found.expected) in note for note in notes)
+    changes = [block for block in section.blocks if block.kind == "table" and "over time" in block.caption]
+    assert changes[0].lines[-1].cells[0].text == history_end(found)
+
+
+def history_end(found: Searched) -> str:
+    return found.history[-1]["genotype"]

@@ -27,7 +27,7 @@ GENOTYPES = (
     "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|avg_pool_3x3~0|none~1|nor_conv_3x3~2|",
     "|skip_connect~0|+|avg_pool_3x3~0|nor_conv_3x3~1|+|none~0|nor_conv_1x1~1|skip_connect~2|",
 )
-CYCLES = {"cycles": 2, "samples": 1, "exploration": 0.5}
+CYCLES = {"cycles": 2, "samples": 2, "exploration": 0.5}
 
 
 class HostTraffic(TorchDispatchMode):
@@ -80,7 +80,7 @@ def quiet_and_noisy_steps(runs: Search | StackOfChains) -> list[str]:
 def test_a_search_step_stays_on_the_device(pretended_gpu, weights, regulariser):
     row = SUPERNET_WEIGHTS[weights]
     rule = row.make({name: value for name, value in CYCLES.items() if name in row.settings})
-    parts = SearchParts(SearchSettings(epochs=4), Dirichlet(regulariser=regulariser), rule)
+    parts = SearchParts(SearchSettings(epochs=8), Dirichlet(regulariser=regulariser), rule)
     loaders = loader(pretended_gpu), loader(pretended_gpu)
     searching = Search(parts, SPACE, *loaders, pretended_gpu, seed=0)
     assert quiet_and_noisy_steps(searching) == []
@@ -89,7 +89,7 @@ def test_a_search_step_stays_on_the_device(pretended_gpu, weights, regulariser):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", [name for name, row in DISTRIBUTIONS.items() if row.made.loop == "supernet"])
 def test_a_step_of_every_distribution_stays_on_the_device(pretended_gpu, name, order):
-    settings = SearchSettings(epochs=4, order=order)
+    settings = SearchSettings(epochs=8, order=order)
     parts = SearchParts(settings, DISTRIBUTIONS[name].make(), SUPERNET_WEIGHTS["point"].make())
     loaders = loader(pretended_gpu), loader(pretended_gpu)
     searching = Search(parts, SPACE, *loaders, pretended_gpu, seed=0)
@@ -103,7 +103,7 @@ def test_a_training_step_stays_on_the_device(pretended_gpu, name):
     specs = [ChainSpec("sampled", rule, n, SPACE.parse(text)) for n, text in enumerate(GENOTYPES)]
     chains = [initial_chain(spec, SPACE, 0) for spec in specs]
     images = loader(pretended_gpu)
-    stack = StackOfChains(chains, TrainSettings(epochs=4), SPACE, images, pretended_gpu, seed=0)
+    stack = StackOfChains(chains, TrainSettings(epochs=8), SPACE, images, pretended_gpu, seed=0)
     assert quiet_and_noisy_steps(stack) == []
 
 
@@ -118,7 +118,7 @@ def test_augmentation_stays_on_the_device_and_leaves_the_step_there(pretended_gp
     assert (changed.device.type, labels.device.type) == ("meta", "meta")
     specs = [ChainSpec("sampled", WEIGHTS["point"].make(), 0, SPACE.parse(GENOTYPES[0]))]
     chains = [initial_chain(spec, SPACE, 0) for spec in specs]
-    stack = StackOfChains(chains, TrainSettings(epochs=4), SPACE, images, pretended_gpu, seed=0)
+    stack = StackOfChains(chains, TrainSettings(epochs=8), SPACE, images, pretended_gpu, seed=0)
     assert quiet_and_noisy_steps(stack) == []
 
 

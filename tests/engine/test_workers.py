@@ -1,7 +1,6 @@
 """Members of a stack side by side in threads: the same bits as one after another, on any number of cores."""
 
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from uraenas.engine.workers import LARGE, Workers
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.train import StackOfChains
 from uraenas.spaces import CellSpace, Shape, Stack, Tensors
+from uraenas.spaces.networks import Draw, Network
 from uraenas.weights import Langevin
 
 SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 3))
@@ -54,13 +54,13 @@ def step(workers: int | None, wrapping: Wrapping | None = None) -> tuple[Tensor,
     return *found, stack.statistics
 
 
-def halved(network: Callable[[Tensors], Tensor], weights: Tensors, key: Tensor) -> Tensor:
+def halved(network: Network, weights: Tensors, draw: Draw) -> Tensor:
     """A forward of a kind of weights: logits halved, with noise of its own key."""
     logits = network(weights)
-    return logits / 2 + draws.normal(key, logits.numel()).view_as(logits)
+    return logits / 2 + draws.normal(draw.key, logits.numel()).view_as(logits)
 
 
-WRAPPED = Wrapping(forward=halved, keys=[torch.tensor(n) for n in range(len(GENOTYPES))])
+WRAPPED = Wrapping(forward=halved, draws=[Draw(torch.tensor(n)) for n in range(len(GENOTYPES))])
 
 
 @pytest.mark.parametrize("wrapping", [None, WRAPPED], ids=["plain", "wrapped"])

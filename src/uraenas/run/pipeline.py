@@ -382,7 +382,8 @@ def _with_earlier_settings(run: Run, config: Config) -> Config:
     if changed:
         words = in_words(changed)
         raise UraenasError(
-            f"{run.path} was made with other settings: {words}; choose another directory (--out)"
+            f"{run.path} was made with other settings: {words}; give those it had, a --budget too, or choose another "
+            "directory (--out)"
         )
     kept = {
         key: value for key, value in {**before.others, **before.values}.items() if key not in config.values

@@ -49,7 +49,7 @@ SHARED = {
     "train.sampled.draw_none": False,
     "evaluate.references": False,
 }
-DRAWN = 1000  # to tell the entropy of an edge
+DRAWN = 300  # to tell the entropy of an edge
 SHIFTS = {"none": "", "mean15": "shifted_", "mean4": "shifted_"}  # suite means: CIFAR-10-C, and small images
 
 

@@ -9,6 +9,7 @@ the architecture at which a draw of f is largest: likely the best, as far as one
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,7 +67,9 @@ class Bayesian:
         known = queried.asked(state)
         best = [known[place] for place in queried.best_first(state)[:AROUND]]
         around = [one for parent in best for one in queried.neighbours(parent, state)]
-        others = [queried.uniform(state, draws.at(key, number)) for number in range(self.candidates)]
+        counts = state["options"]
+        numbers = draws.uniform(key, self.candidates * len(counts), torch.float64).view(-1, len(counts))
+        others = [tuple(row) for row in (numbers * counts).long().tolist()]
         return list(dict.fromkeys([*best, *around, *others]))
 
     def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
@@ -105,7 +108,8 @@ def _functions(
     """`count` draws of the function at these candidates [C, count]; T scales its variance."""
     if not candidates:
         return torch.zeros(0, count, dtype=torch.float64)
-    process = _fitted(_one_hot(queried.asked(state), state), _normal_scores(state["values"].numpy()))
+    known = _one_hot(queried.asked(state), state), _normal_scores(state["values"].numpy())
+    process = _fitted(*(part.tobytes() for part in known), len(known[1]))
     found = process.predict(_one_hot(candidates, state), return_cov=True)
     mean, covariance = (torch.from_numpy(part) for part in found)
     root = torch.linalg.cholesky(covariance + 1e-6 * torch.eye(len(mean), dtype=torch.float64))
@@ -113,11 +117,13 @@ def _functions(
     return mean[:, None] + temperature**0.5 * root @ noise
 
 
-def _fitted(places: np.ndarray, values: np.ndarray) -> Any:
+@lru_cache(maxsize=4)  # many draws are made from one process
+def _fitted(stored_places: bytes, stored_values: bytes, count: int) -> Any:
     """The process of the largest marginal likelihood, among a few lengths and noises."""
     from sklearn.gaussian_process import GaussianProcessRegressor  # takes a second
     from sklearn.gaussian_process.kernels import RBF
 
+    places, values = np.frombuffer(stored_places).reshape(count, -1), np.frombuffer(stored_values)
     fits = [
         GaussianProcessRegressor(RBF(length), alpha=noise, optimizer=None).fit(places, values)
         for length in LENGTHS

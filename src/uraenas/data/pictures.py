@@ -1,12 +1,14 @@
 """One image file as pixels, whatever its format, size, colours and bit depth."""
 
+import io
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -68,6 +70,15 @@ def read_picture(path: Path, size: tuple[int, int]) -> Picture:
     return found
 
 
+def picture_of(body: bytes, size: tuple[int, int]) -> Picture:
+    """The picture in these bytes, as `read_picture` has it for a file."""
+    with bombs_are_errors():
+        found = try_picture(io.BytesIO(body), size)
+    if isinstance(found, str):
+        raise UraenasError(f"this cannot be read as an image: {found}")
+    return found
+
+
 def read_image(path: str | os.PathLike[str], size: int | tuple[int, int], channels: int) -> np.ndarray:
     """One image file as uint8 [height, width, channels], whatever its own size and colours."""
     return read_picture(Path(path), (size, size) if isinstance(size, int) else size).with_channels(channels)
@@ -80,12 +91,12 @@ def bombs_are_errors() -> Iterator[None]:
         yield
 
 
-def try_picture(path: Path, size: tuple[int, int]) -> Picture | str:
+def try_picture(source: Path | io.BytesIO, size: tuple[int, int]) -> Picture | str:
     """The picture, or in a few words why there is none. To be called where bombs are errors."""
     height, width = size
     try:
-        formats = _with_heif() if path.suffix.lower() in OF_PHONES else FORMATS
-        with open_regular(path) as file, Image.open(file, formats=formats) as image:
+        formats = _with_heif() if _is_of_a_phone(source) else FORMATS
+        with _opened(source) as file, Image.open(file, formats=formats) as image:
             if image.width * image.height > MOST_PIXELS:
                 return f"{image.width}×{image.height} pixels are more than {MOST_PIXELS}"
             own_size = image.size
@@ -107,9 +118,20 @@ def try_picture(path: Path, size: tuple[int, int]) -> Picture | str:
     except UnidentifiedImageError:
         return "it has the form of none that is known"
     except UraenasError as error:
-        return str(error).removeprefix(f"cannot read {path}: ")
+        return str(error).removeprefix(f"cannot read {source}: ")
     except Exception as error:  # Pillow's decoders raise a dozen kinds on hostile bytes
         return " ".join(str(error).split())[:100] or type(error).__name__
+
+
+def _opened(source: Path | io.BytesIO) -> AbstractContextManager[BinaryIO]:
+    return open_regular(source) if isinstance(source, Path) else nullcontext(source)
+
+
+def _is_of_a_phone(source: Path | io.BytesIO) -> bool:
+    """By a file's ending, or by how bytes begin."""
+    if isinstance(source, Path):
+        return source.suffix.lower() in OF_PHONES
+    return source.getbuffer()[4:12].tobytes() in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1")
 
 
 def _with_heif() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.onnx_file import require_onnx
+from uraenas.engine.engine import CACHED_PIXELS
 
 TRIALS = 3  # of each way to spread the work over the cores
 
@@ -37,7 +38,12 @@ class Exported:
         wanted = np.dtype(np.uint8 if "uint8" in self.session.get_inputs()[0].type else np.float32)
         if images.dtype != wanted:
             raise UraenasError(f"this model takes images of {wanted}, not of {images.dtype}")
-        return dict(zip(names, self.session.run(names, {"images": images}), strict=True))
+        step = max(1, CACHED_PIXELS // (self.image[0] * self.image[1]))
+        starts = range(0, max(1, len(images)), step)
+        parts = [self.session.run(names, {"images": images[start : start + step]}) for start in starts]
+        return {
+            name: np.concatenate(found) for name, found in zip(names, zip(*parts, strict=True), strict=True)
+        }
 
     @cached_property
     def facts(self) -> dict[str, Any]:

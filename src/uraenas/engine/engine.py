@@ -26,6 +26,7 @@ from uraenas.engine.workers import Workers
 from uraenas.spaces import Features, Space, Stack, Supernet
 
 PREDICTION_BATCH = 500
+CACHED_PIXELS = 1 << 15  # of a batch on a CPU: maps of more do not stay in its caches, and are a fifth slower
 COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
 DEVICES = ("auto", "cpu", "cuda")
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
@@ -105,7 +106,7 @@ class Engine:
             return predictor, predictor.batch
 
         if self.workers is not None and forward is None:
-            return self._side_by_side(self.folded(stack)), PREDICTION_BATCH
+            return self._side_by_side(self.folded(stack)), _cached_batch(stack.space)
 
         def of_members(members: list[int], images: Tensor) -> Tensor:
             flat = stack.weights.split(stack.weight_sizes)
@@ -135,6 +136,7 @@ class Engine:
             batch = min(batch, most)
 
         ready = self.folded(stack) if self.workers is not None and forward is None else []
+        batch = _cached_batch(stack.space) if ready else batch
 
         def of_member(m: int, images: Tensor) -> tuple[Tensor, Features]:
             with torch.no_grad(), self.autocast():
@@ -225,3 +227,8 @@ class Engine:
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _cached_batch(space: Space) -> int:
+    """How many images a CPU wants at a time."""
+    return min(PREDICTION_BATCH, max(1, CACHED_PIXELS // (space.shape.height * space.shape.width)))

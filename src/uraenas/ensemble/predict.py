@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.folder import images_below, no_image_in
@@ -141,7 +142,11 @@ def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable
 
 def rows_of(ensemble: Ensemble, images: np.ndarray, rule: Rule) -> list[dict[str, Any]]:
     """What is said of each image; nothing where it would not be a number."""
-    log_p_MNK, p_value_N = ensemble.look(images)
+    return rows_from(ensemble, *ensemble.look(images), rule)
+
+
+def rows_from(ensemble: Ensemble, log_p_MNK: Tensor, p_value_N: Tensor, rule: Rule) -> list[dict[str, Any]]:
+    """The same, from what members say and p-values."""
     finite_N = torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)
     probability_NK = calibration.scale(metrics.mixture(log_p_MNK), ensemble.temperature).exp()
     split = metrics.uncertainty_by_source(log_p_MNK, ensemble.functions)
@@ -167,5 +172,5 @@ def rows_of(ensemble: Ensemble, images: np.ndarray, rule: Rule) -> list[dict[str
         }
         if finite_N[n]
         else {}
-        for n in range(len(images))
+        for n in range(len(p_value_N))
     ]

@@ -1,0 +1,44 @@
+"""The command that puts an ensemble behind HTTP."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uraenas.cli.printing import tell
+
+
+def serve(
+    run: Annotated[
+        Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
+    ],
+    port: Annotated[int, typer.Option("--port", help="Where to listen.")] = 8080,
+    host: Annotated[
+        str,
+        typer.Option("--host", help="127.0.0.1: this machine alone; 0.0.0.0: every machine that reaches it."),
+    ] = "127.0.0.1",
+    method: Annotated[str, typer.Option("--method", help="Whose members predict.")] = "",
+    risk: Annotated[
+        float, typer.Option("--risk", help="Abstain so that at most this share of the rest is wrong.")
+    ] = 0.05,
+    certainty: Annotated[float, typer.Option("--certainty", help="With which the risk is kept.")] = 0.95,
+    coverage: Annotated[float, typer.Option("--coverage", help="Of prediction sets.")] = 0.95,
+    share: Annotated[float, typer.Option("--foreign", help="Share of false alarms, as in predict.")] = 0.05,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="A request's largest size.")] = 20.0,
+    rate: Annotated[float, typer.Option("--rate", help="Requests a second from one address; 0: any.")] = 0.0,
+) -> None:
+    """Serve predictions: a page to drop images on, a JSON API (/docs), the Open Inference Protocol, /metrics.
+
+    A token in the environment variable URAENAS_TOKEN is asked of every client.
+    """
+    from uraenas.run.directory import Run
+    from uraenas.serving import Limits
+    from uraenas.serving.running import application
+    from uraenas.serving.running import serve as answer
+
+    limits = Limits(megabytes=megabytes, rate=rate, token=os.environ.get("URAENAS_TOKEN", ""))
+    rules = {"risk": risk, "certainty": certainty, "coverage": coverage, "share": share}
+    app = application(Run.find(run), method, limits, **rules)
+    tell(f"serving on http://{host}:{port} (Ctrl-C stops it)")
+    answer(app, host, port)

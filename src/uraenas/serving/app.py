@@ -1,0 +1,265 @@
+"""The ASGI application: routes, and what becomes of a request that is not right."""
+
+import asyncio
+import base64
+import binascii
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from uraenas.base.versions import version_of
+from uraenas.serving.batching import Batcher
+from uraenas.serving.limits import Limits, Rate, Refused
+from uraenas.serving.model import Model
+from uraenas.serving.openapi import document
+
+Handler = Callable[[Request], Awaitable[Response]]
+OPEN = frozenset(
+    ("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready")
+)  # without a token
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src blob: data:; connect-src 'self'"
+)
+NOT_FINITE = "no prediction: the members' probabilities are not finite"
+
+
+class Server:
+    """One model behind HTTP."""
+
+    def __init__(self, model: Model, limits: Limits) -> None:
+        self.model, self.limits, self.rate = model, limits, Rate(limits.rate)
+        self.batcher = Batcher(model, limits.batch, limits.waiting)
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "uraenas_requests", "Requests by path and status", ["path", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "uraenas_request_seconds", "Time to answer", ["path"], registry=self.registry
+        )
+        sizes = Histogram(
+            "uraenas_batch_images",
+            "Images predicted together",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=self.registry,
+        )
+        self.batcher.sizes = sizes.observe
+        waiting = Gauge("uraenas_waiting_images", "Images that wait for their batch", registry=self.registry)
+        waiting.set_function(lambda: len(self.batcher.queue))
+
+    def application(self) -> Starlette:
+        """Routes of the page, the JSON API and the Open Inference Protocol."""
+        name = self.model.name
+        answers: dict[str, tuple[str, Handler]] = {
+            "/": ("GET", self.page),
+            "/healthz": ("GET", self.health),
+            "/metrics": ("GET", self.metrics),
+            "/openapi.json": ("GET", self.openapi),
+            "/docs": ("GET", self.docs),
+            "/api/model": ("GET", self.about),
+            "/api/predict": ("POST", self.predict),
+            "/v2": ("GET", self.server_metadata),
+            "/v2/health/live": ("GET", self.health),
+            "/v2/health/ready": ("GET", self.health),
+            f"/v2/models/{name}": ("GET", self.model_metadata),
+            f"/v2/models/{name}/ready": ("GET", self.health),
+            f"/v2/models/{name}/infer": ("POST", self.infer),
+        }
+        routes = [
+            Route(path, self._guarded(path, handler), methods=[verb])
+            for path, (verb, handler) in answers.items()
+        ]
+
+        @asynccontextmanager
+        async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            yield
+            await self.batcher.finish()
+
+        return Starlette(
+            routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 405: _not_found}
+        )
+
+    def _guarded(self, path: str, handler: Handler) -> Handler:
+        """Limits before, one line where something is wrong, and counts after."""
+
+        async def answer(request: Request) -> Response:
+            begun = time.perf_counter()
+            try:
+                self.rate.take(request.client.host if request.client else "")
+                if path not in OPEN and not self.limits.admits(request.headers.get("authorization", "")):
+                    raise Refused(401, "a token is needed: Authorization: Bearer …")
+                found = await handler(request)
+            except Refused as refused:
+                found = JSONResponse({"error": refused.why}, refused.status)
+                if refused.status == 401:
+                    found.headers["WWW-Authenticate"] = "Bearer"
+            found.headers["X-Content-Type-Options"] = "nosniff"
+            self.requests.labels(path, str(found.status_code)).inc()
+            self.seconds.labels(path).observe(time.perf_counter() - begun)
+            return found
+
+        return answer
+
+    # The JSON API
+
+    async def predict(self, request: Request) -> Response:
+        """One image as the body, or several as base64 in JSON: {"images": […]}."""
+        body = await self._body(request)
+        if request.headers.get("content-type", "").startswith("application/json"):
+            files = self._decoded(_json(body))
+        else:
+            files = [body]
+        read = [await asyncio.to_thread(self.model.read, file) for file in files]
+        rows = await self.batcher([image for image, _ in read])
+        if not all(rows):
+            raise Refused(422, NOT_FINITE)
+        found = [{**row, "note": note} for row, (_, note) in zip(rows, read, strict=True)]
+        return JSONResponse({"model": self.model.name, "predictions": found})
+
+    async def _body(self, request: Request) -> bytes:
+        """The body, if it is not too large and comes in time."""
+        too_large = Refused(413, f"a request has at most {self.limits.megabytes:g} MB")
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self.limits.bytes:
+            raise too_large
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > self.limits.bytes:
+                        raise too_large
+                    parts.append(part)
+        except TimeoutError as error:
+            raise Refused(408, f"the request did not arrive within {self.limits.seconds:g} s") from error
+        except ClientDisconnect as error:
+            raise Refused(400, "the request broke off") from error
+        if not size:
+            raise Refused(400, "the request has no body")
+        return b"".join(parts)
+
+    def _decoded(self, given: Any) -> list[bytes]:
+        images = given.get("images") if isinstance(given, dict) else None
+        if not isinstance(images, list) or not all(isinstance(one, str) for one in images):
+            raise Refused(400, 'expected {"images": [base64, …]}')
+        if not 1 <= len(images) <= self.limits.images:
+            raise Refused(400, f"a request has 1 to {self.limits.images} images, not {len(images)}")
+        try:
+            return [base64.b64decode(one, validate=True) for one in images]
+        except (binascii.Error, ValueError) as error:
+            raise Refused(400, "an image is not base64") from error
+
+    async def about(self, request: Request) -> Response:
+        rule, ensemble = self.model.rule, self.model.ensemble
+        threshold = rule.threshold
+        return JSONResponse(
+            {
+                "model": self.model.name,
+                "classes": ensemble.classes,
+                "image": self.model.image,
+                "members": len(ensemble),
+                "risk": threshold.risk,
+                "certainty": threshold.certainty,
+                "confidence": threshold.confidence,
+                "coverage": rule.coverage,
+                "foreign": rule.share,
+            }
+        )
+
+    # The Open Inference Protocol, version 2
+
+    async def server_metadata(self, request: Request) -> Response:
+        return JSONResponse({"name": "uraenas", "version": version_of("uraenas"), "extensions": []})
+
+    async def model_metadata(self, request: Request) -> Response:
+        classes = len(self.model.ensemble.classes)
+        kind = "UINT8" if self.model.ensemble.of_bytes else "FP32"
+        shapes: dict[str, tuple[str, list[int]]] = {"probabilities": ("FP32", [-1, classes])}
+        shapes |= {name: ("FP32", [-1]) for name in (*SOURCES, "p_value")}
+        shapes |= {"abstain": ("BOOL", [-1]), "label": ("BYTES", [-1])}
+        return JSONResponse(
+            {
+                "name": self.model.name,
+                "platform": "uraenas",
+                "inputs": [{"name": "images", "datatype": kind, "shape": [-1, *self.model.image]}],
+                "outputs": [{"name": n, "datatype": k, "shape": s} for n, (k, s) in shapes.items()],
+            }
+        )
+
+    async def infer(self, request: Request) -> Response:
+        given = _json(await self._body(request))
+        inputs = given.get("inputs") if isinstance(given, dict) else None
+        if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
+            raise Refused(400, "expected one input, called images")
+        images = self.model.tensor(inputs[0])
+        if len(images) > self.limits.images:
+            raise Refused(400, f"a request has at most {self.limits.images} images, not {len(images)}")
+        rows = await self.batcher(list(images))
+        if not all(rows):
+            raise Refused(422, NOT_FINITE)
+        return JSONResponse({"model_name": self.model.name, "outputs": _tensors(rows), **_identity(given)})
+
+    # About the server
+
+    async def page(self, request: Request) -> Response:
+        headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+        return HTMLResponse(_file("page.html"), headers=headers)
+
+    async def docs(self, request: Request) -> Response:
+        return PlainTextResponse(json.dumps(self._document(), indent=1, ensure_ascii=False))
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(self._document())
+
+    def _document(self) -> dict[str, Any]:
+        return document(self.model.name, version_of("uraenas"), bool(self.limits.token))
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"ready": True})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
+
+
+SOURCES = ("total", "data", "weights", "architecture")
+
+
+def _tensors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as outputs of the protocol."""
+    probabilities = np.array([list(row["probabilities"].values()) for row in rows])
+    outputs = [("probabilities", "FP32", list(probabilities.shape), probabilities.ravel().tolist())]
+    outputs += [(name, "FP32", [len(rows)], [row[name] for row in rows]) for name in (*SOURCES, "p_value")]
+    outputs.append(("abstain", "BOOL", [len(rows)], [row["abstain"] for row in rows]))
+    outputs.append(("label", "BYTES", [len(rows)], [row["label"] for row in rows]))
+    return [dict(zip(("name", "datatype", "shape", "data"), one, strict=True)) for one in outputs]
+
+
+def _identity(given: dict[str, Any]) -> dict[str, str]:
+    return {"id": given["id"]} if isinstance(given.get("id"), str) else {}
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "the body is not JSON") from error
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    why = "there is nothing here; see /docs" if status == 404 else "another method is expected; see /docs"
+    return JSONResponse({"error": why}, status)
+
+
+def _file(name: str) -> str:
+    return resources.files("uraenas.serving").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,68 @@
+"""What a request may ask for: size, number of images, rate and token."""
+
+import hmac
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from uraenas.base.errors import require_range
+
+CLIENTS = 10_000  # whose rate is remembered
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one server."""
+
+    megabytes: float = 20.0  # of a request
+    images: int = 64  # in a request
+    rate: float = 0.0  # requests a second from one address; 0: no limit
+    waiting: int = 512  # images that may wait for their batch
+    batch: int = 32  # images that are predicted together at most
+    seconds: float = 20.0  # that a client may take to send a request
+    token: str = ""  # asked for, where there is one
+
+    def __post_init__(self) -> None:
+        require_range("megabytes", self.megabytes, 0.001, 1000)
+        require_range("images", self.images, 1, 10_000)
+        require_range("rate", self.rate, 0, 1_000_000)
+        require_range("waiting", self.waiting, 1, 1_000_000)
+        require_range("batch", self.batch, 1, 10_000)
+        require_range("seconds", self.seconds, 0.1, 3600)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.megabytes * 1e6)
+
+    def admits(self, header: str) -> bool:
+        """Whether an Authorization header has the token; compared in a time that does not tell how much is right."""
+        return not self.token or hmac.compare_digest(header.encode(), f"Bearer {self.token}".encode())
+
+
+class Refused(Exception):
+    """A request that is answered with a status of 4xx or 503 and one line."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+class Rate:
+    """A bucket for each address: it holds as many requests as arrive in a second at the allowed rate."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self.buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when
+
+    def take(self, address: str, now: float | None = None) -> None:
+        if not self.rate:
+            return
+        now = time.monotonic() if now is None else now
+        most = max(1.0, self.rate)
+        left, before = self.buckets.pop(address, (most, now))
+        left = min(most, left + (now - before) * self.rate)
+        self.buckets[address] = (left - 1 if left >= 1 else left, now)
+        while len(self.buckets) > CLIENTS:
+            self.buckets.popitem(last=False)
+        if left < 1:
+            raise Refused(429, f"more than {self.rate:g} requests a second")

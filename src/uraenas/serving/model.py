@@ -1,0 +1,72 @@
+"""What the server says of images: a prediction with its set, uncertainty by source, and the members' votes."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from uraenas.base.errors import UraenasError
+from uraenas.data.pictures import picture_of
+from uraenas.ensemble import Ensemble
+from uraenas.ensemble.predict import Rule, rows_from
+from uraenas.serving.limits import Refused
+
+KINDS = {"UINT8": np.uint8, "FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "INT32": np.int32}
+
+
+class Model:
+    """One method's ensemble, and the rule by which it abstains."""
+
+    def __init__(self, name: str, ensemble: Ensemble, rule: Rule) -> None:
+        self.name, self.ensemble, self.rule = name, ensemble, rule
+        shape = ensemble.space.shape
+        self.image = (shape.height, shape.width, shape.channels)
+
+    def __call__(self, images: np.ndarray) -> list[dict[str, Any]]:
+        """A row for each image; one that is not a number is refused."""
+        log_p, p_values = self.ensemble.look(images)
+        rows = rows_from(self.ensemble, log_p, p_values, self.rule)
+        chosen = log_p.argmax(dim=2).T.tolist()
+        return [
+            {**row, "votes": dict(Counter(self.ensemble.classes[k] for k in votes).most_common())}
+            if row
+            else {}
+            for row, votes in zip(rows, chosen, strict=True)
+        ]
+
+    def read(self, body: bytes) -> tuple[np.ndarray, str]:
+        """An image file's pixels as the ensemble takes them, and a note on what was done to it."""
+        height, width, channels = self.image
+        try:
+            picture = picture_of(body, (height, width))
+            notes = ["resized from {}×{}".format(*picture.size)] if picture.size != (width, height) else []
+            notes += [f"first of {picture.frames} frames"] if picture.frames > 1 else []
+            return self._in_units(picture.with_channels(channels)), "; ".join(notes)
+        except UraenasError as error:
+            raise Refused(422, str(error)) from error
+
+    def tensor(self, given: Mapping[str, Any]) -> np.ndarray:
+        """The images in an input of the Open Inference Protocol."""
+        shape, kind, data = given.get("shape"), given.get("datatype"), given.get("data")
+        if given.get("name") != "images":
+            raise Refused(400, f"there is no input {given.get('name')!r}; the input is called images")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise Refused(400, f"datatype must be one of {', '.join(KINDS)}")
+        if not isinstance(shape, list) or not _are_sizes(shape) or tuple(shape[1:]) != self.image:
+            raise Refused(400, f"shape must be [N, {', '.join(map(str, self.image))}]")
+        try:
+            values = np.asarray(data, np.float64).reshape(shape)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise Refused(400, "data are not the numbers of this shape") from error
+        most = 255.0 if self.ensemble.of_bytes else 1.0
+        if not np.isfinite(values).all() or values.min() < 0 or values.max() > most:
+            raise Refused(400, f"values must lie between 0 and {most:g}")
+        return values.astype(np.uint8 if self.ensemble.of_bytes else np.float32)
+
+    def _in_units(self, pixels: np.ndarray) -> np.ndarray:
+        return pixels if self.ensemble.of_bytes else pixels.astype(np.float32) / np.float32(255)
+
+
+def _are_sizes(shape: list[Any]) -> bool:
+    return len(shape) == 4 and all(type(one) is int and one > 0 for one in shape)

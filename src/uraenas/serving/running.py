@@ -1,0 +1,58 @@
+"""Runs the server until it is told to stop; what it began, it finishes."""
+
+from typing import Any
+
+from uraenas.base.errors import UraenasError
+from uraenas.ensemble.predict import Rule
+from uraenas.run.directory import Run
+from uraenas.serving.limits import Limits
+
+PATIENCE = 30  # seconds for what was begun, after SIGTERM
+
+
+def require_packages() -> None:
+    """Say what to install where the packages are missing."""
+    try:
+        import prometheus_client  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise UraenasError(
+            f"{error.name} is missing; install it with: pip install 'uraenas[serve]'"
+        ) from error
+
+
+def application(run: Run, method: str = "", limits: Limits | None = None, **rule: float) -> Any:
+    """The ASGI application of a method's ensemble; `rule` is risk, share, certainty and coverage."""
+    require_packages()
+    from uraenas.serving.app import Server
+    from uraenas.serving.model import Model
+
+    method = method or run.primary
+    ensemble = run.ensemble(method)
+    own = Rule.of(ensemble, **{"risk": 0.05, **rule})
+    return Server(Model(method, ensemble, own), limits or Limits()).application()
+
+
+def serve(app: Any, host: str, port: int) -> None:
+    """Answer until SIGINT or SIGTERM."""
+    import uvicorn
+
+    uvicorn.Server(configuration(app, host, port)).run()
+
+
+def configuration(app: Any, host: str, port: int) -> Any:
+    """As this server runs it: one process, few words."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=PATIENCE,
+        timeout_keep_alive=15,
+        limit_concurrency=1000,
+    )

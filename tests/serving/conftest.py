@@ -1,0 +1,78 @@
+import http.client
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "report"))  # it knows how to start a browser
+
+from browsing import start_chromium
+
+from uraenas import Run
+from uraenas.serving import Limits
+from uraenas.serving.running import application, configuration
+
+
+@dataclass
+class Client:
+    """A plain HTTP client of a server in this process."""
+
+    port: int
+    token: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, verb: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(verb, path, body, named)
+            answer = connection.getresponse()
+            content = answer.read()
+            self.headers = dict(answer.getheaders())
+        finally:
+            connection.close()
+        if "json" in answer.headers.get("content-type", ""):
+            return answer.status, json.loads(content)
+        return answer.status, content.decode()
+
+
+@contextmanager
+def serving(run: Path, limits: Limits, **rule: float) -> Iterator[Client]:
+    import uvicorn
+
+    server = uvicorn.Server(configuration(application(Run(run), "", limits, **rule), "127.0.0.1", 0))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.02)
+        yield Client(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def serve() -> Callable[..., Any]:
+    return serving
+
+
+@pytest.fixture(scope="module")
+def client(finished_run: Path) -> Iterator[Client]:
+    with serving(finished_run, Limits(megabytes=0.2, images=12, seconds=1), risk=0.2) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    driver = start_chromium(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()

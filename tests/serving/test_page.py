@@ -1,0 +1,118 @@
+"""The page in a real browser: chosen, dropped and pasted images, a camera's picture, phone width, dark, labels."""
+
+import base64
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import brightness, prefer, requests_sent, resize
+from PIL import Image
+from sklearn.datasets import load_digits
+
+DIGITS = np.uint8(load_digits().images * 255 / 16)
+
+# A file made in the page from base64, and an event that carries it.
+GIVE = """
+const [kind, data] = arguments;
+const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+const transfer = new DataTransfer();
+transfer.items.add(new File([bytes], kind + '.png', { type: 'image/png' }));
+const event = new Event(kind, { bubbles: true, cancelable: true });
+event[kind === 'drop' ? 'dataTransfer' : 'clipboardData'] = transfer;
+dispatchEvent(event);
+"""
+OVERFLOW = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+UNNAMED = """
+return [...document.querySelectorAll('input, img')]
+  .filter((e) => !(e.tagName === 'IMG' ? e.alt : e.labels.length)).length
+"""
+
+
+@pytest.fixture
+def page(browser: Any, client: Any) -> Any:
+    resize(browser, 1280)
+    prefer(browser, "light")
+    browser.get(f"http://127.0.0.1:{client.port}/")
+    return browser
+
+
+def results(page: Any, count: int) -> list[str]:
+    """What is said of so many images, once it is said."""
+    items = "[...document.querySelectorAll('#results li')]"
+    done = f"return {items}.filter((item) => item.querySelector('p')).map((item) => item.innerText)"
+    for _ in range(600):
+        found = page.execute_script(done)
+        if len(found) >= count:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{len(found)} of {count} images were predicted: {found}")
+
+
+def write(path: Path, image: np.ndarray) -> str:
+    Image.fromarray(image).save(path)
+    return str(path)
+
+
+def test_ten_images_at_once_and_a_foreign_one(page: Any, tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{n}.png", DIGITS[n]) for n in range(10)]
+    files.append(write(tmp_path / "blank.png", np.zeros((8, 8), np.uint8)))
+    page.find_element("id", "files").send_keys("\n".join(files))
+    found = results(page, 11)
+    assert sum("Not the kind of image I know" in words for words in found) == 1
+    for words in found:
+        assert all(name in words for name in ("May be", "Votes", "Uncertainty, architecture", "p-value"))
+    assert page.find_element("id", "status").text == "11 images predicted"
+    assert page.execute_script(UNNAMED) == 0
+    assert not [
+        entry
+        for entry in page.get_log("browser")
+        if entry["level"] == "SEVERE" and "favicon" not in entry["message"]
+    ]
+
+
+@pytest.mark.parametrize("kind", ["drop", "paste"])
+def test_an_image_is_dropped_or_pasted(page: Any, tmp_path: Path, kind: str) -> None:
+    data = base64.b64encode(Path(write(tmp_path / "one.png", DIGITS[3])).read_bytes()).decode()
+    page.execute_script(GIVE, kind, data)
+    assert "%" in results(page, 1)[0]
+
+
+def test_a_cameras_picture_is_made_smaller_before_it_is_sent(page: Any, tmp_path: Path) -> None:
+    """The server takes 0.2 MB here; this file has more."""
+    shades = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    photo = write(tmp_path / "photo.bmp", np.kron(shades, np.ones((100, 100, 1), np.uint8)))
+    assert Path(photo).stat().st_size > 30e6
+    page.find_element("id", "files").send_keys(photo)
+    assert "resized from 1600×1200" in results(page, 1)[0]
+
+
+def test_what_is_no_image_is_told(page: Any, tmp_path: Path) -> None:
+    (tmp_path / "none.png").write_bytes(b"nothing")
+    page.find_element("id", "files").send_keys(str(tmp_path / "none.png"))
+    assert "this cannot be read as an image" in results(page, 1)[0]
+
+
+def test_phone_width_dark_and_keyboard(page: Any, tmp_path: Path) -> None:
+    resize(page, 360)
+    prefer(page, "dark")
+    assert brightness(page) < 60
+    page.find_element("id", "files").send_keys(
+        write(tmp_path / "a-rather-long-name-of-a-file.png", DIGITS[1])
+    )
+    results(page, 1)
+    assert not page.execute_script(OVERFLOW)
+    page.execute_script("document.activeElement.blur()")
+    from selenium.webdriver import ActionChains, Keys
+
+    ActionChains(page).send_keys(Keys.TAB).perform()
+    assert page.execute_script("return document.activeElement.id") in ("files", "token")
+
+
+def test_no_request_leaves_the_machine(page: Any, client: Any) -> None:
+    page.get_log("performance")
+    page.get(f"http://127.0.0.1:{client.port}/")
+    sent = [address for address in requests_sent(page) if not address.startswith(("data:", "blob:"))]
+    assert sent
+    assert all(address.startswith(f"http://127.0.0.1:{client.port}/") for address in sent)

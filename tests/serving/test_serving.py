@@ -1,0 +1,230 @@
+"""The server: what it says is what predict says, and what is wrong gets one line with a status of 4xx."""
+
+import base64
+import io
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from uraenas import Run
+from uraenas.ensemble.predict import Rule, rows_of
+from uraenas.serving import Limits
+from uraenas.serving.limits import Rate, Refused
+
+DIGITS = np.uint8(load_digits().images * 255 / 16)
+
+
+def png(image: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "png")
+    return file.getvalue()
+
+
+def test_it_says_what_predict_says(client: Any, finished_run: Path) -> None:
+    ensemble = Run(finished_run).ensemble()
+    expected = rows_of(ensemble, DIGITS[:3, ..., None], Rule.of(ensemble, 0.2))
+    for image, row in zip(DIGITS[:3], expected, strict=True):
+        status, found = client("POST", "/api/predict", png(image))
+        assert status == 200
+        (one,) = found["predictions"]
+        votes, note = one.pop("votes"), one.pop("note")
+        assert (sum(votes.values()), note) == (len(ensemble), "")
+        assert {name: one[name] for name in ("label", "abstain", "foreign", "prediction_set")} == {
+            name: row[name] for name in ("label", "abstain", "foreign", "prediction_set")
+        }
+        assert one["probabilities"] == pytest.approx(row["probabilities"], abs=1e-5)
+        assert one["total"] == pytest.approx(one["data"] + one["weights"] + one["architecture"])
+    body = json.dumps({"images": [base64.b64encode(png(image)).decode() for image in DIGITS[:3]]}).encode()
+    status, found = client("POST", "/api/predict", body, content_type="application/json")
+    assert (status, [row["label"] for row in found["predictions"]]) == (
+        200,
+        [row["label"] for row in expected],
+    )
+    large = png(np.kron(DIGITS[0], np.ones((9, 9), np.uint8)))
+    assert client("POST", "/api/predict", large)[1]["predictions"][0]["note"] == "resized from 72×72"
+
+
+def test_the_open_inference_protocol(client: Any, finished_run: Path) -> None:
+    assert client("GET", "/v2")[1]["name"] == "uraenas"
+    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/uraenas/ready"):
+        assert client("GET", path)[0] == 200
+    status, about = client("GET", "/v2/models/uraenas")
+    assert about["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, 8, 8, 1]}]
+    tensor = {
+        "name": "images",
+        "shape": [2, 8, 8, 1],
+        "datatype": "UINT8",
+        "data": DIGITS[:2].ravel().tolist(),
+    }
+    status, found = client(
+        "POST", "/v2/models/uraenas/infer", json.dumps({"id": "7", "inputs": [tensor]}).encode()
+    )
+    assert (status, found["id"], found["model_name"]) == (200, "7", "uraenas")
+    outputs = {one["name"]: one for one in found["outputs"]}
+    assert {(one["name"], one["datatype"]) for one in about["outputs"]} == {
+        (name, one["datatype"]) for name, one in outputs.items()
+    }
+    assert outputs["probabilities"]["shape"] == [2, 10]
+    expected = Run(finished_run).ensemble().predict_proba(DIGITS[:2])
+    np.testing.assert_allclose(np.reshape(outputs["probabilities"]["data"], (2, 10)), expected, atol=1e-5)
+
+
+def test_about_itself(client: Any) -> None:
+    assert client("GET", "/healthz") == (200, {"ready": True})
+    status, page = client("GET", "/")
+    assert (status, "<!doctype html>" in page) == (200, True)
+    assert "default-src 'none'" in client.headers["content-security-policy"]
+    document = client("GET", "/openapi.json")[1]
+    for path, verbs in document["paths"].items():
+        status, _ = client("GET", path)
+        assert status == (200 if "get" in verbs else 405), path
+    assert "/api/predict" in client("GET", "/docs")[1]
+    client("POST", "/api/predict", png(DIGITS[0]))
+    metrics = client("GET", "/metrics")[1]
+    assert 'uraenas_requests_total{path="/api/predict",status="200"}' in metrics
+    assert "uraenas_batch_images_bucket" in metrics
+    assert client("GET", "/api/model")[1]["risk"] == 0.2
+
+
+WRONG = {
+    "nothing": ("/api/predict", b"", {}, 400),
+    "too large": ("/api/predict", b"x" * 300_000, {}, 413),
+    "truncated": ("/api/predict", png(DIGITS[0])[:-30], {}, 422),
+    "no image": ("/api/predict", b"%PDF-1.7 none", {}, 422),
+    "wrong type": ("/api/predict", b'{"images": 7}', {"content_type": "application/json"}, 400),
+    "no JSON": ("/api/predict", b"{", {"content_type": "application/json"}, 400),
+    "nested": ("/api/predict", b"[" * 100_000, {"content_type": "application/json"}, 400),
+    "no base64": ("/api/predict", b'{"images": ["*"]}', {"content_type": "application/json"}, 400),
+    "too many": (
+        "/api/predict",
+        json.dumps({"images": ["AAAA"] * 13}).encode(),
+        {"content_type": "application/json"},
+        400,
+    ),
+    "no input": ("/v2/models/uraenas/infer", b"{}", {}, 400),
+    "another shape": (
+        "/v2/models/uraenas/infer",
+        b'{"inputs": [{"name": "images", "shape": [1, 9], "datatype": "UINT8", "data": [1]}]}',
+        {},
+        400,
+    ),
+    "other numbers": (
+        "/v2/models/uraenas/infer",
+        b'{"inputs": [{"name": "images", "shape": [1, 8, 8, 1], "datatype": "UINT8", "data": [1, null]}]}',
+        {},
+        400,
+    ),
+    "no such model": ("/v2/models/none/infer", b"{}", {}, 404),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_gets_one_line(client: Any, name: str) -> None:
+    path, body, headers, expected = WRONG[name]
+    status, found = client("POST", path, body, **headers)
+    assert status == expected
+    assert list(found) == ["error"]
+    assert "\n" not in found["error"]
+    assert "Traceback" not in found["error"]
+
+
+def test_hundreds_of_malformed_requests_and_it_still_answers(client: Any) -> None:
+    draw, whole = random.Random(0), png(DIGITS[0])
+    tensor = {"name": "images", "shape": [1, 8, 8, 1], "datatype": "UINT8", "data": [0] * 64}
+    inference = json.dumps({"inputs": [tensor]}).encode()
+    for _ in range(300):
+        path, body = draw.choice([("/api/predict", whole), ("/v2/models/uraenas/infer", inference)])
+        spoiled = bytearray(body)
+        for _ in range(draw.randint(1, 8)):
+            spoiled[draw.randrange(len(spoiled))] = draw.randrange(256)
+        status, found = client("POST", path, bytes(spoiled[: draw.randint(1, len(spoiled))]))
+        assert status == 200 or (400 <= status < 500 and list(found) == ["error"]), (status, found)
+    assert client("POST", "/api/predict", whole)[0] == 200
+
+
+def test_a_slow_request_is_given_up(client: Any) -> None:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as line:
+        line.sendall(b"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\nhalf")
+        assert line.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_many_clients_at_once_each_get_their_own(client: Any) -> None:
+    alone = [client("POST", "/api/predict", png(image))[1]["predictions"][0] for image in DIGITS[:8]]
+    with ThreadPoolExecutor(16) as pool:
+        asked = [pool.submit(client, "POST", "/api/predict", png(DIGITS[n % 8])) for n in range(64)]
+        together = [one.result() for one in asked]
+    for n, (status, found) in enumerate(together):
+        (row,) = found["predictions"]
+        assert status == 200
+        assert row["label"] == alone[n % 8]["label"]
+        assert row["probability"] == pytest.approx(alone[n % 8]["probability"], abs=1e-5)
+    sizes = [
+        line for line in client("GET", "/metrics")[1].splitlines() if line.startswith("uraenas_batch_images_")
+    ]
+    batches, images = (
+        float(next(x for x in sizes if x.startswith(f"uraenas_batch_images_{w}")).split()[1])
+        for w in ("count", "sum")
+    )
+    assert images > batches  # some were predicted together
+
+
+def test_a_token_and_a_rate(serve: Callable[..., Any], finished_run: Path) -> None:
+    with serve(finished_run, Limits(token="secret", rate=5)) as client:
+        assert client("GET", "/healthz")[0] == 200
+        status, found = client("GET", "/api/model")
+        assert (status, client.headers["www-authenticate"]) == (401, "Bearer")
+        assert "secret" not in found["error"]
+        assert client("GET", "/api/model", authorization="Bearer secret")[0] == 200
+        assert {client("GET", "/healthz")[0] for _ in range(20)} == {200, 429}
+
+
+def test_a_rate_is_kept_by_address() -> None:
+    rate = Rate(2)
+    for _ in range(2):
+        rate.take("a", now=0)
+    with pytest.raises(Refused, match="more than 2 requests a second"):
+        rate.take("a", now=0)
+    rate.take("b", now=0)
+    rate.take("a", now=0.5)
+
+
+def test_what_was_begun_is_finished_after_sigterm(finished_run: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "uraenas.cli", "serve", str(finished_run), "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
+        assert server.stderr is not None
+        assert f"http://127.0.0.1:{port}" in server.stderr.readline()
+        body = png(DIGITS[0])
+        head = f"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        for _ in range(300):
+            try:
+                line = socket.create_connection(("127.0.0.1", port), timeout=60)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        with line:
+            line.sendall(head + body[:-5])
+            time.sleep(0.3)  # it has begun to read
+            server.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            line.sendall(body[-5:])
+            answer = line.recv(200)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert "Traceback" not in server.stderr.read()
+        assert server.wait() in (0, -signal.SIGTERM, 128 + signal.SIGTERM)

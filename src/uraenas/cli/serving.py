@@ -32,10 +32,10 @@ def serve(
 
     A token in the environment variable URAENAS_TOKEN is asked of every client.
     """
+    from uraenas.deploy.serving import Limits
+    from uraenas.deploy.serving.running import application
+    from uraenas.deploy.serving.running import serve as answer
     from uraenas.run.directory import Run
-    from uraenas.serving import Limits
-    from uraenas.serving.running import application
-    from uraenas.serving.running import serve as answer
 
     limits = Limits(megabytes=megabytes, rate=rate, token=os.environ.get("URAENAS_TOKEN", ""))
     rules = {"risk": risk, "certainty": certainty, "coverage": coverage, "share": share}

@@ -26,7 +26,7 @@ from uraenas.engine.workers import Workers
 from uraenas.spaces import Features, Space, Stack, Supernet
 
 PREDICTION_BATCH = 500
-CACHED_PIXELS = 1 << 15  # of a batch on a CPU: maps of more do not stay in its caches, and are a fifth slower
+CACHED_PIXELS = 1 << 15  # of a batch on a CPU: maps of more do not stay in its caches
 COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
 DEVICES = ("auto", "cpu", "cuda")
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")

@@ -3,9 +3,9 @@
 from typing import Any
 
 from uraenas.base.errors import UraenasError
+from uraenas.deploy.serving.limits import Limits
 from uraenas.ensemble.predict import Rule
 from uraenas.run.directory import Run
-from uraenas.serving.limits import Limits
 
 PATIENCE = 30  # seconds for what was begun, after SIGTERM
 
@@ -25,8 +25,8 @@ def require_packages() -> None:
 def application(run: Run, method: str = "", limits: Limits | None = None, **rule: float) -> Any:
     """The ASGI application of a method's ensemble; `rule` is risk, share, certainty and coverage."""
     require_packages()
-    from uraenas.serving.app import Server
-    from uraenas.serving.model import Model
+    from uraenas.deploy.serving.app import Server
+    from uraenas.deploy.serving.model import Model
 
     method = method or run.primary
     ensemble = run.ensemble(method)

@@ -21,9 +21,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas import Run
+from uraenas.deploy.serving import Limits
+from uraenas.deploy.serving.limits import Rate, Refused
 from uraenas.ensemble.predict import Rule, rows_of
-from uraenas.serving import Limits
-from uraenas.serving.limits import Rate, Refused
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)
 

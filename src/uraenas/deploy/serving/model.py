@@ -8,9 +8,9 @@ import numpy as np
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.pictures import picture_of
+from uraenas.deploy.serving.limits import Refused
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule, rows_from
-from uraenas.serving.limits import Refused
 
 KINDS = {"UINT8": np.uint8, "FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "INT32": np.int32}
 

@@ -18,10 +18,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from uraenas.base.versions import version_of
-from uraenas.serving.batching import Batcher
-from uraenas.serving.limits import Limits, Rate, Refused
-from uraenas.serving.model import Model
-from uraenas.serving.openapi import document
+from uraenas.deploy.serving.batching import Batcher
+from uraenas.deploy.serving.limits import Limits, Rate, Refused
+from uraenas.deploy.serving.model import Model
+from uraenas.deploy.serving.openapi import document
 
 Handler = Callable[[Request], Awaitable[Response]]
 OPEN = frozenset(
@@ -262,4 +262,4 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 def _file(name: str) -> str:
-    return resources.files("uraenas.serving").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("uraenas.deploy.serving").joinpath(name).read_text(encoding="utf-8")

@@ -1,5 +1,5 @@
 """An ensemble behind HTTP: a page to drop images on, a JSON API, the Open Inference Protocol, health and metrics."""
 
-from uraenas.serving.limits import Limits
+from uraenas.deploy.serving.limits import Limits
 
 __all__ = ["Limits"]

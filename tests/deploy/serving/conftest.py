@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).parent.parent / "report"))  # it knows how to
 from browsing import start_chromium
 
 from uraenas import Run
-from uraenas.serving import Limits
-from uraenas.serving.running import application, configuration
+from uraenas.deploy.serving import Limits
+from uraenas.deploy.serving.running import application, configuration
 
 
 @dataclass

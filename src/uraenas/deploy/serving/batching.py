@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from uraenas.serving.limits import Refused
+from uraenas.deploy.serving.limits import Refused
 
 Rows = list[dict[str, Any]]
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from uraenas import Config, Run
 from uraenas.base.errors import UraenasError
+from uraenas.data import load_from_settings
 from uraenas.learning.chains import epochs_for
 from uraenas.report.reading import RunFacts, read
 from uraenas.report.sections.cost import cost_of
@@ -133,10 +134,9 @@ def main() -> None:
                 epochs = equal_epochs(options, spent, method)
                 path = options.out / f"equal-{options.equal_time}-{method}-{seed}"
                 runs[method] = finished(path, settings(options, [method], epochs, seed)), Run(path)
-        if facts.test is None:
-            raise UraenasError("the test images are not there")
+        images = load_from_settings(facts.config.data).test.images[:TIMED]
         for method, (of, run) in runs.items():
-            found[method].append(row_of(of, run, method, facts.test.images[:TIMED]))
+            found[method].append(row_of(of, run, method, images))
     text = table(found)
     name = f"equal-{options.equal_time}.md" if options.equal_time else "table.md"
     (options.out / name).write_text(f"{text}\n")

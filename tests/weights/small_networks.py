@@ -93,6 +93,6 @@ def member_of(name: str, number: int = 0, **values: Any) -> Member:
     """A fresh member of this kind."""
     method = made(name, **values)
     state = chains(method)[0]
-    tensors = state.tensors["weights"], state.tensors["statistics"]
-    origin = Origin(state.spec.name, 1, 0, 2)
-    return Member(EVERY_OPERATION, *tensors, origin, Kind.of(name, method), number)
+    kind, origin = Kind.of(name, method), Origin(state.spec.name, 1, 0, 2)
+    weights = kind.layout(SPACE.weight_layout(EVERY_OPERATION)).initial(SEED)
+    return Member(EVERY_OPERATION, weights, state.tensors["statistics"], origin, kind, number)

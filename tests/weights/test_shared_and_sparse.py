@@ -165,7 +165,7 @@ def test_variational_inference_recovers_the_posterior_of_bayesian_linear_regress
     count, noise, prior = 40, 4.0, 0.5
     x, y = regression(count, torch.tensor([1.0, -0.5, 0.0], dtype=DOUBLE), noise)
     method = made("variational", prior=prior, annealing=0.0, deviation=0.1)
-    found = learned(method, x, y, noise, prior_decay(prior, count), steps=600)
+    found = learned(method, x, y, noise, prior_decay(prior, count), steps=1200)
     precision = x.T @ x / noise + torch.eye(3, dtype=DOUBLE) / prior**2
     mean, deviation = torch.linalg.solve(precision, x.T @ y / noise), precision.diagonal().rsqrt()
     sigma = F.softplus(found[f"units{SPREAD}"])[:, 0]
@@ -177,7 +177,7 @@ def test_ssig_finds_the_relevant_units_of_a_sparse_regression() -> None:
     coefficients = torch.zeros(8, dtype=DOUBLE)
     coefficients[[1, 4]] = torch.tensor([1.0, -1.5], dtype=DOUBLE)
     x, y = regression(60, coefficients, 0.1)
-    found = learned(made("ssig", inclusion=0.01, deviation=0.05), x, y, 0.1, 0.0, steps=400)
+    found = learned(made("ssig", inclusion=0.01, deviation=0.05), x, y, 0.1, 0.0, steps=600)
     there = torch.sigmoid(found[f"units{GATE}"])
     assert (there > 0.9).tolist() == [k in (1, 4) for k in range(8)], there
     assert (there < 0.1).tolist() == [k not in (1, 4) for k in range(8)], there

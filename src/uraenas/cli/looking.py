@@ -85,7 +85,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     for kind, table in tables.items():
         console.print(f"[bold]{kind}[/]", highlight=False)
         for name, part in table.items():
-            console.print(f"  {name:12} {part.about}", highlight=False)
+            console.print(f"  {name:16} {part.about}", highlight=False)
     _print_settings(
         f"settings of all methods, with the values of preset {preset_name}", config.values, shared
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent / "report"))  # it knows how to start a browser
+sys.path.append(str(Path(__file__).parents[2] / "report"))  # it knows how to start a browser
 
 from browsing import start_chromium
 

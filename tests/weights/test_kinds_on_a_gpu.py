@@ -1,0 +1,46 @@
+"""Every kind that wraps the network, on a GPU: its step is captured, and its draws are those of a CPU."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_networks import SEED, SETTINGS, SHORT, SPACE, WRAPPED, chains, loader, made, member_of, part
+
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble import MembersPredictor
+from uraenas.learning.train import StackOfChains
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+EVERY = pytest.mark.parametrize("name", WRAPPED)
+
+
+@EVERY
+def test_a_captured_step_moves_chains_as_a_cpu_does(name: str) -> None:
+    """A step that cannot be captured warns, and warnings are errors."""
+    ends = []
+    for device in ("cpu", "cuda"):
+        engine = Engine(EngineSettings(device=device, precision="float64"))
+        images = part()
+        own = Loader(
+            images, Normalisation.of(images.images), SETTINGS.batch, 1, False, engine.device, engine.dtype
+        )
+        stack = StackOfChains(chains(made(name, **SHORT)), SETTINGS, SPACE, own, engine, SEED)
+        for _ in range(SETTINGS.epochs):  # eight steps, of which five are replayed
+            stack.advance()
+        ends.append([state.tensors["weights"].cpu() for state in stack.states()])
+    for one, other in zip(*ends, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-6)
+
+
+@EVERY
+def test_a_draw_is_the_same_function_on_a_cpu(name: str) -> None:
+    member, images = member_of(name), part().images[:5]
+    members = [member, replace(member, draw=1)]
+    normalisation = loader().normalise
+    found = []
+    for device in ("cpu", "cuda"):
+        engine = Engine(EngineSettings(device=device, precision="float32"))
+        units = Normalisation(tuple(normalisation.mean.tolist()), tuple(normalisation.deviation.tolist()))
+        found.append(MembersPredictor(members, SPACE, units, engine)(images))
+    torch.testing.assert_close(*found, atol=1e-3, rtol=0)

@@ -56,7 +56,7 @@ def gradients_of(here: Any, state: Tensors, options: tuple[int, ...], number: in
 def fast(name: str) -> Any:
     """An entry that learns in few steps."""
     row = DISTRIBUTIONS[name]
-    quick = {"step_size": 0.1, "images": 100}
+    quick = {"step_size": 0.1, "images": 100, "batch": 1}
     return row.make({key: value for key, value in quick.items() if key in row.settings})
 
 

@@ -229,7 +229,7 @@ def test_the_probability_of_the_largest_is_that_of_draws() -> None:
 
 def test_bayesnas_rests_where_its_authors_rule_does() -> None:
     """γ = |w|/ω with ω² = 1/γ − C/γ², at the fixed point of γ = w² + C for switches and curvatures held still."""
-    here = DISTRIBUTIONS["bayesnas"].make({"images": 10, "rate": 0.2, "step_size": 1e-12})
+    here = DISTRIBUTIONS["bayesnas"].make({"images": 10, "batch": 1, "rate": 0.2, "step_size": 1e-12})
     state = here.initial((4,), KEY)
     switch = torch.tensor([[0.8, 0.3, 1.5, 0.0]], dtype=torch.float64)
     state["switch"] = switch.clone()

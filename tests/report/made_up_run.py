@@ -94,9 +94,10 @@ def _members(
     for m in range(1 if method.row.single else members):
         expected = space.architecture([(3, 1, 3, 2)[d % 4] for d in range(len(space.decisions))])
         architecture = expected if method.row.source == "expected" else _drawn(space, generator)
-        sizes = (space.weight_layout(architecture).size, space.statistics_layout(architecture).size)
         origin = Origin(f"{method.chains}{m:02d}", 1, 0, 10)
         kind = Kind.of(method.row.weights, method.weights)
+        weights = kind.layout(space.weight_layout(architecture))
+        sizes = (weights.size, space.statistics_layout(architecture).size)
         member = Member(architecture, *map(torch.zeros, sizes), origin, kind)
         made.append(member)
         functions.append(space.canonical(architecture))

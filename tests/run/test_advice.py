@@ -63,7 +63,7 @@ def test_a_damaged_file_is_mended_as_told(
         Run(run).identity.encode() if name != "config.json" else b'"format": 2', b"0" * 32
     )
     if changed == whole:  # it is known by the checksum alone that its ensemble.json has
-        changed = whole[:-8] + bytes(8)
+        changed = whole[:-8] + bytes(255 - byte for byte in whole[-8:])
     (run / name).write_bytes(whole[:-40] if damage == "cut off" else changed)
     words = FILES[name]
     asked = [words[0], run] if len(words) == 1 else [one.format(run=run) for one in words]

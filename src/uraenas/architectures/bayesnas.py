@@ -34,6 +34,9 @@ class BayesNas:
     step_size: float = 3e-4
     betas: tuple[float, float] = (0.5, 0.999)
     images: int = 25_000  # N: the more, the less the prior counts, and the narrower the Laplace approximation
+    batch: int = (
+        64  # images of a step: the square of their mean gradient is so many times less than the Hessian
+    )
     variance: float = 1.0  # γ of every switch at the start
     rate: float = 0.01  # r: how much of its way γ goes in a step
 
@@ -45,6 +48,7 @@ class BayesNas:
     def __post_init__(self) -> None:
         require_adam(self.step_size, self.betas)
         require_range("images", self.images, 1, 10**12)
+        require_range("batch", self.batch, 1, 10**9)
         require_positive("variance", self.variance)
         require_range("rate", self.rate, 0, 1)
 
@@ -74,7 +78,7 @@ class BayesNas:
         moved = moved.clamp_min(0)  # a convolution can turn the sign itself
         loss_slope = gradient - switch / (self.images * prior)  # without the prior's part
         curvature = state["curvature"].lerp(loss_slope**2, 1 - self.betas[1])
-        hessian = curvature / (1 - self.betas[1] ** (step + 1).to(torch.float64))
+        hessian = self.batch * curvature / (1 - self.betas[1] ** (step + 1).to(torch.float64))
         variance = 1 / (1 / prior + self.images * hessian)
         relevance = masked(prior.lerp(moved**2 + variance, self.rate), state, self.variance)
         return {

@@ -126,7 +126,7 @@ def shares_of(members: Sequence[Options], state: Tensors) -> Tensor:
 def pick(members: Sequence[Options], state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
     """Scores [D, O] of one member, each as likely as any other; below T = 1 the first ones are more likely.
 
-    Where the option that a member has may not be taken, the one that most others have comes next.
+    Where the option that a member has may not be taken, the one that most others have comes next; of several, any.
     """
     shares = shares_of(members, state)
     if not members:
@@ -135,7 +135,8 @@ def pick(members: Sequence[Options], state: Tensors, key: Tensor, temperature: f
         return torch.where(present, noise, -1.0)
     number = float(draws.uniform(key, 1, torch.float64)) ** max(1.0, 1 / temperature)
     chosen = members[int(number * len(members))]
-    scores = torch.where(shares_of([], state) > 0, shares, -1.0)
+    ties = 1e-6 * draws.uniform(draws.at(key, 1), shares.numel(), torch.float64).view(shares.shape)
+    scores = torch.where(shares_of([], state) > 0, shares + ties, -1.0)
     scores[torch.arange(len(chosen)), torch.tensor(chosen)] += 2
     return scores
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.words import csv_cell
@@ -32,7 +35,8 @@ def predict(
         str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
     ] = "",
     risk: Annotated[
-        float, typer.Option("--risk", help="Abstain so that at most this share of the rest is wrong.")
+        float,
+        typer.Option("--risk", help="Abstain below a confidence above which at most this share is wrong."),
     ] = 0.05,
     certainty: Annotated[
         float,
@@ -178,13 +182,8 @@ def _table(
     coverage: float,
     caption: str | None,
     undefined: Sequence[str] = (),
-) -> Table:
-    table = Table(
-        title=f"{title}; Prob is temperature-scaled, uncertainty (nats) is not",
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-    )
+) -> Group:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)  # which leaves room for all columns in 80
     table.add_column("File", overflow="fold", min_width=12)
     for heading in ("Class", "Prob", "Total", "Data", "Weights", "Arch", ""):
         table.add_column(heading, no_wrap=True)
@@ -201,4 +200,6 @@ def _table(
             "foreign" if row.foreign else "abstain" if row.abstain else "",
             shown(", ".join(row.prediction_set)),
         )
-    return table
+    # Beside the table, not parts of it: those are cut off where it is wider than the terminal.
+    above = Text(f"{title}; Prob is temperature-scaled, uncertainty (nats) is not")
+    return Group(above, table, *([Text(caption)] if caption else []))

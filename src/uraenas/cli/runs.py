@@ -234,7 +234,10 @@ def export(
         if len(names) > 1:
             raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
         wanted = Wanted(precision, risk, certainty, share, coverage)
-        found = export_file(Run.find(path), out, form, "".join(names), wanted)
+        source, method = Run.find(path), "".join(names)
+        found = export_file(source, out, form, method, wanted)
+        if (known := source.ensemble(method).known) is not None:
+            note(known.doubts(risk, share, certainty, coverage))
         size = out.stat().st_size
         note(_notes_on_cost(found))
         say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})

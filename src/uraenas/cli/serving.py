@@ -6,21 +6,22 @@ from typing import Annotated
 
 import typer
 
-from uraenas.cli.printing import tell
+from uraenas.cli.printing import note, tell
 
 
 def serve(
     run: Annotated[
         Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
     ],
-    port: Annotated[int, typer.Option("--port", help="Where to listen.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where to listen.")] = 8080,
     host: Annotated[
         str,
         typer.Option("--host", help="127.0.0.1: this machine alone; 0.0.0.0: every machine that reaches it."),
     ] = "127.0.0.1",
     method: Annotated[str, typer.Option("--method", help="Whose members predict.")] = "",
     risk: Annotated[
-        float, typer.Option("--risk", help="Abstain so that at most this share of the rest is wrong.")
+        float,
+        typer.Option("--risk", help="Abstain below a confidence above which at most this share is wrong."),
     ] = 0.05,
     certainty: Annotated[float, typer.Option("--certainty", help="With which the risk is kept.")] = 0.95,
     coverage: Annotated[float, typer.Option("--coverage", help="Of prediction sets.")] = 0.95,
@@ -39,6 +40,8 @@ def serve(
 
     limits = Limits(megabytes=megabytes, rate=rate, token=os.environ.get("URAENAS_TOKEN", ""))
     rules = {"risk": risk, "certainty": certainty, "coverage": coverage, "share": share}
-    app = application(Run.find(run), method, limits, **rules)
+    opened = Run.find(run)
+    app = application(opened, method, limits, **rules)
+    note(opened.ensemble(method).require_known().doubts(risk, share, certainty, coverage))
     tell(f"serving on http://{host}:{port} (Ctrl-C stops it)")
     answer(app, host, port)

@@ -1,7 +1,6 @@
 """An exported ensemble, run by ONNX Runtime."""
 
 import json
-import os
 import time
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.onnx_file import require_onnx
 from uraenas.engine.engine import CACHED_PIXELS
@@ -25,7 +25,7 @@ class Exported:
         self.source = source if isinstance(source, bytes) else str(source)
         self.threads = threads or 1
         self.session = _session(self.source, self.threads)
-        if not threads and (cores := len(os.sched_getaffinity(0))) > 1:
+        if not threads and (cores := available_cores()) > 1:
             self._choose(cores)
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:

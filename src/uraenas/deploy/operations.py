@@ -34,7 +34,7 @@ class Builder:
 
     def constant(self, values: Any, dtype: Any = np.int64) -> str:
         array = np.asarray(values, dtype)
-        name = f"c_{array.dtype}_{'x'.join(map(str, array.shape))}_{array.tobytes().hex()[:64]}"
+        name = f"c_{array.dtype}_{'x'.join(map(str, array.shape))}_{array.tobytes().hex()}"
         self.constants[name] = array
         return name
 

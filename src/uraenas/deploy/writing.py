@@ -108,7 +108,9 @@ def _facts(ensemble: Ensemble, network: EnsembleNetwork, wanted: Wanted) -> dict
     }
     if rule is not None:
         promised = {"share": rule.share, "coverage": rule.coverage}
-        facts["rule"] = {**asdict(rule.threshold), **promised}
+        # Held-out scores are those of float32.
+        kept = rule.threshold.certainty if wanted.precision == "float32" else 0.0
+        facts["rule"] = {**asdict(rule.threshold), **promised, "certainty": kept}
     return facts
 
 
@@ -177,10 +179,11 @@ def _parity(ensemble: Ensemble, says: Callable[[np.ndarray], Any], of_bytes: boo
         for name, values in expected.items():
             apart = float(np.abs(found[name] - values).max())
             worst[name] = max(worst.get(name, 0.0), apart)
-    if not worst["probabilities"] <= PARITY:
-        raise UraenasError(
-            f"the file does not say what the ensemble says: probabilities differ by {worst['probabilities']:.2g}"
-        )
+    for name in ("probabilities", *SOURCES):
+        if not worst[name] <= PARITY:
+            raise UraenasError(
+                f"the file does not say what the ensemble says: {name} differ by {worst[name]:.2g}"
+            )
     return worst
 
 

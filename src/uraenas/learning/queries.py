@@ -185,7 +185,8 @@ class QuerySearch:
 
     def _row(self) -> dict[str, Any]:
         found = self.found()
-        values = self.state["values"][-self.distribution.together :]
+        together = self.distribution.together
+        values = self.state["values"][(len(self.state["values"]) - 1) // together * together :]
         return {
             "epoch": len(self.history),
             "accuracy": float(values.mean()),

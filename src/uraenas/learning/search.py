@@ -252,7 +252,7 @@ class Search:
         self._put(moved["weights"])
         loss, slope = self.gradients.of_mixing(*validation)
         _, direction = self.gradients.of_weights(*validation)
-        distance = DISTANCE / direction.norm()
+        distance = DISTANCE / direction.norm().clamp_min(1e-12)
         self._put(here + distance * direction)
         _, above = self.gradients.of_mixing(*training)
         self._put(here - distance * direction)

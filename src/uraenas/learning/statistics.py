@@ -60,5 +60,5 @@ def seen_by(
             given.append(stack.run([0], [stack.weights], images, forward, [nothing])[0].to(engine.dtype))
     if not read:
         raise UraenasError(f"{space.name} does not call a passage at its last layer, {last}")
-    weights = None if part.weights is None else torch.from_numpy(part.weights)
+    weights = None if part.weights is None else torch.from_numpy(part.weights / part.weights.mean())
     return Seen(torch.cat(read).cpu(), torch.cat(given).cpu(), weights)

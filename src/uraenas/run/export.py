@@ -90,6 +90,17 @@ def check_search(source: Run, config: Config, task: Task) -> None:
         _require_alike(source, theirs, config, ("seed", "data."), "search")
 
 
+def check_starts(config: Config, task: Task) -> None:
+    """Refuse to start chains from networks that may have been trained on images which are held out now."""
+    for start in {config.method(name).source.start for name in config.methods} - {""}:
+        source = Run.find(start)
+        images = source.data()
+        if images is not None and images.blake2b == task.facts.blake2b:
+            _require_alike(
+                source, source.config(), config, ("seed", "data."), "training (train.sampled.start)"
+            )
+
+
 def _searched(source: Run) -> Searched:
     found = source.searched()
     if found is None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Loader
-from uraenas.engine import Engine
+from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
 from uraenas.ensemble.held_out import HeldOut, drawn_apart
 from uraenas.evaluation import calibration, metrics
@@ -150,7 +150,9 @@ def known_to(
 
     Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`.
     """
-    predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, engine)
+    # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
+    exact = Engine(EngineSettings(device=engine.device.type, precision="float32"))
+    predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, exact)
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))
     log_p, features = predictor.look(task.held_out.images)

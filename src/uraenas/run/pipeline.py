@@ -27,6 +27,7 @@ from uraenas.run.evaluation import Judge, outside_images
 from uraenas.run.export import (
     check_chains,
     check_search,
+    check_starts,
     take_chains,
     take_search,
     usual_search,
@@ -106,6 +107,7 @@ class Pipeline:
         if search_of is not None:
             check_search(search_of, config, pipeline.task)
             config = with_search_of(search_of, config)
+        check_starts(config, pipeline.task)
         pipeline.config = config = _with_earlier_settings(run, config)
         pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()

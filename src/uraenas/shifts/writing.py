@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
 from uraenas.base.whole_files import whole_file
 from uraenas.shifts.layout import map_array, part_name, remedy
@@ -168,7 +169,7 @@ class SuiteWriter:
 
 def _make_parts(images: Path, tasks: Sequence[Task], seed: int, workers: int | None) -> Iterator[Made]:
     """Make each part; yields them as they are finished."""
-    workers = min(workers or _cores(), len(tasks))
+    workers = min(workers or available_cores(), len(tasks))
     if workers <= 1:
         yield from (_make_part(images, name, severity, seed) for name, severity in tasks)
         return
@@ -206,7 +207,3 @@ def _make_part(images_path: Path, name: str, severity: int, seed: int) -> Made:
     with whole_file(images_path.parent.parent / part_name(name, severity)) as file:
         md5 = write_array(file, images.shape, images.dtype, blocks)
     return Made(name, severity, md5)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -21,7 +21,7 @@ SPREAD = ".spread"
 
 def raw_spread(deviation: float) -> float:
     """ρ of this deviation."""
-    return math.log(math.expm1(deviation))
+    return deviation + math.log(-math.expm1(-deviation))  # log(e^σ − 1), also where e^σ is too large
 
 
 def spreads(layout: Layout, deviation: float) -> list[Entry]:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -103,6 +104,9 @@ class Server:
                 found = JSONResponse({"error": refused.why}, refused.status)
                 if refused.status == 401:
                     found.headers["WWW-Authenticate"] = "Bearer"
+            except Exception:
+                logging.getLogger("uvicorn.error").exception("a request failed")
+                found = JSONResponse({"error": "the server failed; its log says why"}, 500)
             found.headers["X-Content-Type-Options"] = "nosniff"
             self.requests.labels(path, str(found.status_code)).inc()
             self.seconds.labels(path).observe(time.perf_counter() - begun)
@@ -116,7 +120,7 @@ class Server:
         """One image as the body, or several as base64 in JSON: {"images": […]}."""
         body = await self._body(request)
         if request.headers.get("content-type", "").startswith("application/json"):
-            files = self._decoded(_json(body))
+            files = self._decoded(await asyncio.to_thread(_json, body))
         else:
             files = [body]
         read = [await asyncio.to_thread(self.model.read, file) for file in files]
@@ -197,13 +201,11 @@ class Server:
         )
 
     async def infer(self, request: Request) -> Response:
-        given = _json(await self._body(request))
+        given = await asyncio.to_thread(_json, await self._body(request))
         inputs = given.get("inputs") if isinstance(given, dict) else None
         if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
             raise Refused(400, "expected one input, called images")
-        images = self.model.tensor(inputs[0])
-        if len(images) > self.limits.images:
-            raise Refused(400, f"a request has at most {self.limits.images} images, not {len(images)}")
+        images = await asyncio.to_thread(self.model.tensor, inputs[0], self.limits.images)
         rows = await self.batcher(list(images))
         if not all(rows):
             raise Refused(422, NOT_FINITE)
@@ -245,7 +247,8 @@ def _tensors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _identity(given: dict[str, Any]) -> dict[str, str]:
-    return {"id": given["id"]} if isinstance(given.get("id"), str) else {}
+    id_ = given.get("id")
+    return {"id": id_} if isinstance(id_, str) and id_.isprintable() else {}
 
 
 def _json(body: bytes) -> Any:

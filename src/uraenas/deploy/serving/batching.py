@@ -37,9 +37,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         while self.queue:
             taken, self.queue = self.queue[: self.batch], self.queue[self.batch :]
-            waited = [
-                (image, future) for image, future in taken if not future.done()
-            ]  # whose client is still there
+            waited = [(image, future) for image, future in taken if not future.done()]  # not given up
             if not waited:
                 continue
             self.sizes(len(waited))

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from uraenas.base.errors import require_range
+from uraenas.base.errors import UraenasError, require_range
 
 CLIENTS = 10_000  # whose rate is remembered
 
@@ -29,6 +29,10 @@ class Limits:
         require_range("waiting", self.waiting, 1, 1_000_000)
         require_range("batch", self.batch, 1, 10_000)
         require_range("seconds", self.seconds, 0.1, 3600)
+        if not self.token.isascii() or self.token != self.token.strip():
+            raise UraenasError(
+                "the token (URAENAS_TOKEN) must be of ASCII characters, without space around it"
+            )
 
     @property
     def bytes(self) -> int:
@@ -36,7 +40,9 @@ class Limits:
 
     def admits(self, header: str) -> bool:
         """Whether an Authorization header has the token; compared in a time that does not tell how much is right."""
-        return not self.token or hmac.compare_digest(header.encode(), f"Bearer {self.token}".encode())
+        scheme, _, given = header.partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        return not self.token or (scheme.lower() == "bearer" and right)
 
 
 class Refused(Exception):

@@ -46,7 +46,7 @@ class Model:
         except UraenasError as error:
             raise Refused(422, str(error)) from error
 
-    def tensor(self, given: Mapping[str, Any]) -> np.ndarray:
+    def tensor(self, given: Mapping[str, Any], most_images: int) -> np.ndarray:
         """The images in an input of the Open Inference Protocol."""
         shape, kind, data = given.get("shape"), given.get("datatype"), given.get("data")
         if given.get("name") != "images":
@@ -55,6 +55,8 @@ class Model:
             raise Refused(400, f"datatype must be one of {', '.join(KINDS)}")
         if not isinstance(shape, list) or not _are_sizes(shape) or tuple(shape[1:]) != self.image:
             raise Refused(400, f"shape must be [N, {', '.join(map(str, self.image))}]")
+        if shape[0] > most_images:
+            raise Refused(400, f"a request has at most {most_images} images, not {shape[0]}")
         try:
             values = np.asarray(data, np.float64).reshape(shape)
         except (ValueError, TypeError, OverflowError) as error:
@@ -62,6 +64,10 @@ class Model:
         most = 255.0 if self.ensemble.of_bytes else 1.0
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > most:
             raise Refused(400, f"values must lie between 0 and {most:g}")
+        if self.ensemble.of_bytes and kind != "UINT8":
+            raise Refused(400, "these are images of bytes, 0 to 255; datatype must be UINT8")
+        if self.ensemble.of_bytes and (values != np.round(values)).any():
+            raise Refused(400, "values must be whole numbers from 0 to 255")
         return values.astype(np.uint8 if self.ensemble.of_bytes else np.float32)
 
     def _in_units(self, pixels: np.ndarray) -> np.ndarray:

@@ -55,7 +55,7 @@ def test_names_of_files_cannot_steer_a_terminal_or_a_spreadsheet(
         assert "'@sum.png" in cells
         assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
     else:
-        assert "[bold]x[red].png" in done.stdout
+        assert "[bold]x[red]" in done.stdout  # its end may be on the next line
 
 
 def test_names_that_are_not_utf8_are_stored_and_shown(uraenas: Callable, tmp_path: Path) -> None:

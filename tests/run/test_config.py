@@ -146,7 +146,7 @@ def test_settings_of_methods_that_a_run_had_before_are_kept_and_still_compared(t
     assert stored["methods"] == ["random-ensemble"]
     assert stored["train.sampling.exploration"] == 0.25
     assert sections(Run(tmp_path).config()) == SECTIONS["random-ensemble"]
-    words = r"other settings: train\.sampling\.exploration was 0\.25 and is now 0\.5; choose another"
+    words = r"other settings: train\.sampling\.exploration was 0\.25 and is now 0\.5; give those it had"
     with pytest.raises(UraenasError, match=words):
         Pipeline.start(tmp_path, preset("tiny", {**first, "train.sampling.exploration": "0.5"}))
     assert read_json(tmp_path / "config.json") == stored

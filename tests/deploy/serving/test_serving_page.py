@@ -62,7 +62,9 @@ def test_ten_images_at_once_and_a_foreign_one(page: Any, tmp_path: Path) -> None
     found = results(page, 11)
     assert sum("Not the kind of image I know" in words for words in found) == 1
     for words in found:
-        assert all(name in words for name in ("May be", "Votes", "Uncertainty", "from architecture", "p-value"))
+        assert all(
+            name in words for name in ("May be", "Votes", "Uncertainty", "from architecture", "p-value")
+        )
     assert page.find_element("id", "status").text == "11 images predicted"
     assert page.execute_script(UNNAMED) == 0
     assert not [

@@ -29,7 +29,7 @@ class Client:
     headers: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, verb: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1800)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             connection.request(verb, path, body, named)

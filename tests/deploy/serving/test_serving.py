@@ -157,7 +157,7 @@ def test_hundreds_of_malformed_requests_and_it_still_answers(client: Any) -> Non
 
 
 def test_a_slow_request_is_given_up(client: Any) -> None:
-    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=1800) as line:
         line.sendall(b"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\nhalf")
         assert line.recv(100).startswith(b"HTTP/1.1 408")
 
@@ -214,7 +214,7 @@ def test_what_was_begun_is_finished_after_sigterm(finished_run: Path) -> None:
         head = f"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         for _ in range(300):
             try:
-                line = socket.create_connection(("127.0.0.1", port), timeout=60)
+                line = socket.create_connection(("127.0.0.1", port), timeout=1800)
                 break
             except ConnectionRefusedError:
                 time.sleep(0.1)

@@ -85,8 +85,9 @@ class Program:
         batch: int,
         device: torch.device | str,
         dtype: torch.dtype,
+        momentum: float = MOMENTUM,
     ) -> None:
-        self.wirings, self.skeleton, self.batch = wirings, skeleton, batch
+        self.wirings, self.skeleton, self.batch, self.momentum = wirings, skeleton, batch, momentum
         self.device, self.dtype = torch.device(device), dtype
         self.nodes = wirings[0].nodes
         self.sum_terms, self.source_terms = _most_terms(wirings)
@@ -187,7 +188,7 @@ class Program:
     def _finish(self, buffers: _StageBuffers, span: Span, splits: int, group: int) -> None:
         norms.finish_statistics[(span.count,)](
             self.partials, buffers.norms, self._weights, self._statistics, buffers.edges, span.first, splits,
-            buffers.pixels, MOMENTUM, EPSILON,
+            buffers.pixels, self.momentum, EPSILON,
             CHANNELS=buffers.channels, GROUP=group, SPLITS=SPLITS, TRAINING=self._training, num_warps=8,
         )  # fmt: skip
 

@@ -25,7 +25,9 @@ class SupernetProgram(Program):
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         wiring = wiring_of_supernet(cell, skeleton)
-        super().__init__([wiring], skeleton, batch, device, dtype)
+        # Running means stay 0. Sums for a variance are taken around them, and they say nothing about the next step where
+        # one option is drawn at a time: a cell of skips multiplies its input by four, one without has it normed.
+        super().__init__([wiring], skeleton, batch, device, dtype, momentum=0.0)
         self.cell = cell
         self.extended = torch.zeros(wiring.weights.size, device=self.device)
         self.statistics = wiring.statistics.initial().to(self.device)

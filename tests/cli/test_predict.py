@@ -121,7 +121,7 @@ def test_a_folder_of_a_thousand_with_three_bad_ones(uraenas, finished_run, tmp_p
 
 
 def test_python_and_the_command_say_the_same(uraenas, finished_run, folder):
-    found = json.loads(uraenas("predict", finished_run, folder, "--json", "--risk", "0.3").stdout)
+    found = json.loads(uraenas("predict", finished_run, folder, "--json", "--risk", "30%").stdout)
     results = Run(finished_run).predict([str(folder)], risk=0.3)
     assert [asdict(row) for row in results if isinstance(row, Prediction)] == found["predictions"]
     assert [asdict(row) for row in results if isinstance(row, Unreadable)] == found["unreadable"]
@@ -248,7 +248,9 @@ def test_an_ensemble_takes_bytes_floats_and_both_orders_of_axes_and_nothing_else
             ensemble.predict_proba(wrong)
 
 
-@pytest.mark.parametrize("arguments", [["nowhere.png"], ["--risk", "2"], ["--method", "uraenas-a"]])
+@pytest.mark.parametrize(
+    "arguments", [["nowhere.png"], ["--risk", "2"], ["--risk", "five"], ["--method", "uraenas-a"]]
+)
 def test_bad_questions_get_one_line(uraenas, finished_run, folder, arguments):
     images = [] if arguments == ["nowhere.png"] else [folder / "0.png"]
     done = uraenas("predict", finished_run, *images, *arguments)

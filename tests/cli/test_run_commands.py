@@ -94,6 +94,8 @@ def test_without_a_terminal_progress_comes_in_lines(uraenas, own_run):
         (["--preset", "digit"], ["digit", "digits"]),
         (["--presett", "tiny"], ["--presett", "--preset"]),
         (["--set", "data.name=nowhere.npz"], ["nowhere.npz"]),
+        (["nowhere.npz"], ["nowhere.npz"]),
+        (["photos", "--set", "data.name=pictures"], ["named twice", "photos", "pictures"]),
         (
             ["--methods", "drnas", "--set", "train.sampling.cycles=2"],
             ["train.sampling.cycles is no setting of drnas", "uraenas-w"],
@@ -111,6 +113,10 @@ def test_without_a_terminal_progress_comes_in_lines(uraenas, own_run):
 def test_bad_input_is_one_clear_line_and_writes_nothing(uraenas, tmp_path, arguments, words):
     assert_one_line(uraenas("run", *arguments, "--out", tmp_path / "bad"), *words)
     assert not (tmp_path / "bad").exists()
+
+
+def test_a_run_is_not_taken_for_images(uraenas, finished_run, tmp_path):
+    assert_one_line(uraenas("run", finished_run, "--out", tmp_path / "new"), "is a run, not images")
 
 
 def test_a_class_of_too_few_examples_is_counted_as_the_user_counts(uraenas, tmp_path):

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.words import csv_cell
+from uraenas.cli.options import as_share
 from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
 
 if TYPE_CHECKING:
@@ -36,20 +37,38 @@ def predict(
     ] = "",
     risk: Annotated[
         float,
-        typer.Option("--risk", help="Abstain below a confidence above which at most this share is wrong."),
+        typer.Option(
+            "--risk",
+            parser=as_share,
+            metavar="SHARE",
+            help="Abstain below a confidence above which at most this share is wrong.",
+        ),
     ] = 0.05,
     certainty: Annotated[
         float,
-        typer.Option("--certainty", help="With which the risk is kept, on images like the held-out ones."),
+        typer.Option(
+            "--certainty",
+            parser=as_share,
+            metavar="SHARE",
+            help="With which the risk is kept, on images like the held-out ones.",
+        ),
     ] = 0.95,
     coverage: Annotated[
         float,
-        typer.Option("--coverage", help="Name so many classes that this share of sets holds the true one."),
+        typer.Option(
+            "--coverage",
+            parser=as_share,
+            metavar="SHARE",
+            help="Name so many classes that this share of sets holds the true one.",
+        ),
     ] = 0.95,
     share: Annotated[
         float,
         typer.Option(
-            "--foreign", help="Call at most this share of images like those of the training foreign."
+            "--foreign",
+            parser=as_share,
+            metavar="SHARE",
+            help="Call at most this share of images like those of the training foreign.",
         ),
     ] = 0.05,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,

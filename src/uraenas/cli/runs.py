@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.cli.options import as_share
 from uraenas.cli.printing import (
     AsJson,
     bars,
@@ -44,10 +45,19 @@ SetOption = Annotated[
 
 
 def run(
+    images: Annotated[
+        str,
+        typer.Argument(
+            help="Images to learn from, as data.name: a folder, a file, a name; default: the preset's."
+        ),
+    ] = "",
     preset_name: PresetOption = "digits",
     methods: MethodsOption = "",
     assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
-    out: Annotated[Path | None, typer.Option("--out", help="Run directory; default: runs/<preset>.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Run directory; default: runs/ and the images' name, or the preset's."),
+    ] = None,
     search_of: Annotated[
         str,
         typer.Option(
@@ -75,9 +85,11 @@ def run(
     from uraenas.run.config import preset
 
     changes = _changes(methods, assignments)
+    if images:
+        changes |= _named(images, changes)
     if skip_unreadable:
         changes["data.skip_unreadable"] = True
-    config, place = preset(preset_name, changes), out or Path("runs") / preset_name
+    config, place = preset(preset_name, changes), out or Path("runs") / (Path(images).stem or preset_name)
     source = _search_to_take(search_of, changes)
     with bars(quiet=as_json) as progress:
         planned = plan(place, config, progress, search_of=source, budget=budget, fixed=changes, asked=dry_run)
@@ -95,6 +107,15 @@ def run(
             note(pipeline.left_out, as_json, pipeline.run)
             report.write(pipeline.run, pipeline.measured.test)
     _print_result(pipeline, metrics, as_json)
+
+
+def _named(images: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """The images that the command's first word names; a run directory is taken for what it is."""
+    if "data.name" in changes:
+        raise UraenasError(f"the images are named twice: {images} and data.name={changes['data.name']}")
+    if (Path(images) / "config.json").is_file():
+        raise UraenasError(f"{images} is a run, not images; go on with it by the command that began it")
+    return {"data.name": images}
 
 
 def _search_to_take(name: str, changes: dict[str, Any]) -> "Run | Literal['usual'] | None":
@@ -209,11 +230,25 @@ def export(
         typer.Option("--precision", help="Of an ONNX file: float32, half (weights), int8 (convolutions)."),
     ] = "float32",
     risk: Annotated[
-        float, typer.Option("--risk", help="A file abstains for this; as predict has it.")
+        float,
+        typer.Option(
+            "--risk", parser=as_share, metavar="SHARE", help="A file abstains for this; as predict has it."
+        ),
     ] = 0.05,
-    certainty: Annotated[float, typer.Option("--certainty", help="With which the risk is kept.")] = 0.95,
-    coverage: Annotated[float, typer.Option("--coverage", help="Of a file's prediction sets.")] = 0.95,
-    share: Annotated[float, typer.Option("--foreign", help="Share of false alarms, as in predict.")] = 0.05,
+    certainty: Annotated[
+        float,
+        typer.Option("--certainty", parser=as_share, metavar="SHARE", help="With which the risk is kept."),
+    ] = 0.95,
+    coverage: Annotated[
+        float,
+        typer.Option("--coverage", parser=as_share, metavar="SHARE", help="Of a file's prediction sets."),
+    ] = 0.95,
+    share: Annotated[
+        float,
+        typer.Option(
+            "--foreign", parser=as_share, metavar="SHARE", help="Share of false alarms, as in predict."
+        ),
+    ] = 0.05,
     as_json: AsJson = False,
 ) -> None:
     """Write a small copy of a run, or its ensemble as one file.

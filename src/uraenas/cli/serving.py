@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from uraenas.cli.options import as_share
 from uraenas.cli.printing import note, tell
 
 
@@ -21,11 +22,26 @@ def serve(
     method: Annotated[str, typer.Option("--method", help="Whose members predict.")] = "",
     risk: Annotated[
         float,
-        typer.Option("--risk", help="Abstain below a confidence above which at most this share is wrong."),
+        typer.Option(
+            "--risk",
+            parser=as_share,
+            metavar="SHARE",
+            help="Abstain below a confidence above which at most this share is wrong.",
+        ),
     ] = 0.05,
-    certainty: Annotated[float, typer.Option("--certainty", help="With which the risk is kept.")] = 0.95,
-    coverage: Annotated[float, typer.Option("--coverage", help="Of prediction sets.")] = 0.95,
-    share: Annotated[float, typer.Option("--foreign", help="Share of false alarms, as in predict.")] = 0.05,
+    certainty: Annotated[
+        float,
+        typer.Option("--certainty", parser=as_share, metavar="SHARE", help="With which the risk is kept."),
+    ] = 0.95,
+    coverage: Annotated[
+        float, typer.Option("--coverage", parser=as_share, metavar="SHARE", help="Of prediction sets.")
+    ] = 0.95,
+    share: Annotated[
+        float,
+        typer.Option(
+            "--foreign", parser=as_share, metavar="SHARE", help="Share of false alarms, as in predict."
+        ),
+    ] = 0.05,
     megabytes: Annotated[float, typer.Option("--megabytes", help="A request's largest size.")] = 20.0,
     rate: Annotated[float, typer.Option("--rate", help="Requests a second from one address; 0: any.")] = 0.0,
 ) -> None:

@@ -173,7 +173,7 @@ def test_members_come_from_the_chains_that_are_through_when_time_is_up(tmp_path)
     whole.train(whole.search())
     short, full = (pipeline.run.ensemble("random-ensemble") for pipeline in (late, whole))
     assert [member.identity for member in short.members] == [member.identity for member in full.members[:2]]
-    assert late.left_out == ["time was up when 2 of 4 chains were trained"]
+    assert late.left_out == ["time was up: 2 of 4 chains are trained to their end"]
     assert len(late.run.chains()) == 2  # no chain was begun that could not come to its end
     assert late.evaluate().rows
     assert whole.left_out == []
@@ -187,7 +187,9 @@ def test_where_no_chain_is_through_members_are_what_chains_are_by_then(tmp_path)
         ("uniform-point-00", 0),
         ("uniform-point-01", 0),
     ]
-    assert late.left_out == ["time was up when 0 of 4 chains were trained"]
+    assert late.left_out == [
+        "time was up: 0 of 4 chains are trained to their end; 2 more are used as far as they came"
+    ]
 
 
 def test_a_method_without_members_is_left_out_and_can_be_trained_later(tmp_path):

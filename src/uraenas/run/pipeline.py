@@ -269,8 +269,10 @@ class Pipeline:
                 f"time was up before a network was trained; {self.run.path} holds how far it came, and the same "
                 "command goes on from there"
             )
-        finished = {s.name for specs in found.values() for s in specs if self.checkpoints.has_finished(s)}
-        self.left_out.append(f"time was up when {len(finished)} of {count} chains were trained")
+        used = {spec.name: self.checkpoints.has_finished(spec) for specs in found.values() for spec in specs}
+        finished = sum(used.values())
+        rest = f"; {len(used) - finished} more are used as far as they came" if finished < len(used) else ""
+        self.left_out.append(f"time was up: {finished} of {count} chains are trained to their end{rest}")
         if missing := [name for name in self.config.methods if name not in left]:
             self.left_out.append(f"without members, and left out: {', '.join(missing)}")
             self.config = self.config.only(*left)

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from uraenas.run.places.driver import MOST_DEATHS, Driver
 from uraenas.run.places.leases import Superseded, guard, issue, revoke
 from uraenas.run.places.packing import Unit, pack
 from uraenas.run.places.place import News, Order
+from uraenas.run.places.worker import Worker
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
 
@@ -190,7 +192,7 @@ def test_stacks_cost_alike_and_none_is_too_large():
     units = pack(specs, costs, epochs=5, workers=2, stack=10)
     assert [unit.cost for unit in units] == [14, 14]
     small = pack(specs, costs, epochs=5, workers=2, stack=3)
-    assert sorted(len(unit.items) for unit in small) in ([1, 3, 3], [2, 2, 3])
+    assert [unit.cost for unit in small] == [7, 7, 7, 7]  # two rounds, and nobody is idle
     for found in (units, small):
         assert sorted(name for unit in found for name in unit.items) == sorted(costs)
     assert len(pack(specs[:1], costs, epochs=5, workers=8, stack=3)) == 1
@@ -210,29 +212,34 @@ def test_chains_that_go_on_from_others_wait_for_these():
 # A crew in this process, to see what a driver makes of news
 
 
-class Deadly:
-    """Workers that die of every unit, some epochs later than the one before."""
+class Talking:
+    """A worker that says something of every unit, and is ready again."""
 
     names = ("worker-1",)
 
-    def __init__(self, steps: Iterator[int]) -> None:
-        self.steps, self.given = steps, 0
+    def __init__(self, words: Iterator[list[tuple[str, dict[str, object]]]]) -> None:
+        self.words, self.given, self.left = words, 0, False
         self.said: list[News] = [News("worker-1", "ready")]
 
     def give(self, worker: str, order: Order) -> None:
         self.given += 1
-        self.said = [
-            News(worker, "progress", {"done": next(self.steps)}),
-            News(worker, "died", {"why": "was ended by SIGKILL"}),
-            News(worker, "ready"),
-        ]
+        self.said = [News(worker, *one) for one in next(self.words)] + [News(worker, "ready")]
 
-    def news(self, seconds: float) -> Sequence[News]:
+    def news(self, seconds: float) -> list[News]:
         said, self.said = self.said, []
         return said
 
     def leave(self) -> list[News]:
+        self.left = True
         return []
+
+
+def driven(tmp_path: Path, crew: Talking) -> bool:
+    """A unit of two chains, given to this crew."""
+    run = Run(tmp_path)
+    run.write_config(preset("tiny"))
+    driver = Driver(crew, run, preset("tiny"), set())
+    return driver.work([Unit("train", ("a", "b"))], lambda: None, lambda driver: None)
 
 
 @pytest.mark.filterwarnings("ignore:worker-1")
@@ -241,15 +248,44 @@ class Deadly:
 )
 def test_a_unit_that_workers_die_of_is_named_in_one_line(tmp_path: Path, steps: list[int], lives: int):
     """Deaths count as long as it comes no further: a machine that is taken away now and then is not its fault."""
-    run = Run(tmp_path)
-    run.write_config(preset("tiny"))
-    crew = Deadly(iter(steps))
-    driver = Driver(crew, run, preset("tiny"), set())
+    why = ("died", {"why": "was ended by SIGKILL"})
+    crew = Talking(iter([[("progress", {"done": done}), why] for done in steps]))
     with pytest.raises(
         UraenasError, match=r"5 workers in a row died at a, b, the last one: worker-1 was ended"
     ):
-        driver.work([Unit("train", ("a", "b"))], lambda: None, lambda driver: None)
+        driven(tmp_path, crew)
     assert crew.given == lives
+    assert crew.left
+
+
+def test_warnings_and_errors_of_workers_carry_their_names(tmp_path: Path):
+    full = "cannot write chains/a/state.safetensors: No space left on device"
+    words = [("warning", {"text": "two networks do not fit"}), ("failed", {"line": full})]
+    crew = Talking(iter([words]))
+    with (
+        pytest.warns(UserWarning, match="^worker-1: two networks do not fit"),
+        pytest.raises(UraenasError, match=f"^worker-1: {full}"),
+    ):
+        driven(tmp_path, crew)
+    assert crew.left
+
+
+def test_a_worker_that_does_not_find_the_run_or_its_images_says_so(finished_run: Path, tmp_path: Path):
+    own = {**Run(finished_run).config().as_json(), "data.name": str(tmp_path / "images.npz")}
+    for path, config, words in (
+        (
+            tmp_path / "absent",
+            Run(finished_run).config().as_json(),
+            "is not there; workers need the run directory",
+        ),
+        (finished_run, own, "images.npz"),
+    ):
+        told: list[tuple[str, Mapping[str, Any]]] = []
+        worker = Worker(str(path), lambda *news, told=told: told.append(news), lambda: False)
+        assert not worker.opened(config)
+        ((kind, facts),) = told
+        assert kind == "failed"
+        assert words in facts["line"]
 
 
 @pytest.mark.parametrize(
@@ -258,6 +294,8 @@ def test_a_unit_that_workers_die_of_is_named_in_one_line(tmp_path: Path, steps: 
         ("processes:0", "--on processes:0 names no number of processes"),
         ("processes:two", "--on processes:two names no number of processes"),
         ("local:2", "--on local:2 says too much"),
+        ("ray:nowhere", "--on ray:nowhere names no cluster; expected ray or ray:HOST:PORT"),
+        ("ray:127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: "),
         ("process", "unknown place (--on) 'process'. Did you mean 'processes'?"),
     ],
 )

@@ -47,8 +47,8 @@ OnOption = Annotated[
     str,
     typer.Option(
         "--on",
-        help="Where chains and evaluation are computed: local, this process; processes[:N] of this machine. "
-        "The result is the same.",
+        help="Where chains and evaluation are computed: local, this process; processes[:N] of this machine; "
+        "ray[:HOST:PORT], a cluster. The result is the same.",
     ),
 ]
 

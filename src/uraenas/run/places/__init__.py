@@ -9,6 +9,7 @@ from collections.abc import Callable
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.run.places.elsewhere import Elsewhere
 from uraenas.run.places.local import Local
+from uraenas.run.places.on_ray import on_ray
 from uraenas.run.places.place import Place
 from uraenas.run.places.processes import processes
 
@@ -22,11 +23,11 @@ def _local(argument: str) -> Place:
 
 
 # What comes after a colon → the place.
-PLACES: dict[str, Callable[[str], Place]] = {"local": _local, "processes": processes}
+PLACES: dict[str, Callable[[str], Place]] = {"local": _local, "processes": processes, "ray": on_ray}
 
 
 def place_of(text: str) -> Place:
-    """The place that `local`, `processes` or `processes:4` names."""
+    """The place that `local`, `processes:4` or `ray:head:6379` names."""
     name, _, argument = text.partition(":")
     if name not in PLACES:
         raise unknown("place (--on)", name, PLACES)

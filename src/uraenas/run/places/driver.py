@@ -110,6 +110,7 @@ class Driver:
         worker, facts = news.worker, news.facts
         if news.kind == "ready":
             self.free.add(worker)
+            self.run.log("worker ready", worker=worker, **facts)
         elif news.kind == "died":
             self._bury(worker, str(facts["why"]), waiting)
         elif news.kind in ("done", "late"):

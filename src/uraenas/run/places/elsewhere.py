@@ -22,7 +22,8 @@ class Hiring(Protocol):
 
     def check(self) -> None: ...
 
-    def hire(self, run: Run, config: Config, engine: Engine) -> Crew: ...
+    def hire(self, run: Run, config: Config, engine: Engine, most: int) -> Crew:
+        """Workers, at most so many: there is no work for more."""
 
 
 class Elsewhere:
@@ -42,7 +43,8 @@ class Elsewhere:
         revoke(run)
         if not left:
             return True
-        crew = self._hired(run, runner.config, runner.engine)
+        sets = cell_count(runner.task.measured_on(runner.config.evaluate.part).test, runner.config.evaluate)
+        crew = self._hired(run, runner.config, runner.engine, max(len(left), sets))
         units: list[Unit] = []
         kept: dict[str, set[int]] = {}
         for number, part in enumerate(runner.parts(specs)):
@@ -68,7 +70,7 @@ class Elsewhere:
         total = cell_count(judge.dataset.test, judge.config.evaluate)
         if len(names) < 2:
             return 0
-        crew = self._hired(judge.run, judge.config, judge.engine)
+        crew = self._hired(judge.run, judge.config, judge.engine, len(names))
 
         def tell(driver: Driver) -> None:
             _show(progress, "evaluate", driver, total - len(names) + len(driver.over), total)
@@ -84,9 +86,9 @@ class Elsewhere:
             self.crew.leave()
             self.crew = None
 
-    def _hired(self, run: Run, config: Config, engine: Engine) -> Crew:
+    def _hired(self, run: Run, config: Config, engine: Engine, most: int) -> Crew:
         if self.crew is None:
-            self.crew = self.hiring.hire(run, config, engine)
+            self.crew = self.hiring.hire(run, config, engine, most)
         return self.crew
 
 

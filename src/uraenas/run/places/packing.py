@@ -66,7 +66,8 @@ def _divided(
     group: Sequence[ChainSpec], costs: Mapping[str, float], pieces: int, stack: int, part: int
 ) -> list[Unit]:
     """The dearest chain first, each to the piece that is cheapest so far and has room."""
-    count = min(len(group), max(pieces, -(-len(group) // stack)))
+    rounds = -(-len(group) // (pieces * stack))  # in each of which nobody is idle
+    count = min(len(group), rounds * pieces)
     bins: list[list[ChainSpec]] = [[] for _ in range(count)]
     for spec in sorted(group, key=lambda one: -costs[one.name]):
         free = [one for one in bins if len(one) < stack]

@@ -39,9 +39,9 @@ class Processes:
     def check(self) -> None:
         """They are started here."""
 
-    def hire(self, run: Run, config: Config, engine: Engine) -> "ProcessCrew":
+    def hire(self, run: Run, config: Config, engine: Engine, most: int) -> "ProcessCrew":
         gpus = _gpus() if engine.device.type == "cuda" else []
-        count = self.count or len(gpus) or available_cores()
+        count = min(most, self.count or len(gpus) or available_cores())
         names = [f"worker-{number + 1}" for number in range(count)]
         devices = {name: gpus[n % len(gpus)] if gpus else None for n, name in enumerate(names)}
         return ProcessCrew(str(run.path.absolute()), config.as_json(), devices)
@@ -149,7 +149,7 @@ def work(pipe: Connection, path: str, config: Mapping[str, Any], device: str | N
     worker = Worker(path, tell, leaving.is_set)
     try:
         if worker.opened(config):
-            tell("ready", {})
+            tell("ready", {"process": os.getpid()})
         while (order := orders.get()) is not None:
             worker.do(order)
     except (Leave, Superseded, BrokenPipeError):

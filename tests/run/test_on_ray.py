@@ -101,7 +101,7 @@ def test_a_node_with_another_version_is_named_in_one_line(finished_run, tmp_path
 
 
 def test_a_node_that_sees_another_directory_is_told_from_one_that_sees_this(tmp_path):
-    from uraenas.run.places.on_ray import _probe
+    from uraenas.run.places.ray_nodes import _probe
 
     run = tmp_path / "run"
     assert _probe(str(run))(["uraenas"])["holder"] is None

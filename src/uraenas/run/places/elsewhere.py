@@ -6,6 +6,7 @@ from typing import Protocol
 from uraenas.engine import Engine
 from uraenas.evaluation import cell_count
 from uraenas.learning.chains import ChainSpec, in_turns, shared_epochs
+from uraenas.run.checkpoints import read_chain
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
@@ -45,10 +46,11 @@ class Elsewhere:
             return True
         sets = cell_count(runner.task.measured_on(runner.config.evaluate.part).test, runner.config.evaluate)
         crew = self._hired(run, runner.config, runner.engine, max(len(left), sets))
+        names = {spec.name for spec in left}
         units: list[Unit] = []
         kept: dict[str, set[int]] = {}
         for number, part in enumerate(runner.parts(specs)):
-            todo = [spec for spec in part if spec in left]
+            todo = [spec for spec in part if spec.name in names]
             costs = _costs(runner, todo)
             units += pack(todo, costs, epochs, len(crew.names), runner.engine.stack, number)
             kept |= runner.kept_epochs(*in_turns(part, epochs))
@@ -102,7 +104,7 @@ def _costs(runner: ChainRunner, specs: Sequence[ChainSpec]) -> dict[str, float]:
         begun[spec.name] = max((shared_epochs(leader, spec, epochs) for leader in leaders), default=0)
     for spec in specs:
         if runner.run.has(runner.run.chain_file(spec.name)):
-            begun[spec.name] = runner.checkpoints.chain(spec).epoch
+            begun[spec.name] = read_chain(runner.run, spec.name).epoch
     return {
         spec.name: float(space.cost(spec.architecture).multiply_adds) * (epochs - begun.get(spec.name, 0))
         for spec in specs

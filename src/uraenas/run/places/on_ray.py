@@ -7,15 +7,11 @@ children alone. Ray's ports listen on all interfaces, whatever address its nodes
 import importlib.util
 import logging
 import os
-import queue
 import secrets
 import socket
-import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from uraenas.base.cores import available_cores
@@ -25,11 +21,10 @@ from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.places.elsewhere import Elsewhere
 from uraenas.run.places.place import News, Order
-from uraenas.run.places.worker import versions
+from uraenas.run.places.ray_nodes import PATIENCE, connected, require_alike
+from uraenas.run.places.ray_worker import RayWorker
 
 LOOPBACK = "127.0.0.1"
-PATIENCE = 60.0  # seconds for a cluster to answer, and for workers to write down how far they are
-LISTENING = 2.0  # seconds that a worker waits for something to tell
 
 
 def on_ray(argument: str) -> Elsewhere:
@@ -61,7 +56,7 @@ class Cluster:
     def hire(self, run: Run, config: Config, engine: Engine, most: int) -> "RayCrew":
         ray = self._connected()
         try:
-            _require_alike(ray, run)
+            require_alike(ray, run)
             resources = ray.cluster_resources()
             gpus = 0 if config.engine.device == "cpu" else int(resources.get("GPU", 0))
             count = min(most, gpus or int(resources.get("CPU", 0)))
@@ -76,29 +71,39 @@ class Cluster:
             raise
 
     @property
-    def _is_here(self) -> bool:
-        host = self.address.rpartition(":")[0]
-        return not host or host == "localhost" or host.startswith("127.")
+    def _is_on_loopback(self) -> bool:
+        """Whether the cluster is ours, or one that listens on loopback and not on the network."""
+        host, _, port = self.address.rpartition(":")
+        if not host:
+            return True
+        if host != "localhost" and not host.startswith("127."):
+            return False
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:
+                unsent.connect(
+                    ("192.0.2.1", 9)
+                )  # nothing is sent; the system chooses an address of this machine
+                own = unsent.getsockname()[0]
+            socket.create_connection((own, int(port)), 2).close()
+        except OSError:
+            return True
+        return False
 
     def _connected(self) -> Any:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault(
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1"
-        )  # where it has no GPU, a worker sees none
-        if not self.address and "RAY_AUTH_MODE" not in os.environ:
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # without GPUs, a worker sees none
+        own: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        if self._is_on_loopback:
+            # Ray takes loopback for this machine's address on the network, where a cluster on loopback does not
+            # listen. It does not where it thinks that the system cannot have clusters.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+            own["_node_ip_address"] = LOOPBACK
+        if self.address:
+            return connected({"address": self.address, **own})
+        if "RAY_AUTH_MODE" not in os.environ:
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        import ray  # seconds, and not everybody has it
-
-        started = {"num_cpus": available_cores(), "include_dashboard": False, "_node_ip_address": LOOPBACK}
-        options: dict[str, Any] = (
-            {"address": self.address} if self.address else {"address": "local", **started}
-        )
-        try:
-            ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
-        except Exception as error:  # a dozen kinds; nothing has been computed yet
-            where = self.address or "this machine"
-            raise UraenasError(f"cannot use Ray on {where}: {' '.join(str(error).split())[:500]}") from error
-        return ray
+        own |= {"num_cpus": available_cores(), "include_dashboard": False}
+        return connected({"address": "local", **own})
 
 
 class RayCrew:
@@ -163,131 +168,3 @@ class RayCrew:
     def _start(self, worker: str) -> None:
         self.actors[worker] = self.kind.remote(*self.facts)
         self.asked[self.actors[worker].hear.remote()] = worker
-
-
-class RayWorker:
-    """An actor: the work is done in a thread of its own, so that it can always be asked."""
-
-    def __init__(self, path: str, config: Mapping[str, Any], folder: str) -> None:
-        import torch
-
-        torch.set_num_threads(1)
-        if Path(folder).is_dir():
-            os.chdir(folder)  # images may be named by where they are from there
-        self.path, self.config = path, config
-        self.said: queue.SimpleQueue[tuple[str, Mapping[str, Any]]] = queue.SimpleQueue()
-        self.orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
-        self.leaving = threading.Event()
-        self.heard = time.monotonic()
-        threading.Thread(target=self._work, daemon=True).start()
-
-    def give(self, order: Order) -> None:
-        self.orders.put(order)
-
-    def leave(self) -> None:
-        self.leaving.set()
-        self.orders.put(None)
-
-    def hear(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What there is to tell; waits a little for something."""
-        self.heard = time.monotonic()
-        found = []
-        with suppress(queue.Empty):
-            found.append(self.said.get(timeout=LISTENING))
-            while True:
-                found.append(self.said.get_nowait())
-        return found
-
-    def _work(self) -> None:
-        import torch
-
-        from uraenas.run.places.leases import Superseded
-        from uraenas.run.places.worker import Leave, Worker
-
-        torch.set_num_threads(1)
-
-        def tell(kind: str, facts: Mapping[str, Any]) -> None:
-            self.said.put((kind, facts))
-
-        worker = Worker(self.path, tell, self._is_to_leave)
-        try:
-            if worker.opened(self.config):
-                tell("ready", {"host": socket.gethostname(), "process": os.getpid()})
-            while (order := self.orders.get()) is not None:
-                worker.do(order)
-        except Leave:
-            pass  # its state is written
-        except Superseded:
-            os._exit(1)
-        tell("left", {})
-
-    def _is_to_leave(self) -> bool:
-        """Asked to, or nobody has listened for long: the driver is gone, or this node is lost to it."""
-        if time.monotonic() - self.heard > 2 * PATIENCE:
-            os._exit(1)
-        return self.leaving.is_set()
-
-
-def _require_alike(ray: Any, run: Run) -> None:
-    """Refuse nodes that would compute something else, or somewhere else."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    probe, ours = _probe(str(run.path.absolute())), versions()
-    lock = run.path / "lock"
-    holder = lock.read_bytes() if lock.exists() else b""
-    asked = {}
-    for node in ray.nodes():
-        if node["Alive"]:
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = ray.remote(num_cpus=0, max_retries=0)(probe).options(scheduling_strategy=there)
-            asked[f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"] = task.remote(list(ours))
-    for node, answer in asked.items():
-        try:
-            found = ray.get(answer, timeout=4 * PATIENCE)
-        except Exception as error:
-            raise UraenasError(f"the Ray node {node} does not answer: {type(error).__name__}") from error
-        for package, version in ours.items():
-            if found["versions"][package] != version:
-                raise UraenasError(
-                    f"the Ray node {node} has {package} {found['versions'][package]}, this process {version}; install "
-                    "the same everywhere"
-                )
-        if found["holder"] is None or found["holder"] != holder:
-            raise UraenasError(
-                f"the Ray node {node} does not see {run.path.absolute()} as it is here; put the run directory (--out) "
-                "on a file system that all nodes share"
-            )
-        if holder and found["locked"]:
-            warnings.warn(
-                f"locks on the file system of {run.path} do not reach {node}: a second command on this run would not "
-                "be noticed, so give none",
-                stacklevel=2,
-            )
-
-
-def _probe(path: str) -> Callable[[list[str]], dict[str, Any]]:
-    """A function that needs nothing of this package: a node may have another version of it, or none."""
-
-    def probe(packages: list[str]) -> dict[str, Any]:
-        import fcntl
-        import os
-        from importlib import metadata
-
-        def version(package: str) -> str:
-            try:
-                return metadata.version(package).partition("+")[0]
-            except metadata.PackageNotFoundError:
-                return "not installed"
-
-        lock, holder, locked = os.path.join(path, "lock"), b"" if os.path.isdir(path) else None, False
-        if os.path.exists(lock):
-            with open(lock, "rb") as file:
-                holder = file.read()
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    locked = True
-                except OSError:
-                    pass
-        return {"versions": {name: version(name) for name in packages}, "holder": holder, "locked": locked}
-
-    return probe

@@ -210,6 +210,7 @@ class Pipeline:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
             self._watch("search", found.history)
             return found
+        self.place.prepare(self.run, config, task, self.engine)
         images = task.search_images(parts.settings.validation, self.engine)
         begin = LOOPS[parts.distribution.loop].begin
         searching = begin(parts, task.space, images, self.engine, config.seed, self.checkpoints.search())

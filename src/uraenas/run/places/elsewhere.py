@@ -1,11 +1,11 @@
 """Places that have workers: units are packed, handed out, and seen to their end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from uraenas.engine import Engine
 from uraenas.evaluation import cell_count
-from uraenas.learning.chains import ChainSpec, in_turns, shared_epochs
+from uraenas.learning.chains import ChainSpec, chains_for, in_turns, shared_epochs
 from uraenas.run.checkpoints import read_chain
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
@@ -15,6 +15,7 @@ from uraenas.run.places.driver import Driver
 from uraenas.run.places.leases import revoke
 from uraenas.run.places.packing import Unit, pack
 from uraenas.run.places.place import Crew
+from uraenas.run.task import Task
 from uraenas.run.training import ChainRunner
 
 
@@ -38,14 +39,20 @@ class Elsewhere:
     def check(self) -> None:
         self.hiring.check()
 
+    def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
+        """Hire as many workers as the run has use for: they take seconds to start, and may not fit."""
+        if self.crew is None:
+            chains = sum(chains_for(config.method(name), config.ensemble) for name in config.methods)
+            sets = cell_count(task.measured_on(config.evaluate.part).test, config.evaluate)
+            self.crew = self.hiring.hire(run, config, engine, max(chains, sets))
+
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         run, progress, epochs = runner.run, runner.progress, runner.config.train.epochs
         left = [spec for spec in specs if not runner.checkpoints.has_finished(spec)]
         revoke(run)
         if not left:
             return True
-        sets = cell_count(runner.task.measured_on(runner.config.evaluate.part).test, runner.config.evaluate)
-        crew = self._hired(run, runner.config, runner.engine, max(len(left), sets))
+        crew = self._hired(run, runner.config, runner.task, runner.engine)
         names = {spec.name for spec in left}
         units: list[Unit] = []
         kept: dict[str, set[int]] = {}
@@ -62,9 +69,7 @@ class Elsewhere:
             _show(progress, "train", driver, done, len(specs) * steps)
 
         driver = Driver(crew, run, runner.config, self._ready, kept)
-        through = driver.work(units, lambda: _room(progress, "train"), tell)
-        revoke(run)
-        return through
+        return self._worked(driver, units, lambda: _room(progress, "train"), tell)
 
     def judge(self, judge: Judge, progress: Countdown) -> int:
         revoke(judge.run)
@@ -72,15 +77,14 @@ class Elsewhere:
         total = cell_count(judge.dataset.test, judge.config.evaluate)
         if len(names) < 2:
             return 0
-        crew = self._hired(judge.run, judge.config, judge.engine, len(names))
+        crew = self._hired(judge.run, judge.config, judge.task, judge.engine)
 
         def tell(driver: Driver) -> None:
             _show(progress, "evaluate", driver, total - len(names) + len(driver.over), total)
 
         units = [Unit("evaluate", (name,)) for name in names]
         driver = Driver(crew, judge.run, judge.config, self._ready)
-        driver.work(units, lambda: _room(progress, "evaluate"), tell)
-        revoke(judge.run)
+        self._worked(driver, units, lambda: _room(progress, "evaluate"), tell)
         return total - len(names) + len(driver.over)
 
     def close(self) -> None:
@@ -88,9 +92,24 @@ class Elsewhere:
             self.crew.leave()
             self.crew = None
 
-    def _hired(self, run: Run, config: Config, engine: Engine, most: int) -> Crew:
-        if self.crew is None:
-            self.crew = self.hiring.hire(run, config, engine, most)
+    def _worked(
+        self,
+        driver: Driver,
+        units: Sequence[Unit],
+        room: Callable[[], float | None],
+        tell: Callable[[Driver], None],
+    ) -> bool:
+        try:
+            through = driver.work(units, room, tell)
+        except BaseException:
+            self.crew, self._ready = None, set()  # they were let go
+            raise
+        revoke(driver.run)
+        return through
+
+    def _hired(self, run: Run, config: Config, task: Task, engine: Engine) -> Crew:
+        self.prepare(run, config, task, engine)
+        assert self.crew is not None
         return self.crew
 
 

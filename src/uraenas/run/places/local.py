@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 
+from uraenas.engine import Engine
 from uraenas.learning.chains import ChainSpec
+from uraenas.run.config import Config
+from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
 from uraenas.run.places.leases import revoke
+from uraenas.run.task import Task
 from uraenas.run.training import ChainRunner
 
 
@@ -14,6 +18,9 @@ class Local:
 
     def check(self) -> None:
         """It is here."""
+
+    def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
+        """It is ready."""
 
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         revoke(runner.run)  # a worker that outlived another driver may write no more

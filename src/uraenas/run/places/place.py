@@ -4,9 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from uraenas.engine import Engine
 from uraenas.learning.chains import ChainSpec
+from uraenas.run.config import Config
+from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
+from uraenas.run.task import Task
 from uraenas.run.training import ChainRunner
 
 
@@ -15,6 +19,9 @@ class Place(Protocol):
 
     def check(self) -> None:
         """Refuse a place that cannot be reached, before anything is written."""
+
+    def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
+        """Make ready for what will come, while something else is done."""
 
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         """Run these chains to their end, or until time is up; says whether all are through."""

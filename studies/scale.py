@@ -1,6 +1,6 @@
 """How long do many chains take on many devices, and what limits it?
 
-    python studies/scale.py RUN [--members RUN] [--bandwidth 1e9] [--draws 5]
+    python studies/scale.py RUN [--members RUN] [--bandwidth 1e9] [--every 10] [--draws 5]
 
 Measured: seconds of a chain in a full stack (RUN's cost.json), the spread of chains (multiplications of the members of
 the other run, which drew its architectures alike), bytes of a checkpoint and a sample, and the constants below, each
@@ -28,7 +28,6 @@ RATES = {1: 87.8e3, 10: 111.5e3}
 RAY_START = 28.0  # seconds from the first call to workers that are ready; two loaded cores, Ray 2.60
 CAPTURE = 5.0  # seconds to the first captured step with a filled cache; one H200: docs/performance.md
 IMAGES = 60_000 * 32 * 32 * 3  # bytes that each worker reads once: CIFAR-10
-EVERY = 10.0  # engine.checkpoint_seconds
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,9 @@ def slower(size: int, stack: int) -> float:
     return 1 + share * (RATES[10] / RATES[1] - 1)
 
 
-def simulated(facts: Measured, units: Sequence[Unit], devices: int, bandwidth: float) -> dict[str, float]:
+def simulated(
+    facts: Measured, units: Sequence[Unit], devices: int, bandwidth: float, every: float
+) -> dict[str, float]:
     """Seconds until the last stack is through, and what goes to the run directory on the way."""
     busy = min(devices, len(units))
     begin = RAY_START + CAPTURE + IMAGES * busy / bandwidth
@@ -87,12 +88,12 @@ def simulated(facts: Measured, units: Sequence[Unit], devices: int, bandwidth: f
     largest = max(len(unit.items) for unit in units)
     writing = largest * facts.checkpoint * busy / bandwidth  # seconds of one checkpoint, all at once
     for unit in sorted(units, key=lambda one: -one.cost):
-        seconds = unit.cost * slower(len(unit.items), facts.stack) * (1 + writing / EVERY)
+        seconds = unit.cost * slower(len(unit.items), facts.stack) * (1 + writing / every)
         heapq.heappush(free, heapq.heappop(free) + seconds)
     chains = sum(len(unit.items) for unit in units)
     return {
         "seconds": max(free),
-        "traffic": largest * facts.checkpoint * busy / EVERY,
+        "traffic": largest * facts.checkpoint * busy / every,
         "samples": chains * facts.samples * facts.sample,
         "begin": begin,
     }
@@ -105,6 +106,7 @@ def main() -> None:
     parser.add_argument(
         "--bandwidth", type=float, default=1e9, help="bytes a second, of the shared file system"
     )
+    parser.add_argument("--every", type=float, default=10.0, help="engine.checkpoint_seconds")
     parser.add_argument("--draws", type=int, default=5)
     options = parser.parse_args()
     facts = measured(Run(options.run), Run.find(options.members))
@@ -115,7 +117,7 @@ def main() -> None:
             found = []
             for number in range(options.draws):
                 units = units_of(facts, count, devices, random.Random(number))
-                found.append(simulated(facts, units, devices, options.bandwidth))
+                found.append(simulated(facts, units, devices, options.bandwidth, options.every))
                 if devices == 1:
                     alone[count, number] = found[-1]["seconds"]
             shares = [alone[count, n] / devices / one["seconds"] for n, one in enumerate(found)]

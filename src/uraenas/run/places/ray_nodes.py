@@ -40,7 +40,12 @@ def connected(options: Mapping[str, Any]) -> Any:
         signal.signal(signal.SIGTERM, before)  # Ray has its own way to end
     if failed:
         why = " ".join(str(failed[0]).split())[:500]
-        raise UraenasError(f"cannot use Ray on {where}: {why}") from failed[0]
+        hint = (
+            ""
+            if options["address"] == "local"
+            else "; if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN say it"
+        )
+        raise UraenasError(f"cannot use Ray on {where}: {why}{hint}") from failed[0]
     return ray
 
 

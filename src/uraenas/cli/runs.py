@@ -3,7 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from uraenas.run.budget import Planned
     from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
+    from uraenas.run.places import Place
 
 SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
 
@@ -41,6 +42,14 @@ MethodsOption = Annotated[
 ]
 SetOption = Annotated[
     list[str], typer.Option("--set", help="key=value; repeatable. `uraenas list` names the keys.")
+]
+OnOption = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        help="Where chains and evaluation are computed: local, this process; processes[:N] of this machine; "
+        "ray[:HOST:PORT], a cluster. The result is the same.",
+    ),
 ]
 
 
@@ -77,6 +86,7 @@ def run(
         bool,
         typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
     ] = False,
+    on: OnOption = "local",
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -84,6 +94,7 @@ def run(
     from uraenas.run.budget import plan
     from uraenas.run.config import preset
 
+    workplace = _workplace(on)
     changes = _changes(methods, assignments)
     if images:
         changes |= _named(images, changes)
@@ -98,7 +109,8 @@ def run(
             print_plan(planned, as_json)
             return
         pipeline.begin()
-        with working_in(pipeline.run):
+        pipeline.place = workplace
+        with working_in(pipeline.run), closing(workplace):
             note([*pipeline.notes(), *planned.notes, *_on_time(planned)], as_json, pipeline.run)
             searched = pipeline.search()
             note(_on_the_search(searched), as_json, pipeline.run)
@@ -116,6 +128,15 @@ def _named(images: str, changes: dict[str, Any]) -> dict[str, Any]:
     if (Path(images) / "config.json").is_file():
         raise UraenasError(f"{images} is a run, not images; go on with it by the command that began it")
     return {"data.name": images}
+
+
+def _workplace(on: str) -> "Place":
+    """Where work is done, if it can be reached."""
+    from uraenas.run.places import place_of
+
+    found = place_of(on)
+    found.check()
+    return found
 
 
 def _search_to_take(name: str, changes: dict[str, Any]) -> "Run | Literal['usual'] | None":
@@ -167,17 +188,17 @@ def search(path: RunPath, as_json: AsJson = False) -> None:
     say(f"expected architecture {searched.expected}", as_json, facts)
 
 
-def train(path: RunPath, as_json: AsJson = False) -> None:
+def train(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> None:
     """Train the members of a run (searching first, if that is not done)."""
-    with opened(path, as_json) as pipeline:
+    with opened(path, as_json, on) as pipeline:
         pipeline.train(pipeline.search())
         sizes = {name: len(pipeline.run.ensemble(name)) for name in pipeline.config.methods}
     say("\n".join(f"{name}: {size} members" for name, size in sizes.items()), as_json, {"members": sizes})
 
 
-def evaluate(path: RunPath, as_json: AsJson = False) -> None:
+def evaluate(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> None:
     """Measure the trained members of a run."""
-    with opened(path, as_json) as pipeline:
+    with opened(path, as_json, on) as pipeline:
         metrics = pipeline.evaluate()
     _print_result(pipeline, metrics, as_json)
 
@@ -304,12 +325,14 @@ def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def opened(path: Path, as_json: bool) -> Iterator["Pipeline"]:
+def opened(path: Path, as_json: bool, on: str = "local") -> Iterator["Pipeline"]:
     from uraenas.run.pipeline import Pipeline
 
+    workplace = _workplace(on)
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.resume(path, progress)
-        with working_in(pipeline.run):
+        pipeline.place = workplace
+        with working_in(pipeline.run), closing(workplace):
             yield pipeline
 
 

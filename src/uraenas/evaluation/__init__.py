@@ -14,6 +14,7 @@ from uraenas.evaluation.sets import (
     cell_count,
     evaluation_sets,
     require_suite_fits,
+    set_names,
 )
 from uraenas.evaluation.summarise import Measured, same_suite, summarise
 
@@ -43,6 +44,7 @@ __all__ = [
     "require_suite_fits",
     "same_suite",
     "separations",
+    "set_names",
     "sizes_of",
     "summarise",
     "unbeaten",

@@ -5,8 +5,8 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import Metrics
 from uraenas.learning.chains import MOST_EPOCHS
 from uraenas.run.config import Config, deciding, from_json
-from uraenas.run.cost import Costs
+from uraenas.run.cost import Amounts, Costs
 from uraenas.run.facts import DataFacts
 from uraenas.spaces import facts_of, space_of
 
@@ -75,7 +75,10 @@ class Run:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.costs = Costs(partial(self._read, COSTS), partial(self._write, COSTS))
+        self.costs = Costs(self._read_costs, partial(self._write, COSTS))
+        # A worker writes under its lease, and leaves to its driver what all of them would append to.
+        self.guard: Callable[[str], AbstractContextManager[Any]] = nullcontext
+        self.append: Callable[[str, Mapping[str, Any]], None] = self._append
         self._identities: tuple[str, str] | None = None
 
     @classmethod
@@ -174,7 +177,8 @@ class Run:
         """Write tensors with a header of JSON values, and whose they are: a run's, under the name they are read by."""
         whose = {"file": name, "run": self._owner_of(name)}
         texts = {key: json.dumps(value) for key, value in {**header, **whose}.items()}
-        write_tensors(self.path / name, tensors, texts)
+        with self.guard(name):
+            write_tensors(self.path / name, tensors, texts)
 
     def read_tensors(self, name: str, needed: Iterable[str] = ()) -> tuple[dict[str, Tensor], Fields]:
         """Tensors, among them the needed ones, and header of a file of this run."""
@@ -198,6 +202,13 @@ class Run:
             found = Fields(self.path / name, read_json(self.path / name))
             self._require_own(name, found)
         return Fields(found.where, {key: value for key, value in found.stored.items() if key != "run"})
+
+    def _read_costs(self) -> Amounts:
+        stored = self._read(COSTS)
+        if stored is None:
+            return {}
+        items = {item: stored.table(item) for item in stored.stored}
+        return {item: {unit: own.number(unit, 0) for unit in own.stored} for item, own in items.items()}
 
     def _owner_of(self, name: str) -> str:
         return self.chains_identity if name.startswith("chains/") else self.identity
@@ -316,6 +327,9 @@ class Run:
         self._write("environment.json", facts)
 
     def log(self, event: str, **facts: Any) -> None:
+        self.append(event, facts)
+
+    def _append(self, event: str, facts: Mapping[str, Any]) -> None:
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
 
     # The search
@@ -402,6 +416,14 @@ class Run:
                 if (path, origin.chain, origin.run, origin.samples) != right:  # a mean is no sample
                     raise DamagedFile(f"{path} is another sample, put in its place")
         return members
+
+    @property
+    def leases_folder(self) -> Path:
+        return self.path / "leases"
+
+    def lease_path(self, key: str) -> Path:
+        """Who may write what: `chains/<chain>`, `evaluate/<set>`."""
+        return self.leases_folder / f"{key}.lease"
 
     # Members
 

@@ -35,6 +35,7 @@ from uraenas.run.export import (
 )
 from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
+from uraenas.run.places import Local, Place
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.task import prepare
 from uraenas.run.tensorboard import EventFiles
@@ -53,6 +54,7 @@ class Pipeline:
         self.search_of: Run | None = None  # whose search it takes
         self.chains_of: Run | None = None  # and chains
         self.left_out: list[str] = []  # for want of time, to be told
+        self.place: Place = Local()  # where chains and evaluation sets are computed
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
         self.events = EventFiles(run.path / "tensorboard", decisions) if config.tensorboard else None
@@ -208,6 +210,7 @@ class Pipeline:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
             self._watch("search", found.history)
             return found
+        self.place.prepare(self.run, config, task, self.engine)
         images = task.search_images(parts.settings.validation, self.engine)
         begin = LOOPS[parts.distribution.loop].begin
         searching = begin(parts, task.space, images, self.engine, config.seed, self.checkpoints.search())
@@ -253,7 +256,7 @@ class Pipeline:
         if plans := self._plans(searched):
             specs = {spec.name: spec for planned in plans.values() for spec in planned}
             runner = self._runner
-            if not runner.run_all(list(specs.values())):
+            if not self.place.train(runner, list(specs.values())):
                 plans = self._in_time(runner, plans, len(specs))
             self._choose(plans)
 
@@ -320,9 +323,10 @@ class Pipeline:
         cells: list[Cell] = []
         clock = Clock()
         self.progress("evaluate", 0, total)
+        judged = self.place.judge(judge, self.progress)
         for cell in judge.cells():
             cells.append(cell)
-            self.progress("evaluate", len(cells), total)
+            self.progress("evaluate", max(judged, len(cells)), total)
             if len(cells) < total and self.progress.room("evaluate") < 0:
                 cells = cells[:1]  # a part of a suite would be taken for the whole
                 self.left_out.append(

@@ -49,7 +49,7 @@ class ChainRunner:
         """
         self.planned = len(specs)
         longest = 0.0
-        for part in self._parts(specs):
+        for part in self.parts(specs):
             begun = self.progress.room("train")
             if begun < longest:
                 return False
@@ -61,7 +61,7 @@ class ChainRunner:
                 longest = max(longest, begun - self.progress.room("train"))
         return True
 
-    def _parts(self, specs: Sequence[ChainSpec]) -> list[list[ChainSpec]]:
+    def parts(self, specs: Sequence[ChainSpec]) -> list[list[ChainSpec]]:
         """What is run one after another: all at once, or under a budget a stack of every kind."""
         if self.progress.end is None:
             return [list(specs)]
@@ -71,12 +71,20 @@ class ChainRunner:
         return [parts[number] for number in sorted(parts)]
 
     def _run_part(self, specs: Sequence[ChainSpec]) -> None:
+        turns = in_turns(specs, self.config.train.epochs)
+        self._run_turns(turns, self.kept_epochs(*turns))
+
+    def run_stack(self, specs: Sequence[ChainSpec], kept: Mapping[str, set[int]]) -> None:
+        """Run chains that can begin now, as a part of more; others go on from the epochs of theirs that are kept."""
+        self.planned = len(specs)
+        self._run_turns([specs], kept)
+
+    def _run_turns(self, turns: Sequence[Sequence[ChainSpec]], kept: Mapping[str, set[int]]) -> None:
+        self.kept = kept
         with (
             SampleWriter(self.run, self.task.space) as self.samples,
             saved_when_cut_short(self._store) as self.unsaved,
         ):
-            turns = in_turns(specs, self.config.train.epochs)
-            self.kept = self._kept_epochs(*turns)
             for turn in turns:
                 self.chains |= {spec.name: self.checkpoints.chain(spec) for spec in turn}
                 if turn:
@@ -102,7 +110,7 @@ class ChainRunner:
             member.save(self.run.sample_path(spec.name, last), self.task.space)
         return state.epoch > 0
 
-    def _kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:
+    def kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:
         """After which epochs a chain's state is kept for others of its root: those here, and those that may come."""
         epochs = self.config.train.epochs
         kept = {}

@@ -147,11 +147,37 @@ def test_phone_has_no_sideways_scroll(browser: Any, page: Path, width: int) -> N
     browser.execute_script("document.querySelectorAll('.option').forEach((o) => { o.hidden = false; })")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     boxes = browser.execute_script(
-        "return [...document.querySelectorAll('.figure > svg')].map((s) => s.getBoundingClientRect().toJSON())"
+        "return [...document.querySelectorAll('.figure')].map((s) => s.getBoundingClientRect().toJSON())"
     )
     assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
-    text = min(box["width"] for box in boxes) / 360  # figures are drawn 360 wide
-    assert text > (0.9 if width == 390 else 0.75), "text in figures would be too small to read"
+
+
+# Of all that can be seen, in figures as they are scaled.
+SMALLEST = """
+const shown = [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
+  && !e.closest('.spoken, noscript') && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()));
+return shown.map((e) => {
+  const svg = e.closest('.figure > svg');
+  const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+  return [parseFloat(getComputedStyle(e).fontSize) * scale, e.textContent];
+}).sort((a, b) => a[0] - b[0])[0];
+"""
+
+
+@pytest.mark.parametrize("width", [320, 390, 1024, 1440])
+def test_text_has_at_least_twelve_pixels(browser: Any, page: Path, width: int) -> None:
+    open_page(browser, page, width)
+    smallest, words = browser.execute_script(SMALLEST)
+    assert smallest >= 12, words
+
+
+def awaited(*files: Path) -> str:
+    """The text of the first of these files, when all have been saved."""
+    for _ in range(300):
+        if all(file.exists() for file in files):
+            return files[0].read_text(encoding="utf-8")
+        time.sleep(0.1)
+    raise AssertionError(f"saved instead: {sorted(path.name for path in files[0].parent.iterdir())}")
 
 
 @pytest.mark.parametrize("figure", ["least-sure", "size-nll-clean", "heat-accuracy-uraenas"])
@@ -160,10 +186,9 @@ def test_figures_are_saved(browser: Any, tmp_path: Path, figure: str) -> None:
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
     prefer(browser, "dark")
     browser.execute_script(f"document.querySelectorAll('#{figure} .tools button').forEach((b) => b.click())")
-    files = [tmp_path / f"{figure}.svg", tmp_path / f"{figure}.png"]
-    while not all(file.exists() for file in files):
-        time.sleep(0.1)
-    drawing = files[0].read_text(encoding="utf-8")
+    files = [tmp_path / f"a-run-with-a-long-name-{figure}.{kind}" for kind in ("svg", "png")]
+    drawing = awaited(*files)
+    assert "Run: a-run-with-a-long-name" in drawing
     tree = ElementTree.fromstring(drawing)
     assert tree.tag == "{http://www.w3.org/2000/svg}svg"
     assert "class=" not in drawing

@@ -1,6 +1,8 @@
 """The run directory: every file in it by name, and what each holds. docs/run-directory.md describes them."""
 
+import itertools
 import json
+import math
 import os
 import shlex
 import shutil
@@ -53,6 +55,8 @@ from uraenas.spaces import facts_of, space_of
 
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
 COSTS = "cost.json"
+LOSSES = "training.json"  # of all chains, to look at
+PROGRESS = "progress.json"  # how far the process that works here has come
 REPLICATES = "bootstrap.safetensors"
 SEARCH_STATE = "search/state.safetensors"
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
@@ -63,6 +67,7 @@ KEPT_FILES = (
     "environment.json",
     "log.jsonl",
     COSTS,
+    LOSSES,
     "metrics.json",
     REPLICATES,
     "report.html",
@@ -387,6 +392,17 @@ class Run:
         """The chains that have a checkpoint."""
         return sorted(path.parent.name for path in self.path.glob("chains/*/state.safetensors"))
 
+    def losses(self) -> dict[str, list[float]]:
+        """Mean training loss of chains by epoch."""
+        stored = self._read(LOSSES)
+        with self.mending(LOSSES):
+            return {} if stored is None else {name: list(stored.numbers(name)) for name in stored.stored}
+
+    def write_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
+        """To look at while chains are trained, and afterwards; nothing is computed from them."""
+        known = {name: own for name, own in self.losses().items() if name not in losses}
+        self._write(LOSSES, {**known, **{name: _finite(own) for name, own in losses.items()}})
+
     def sample_path(self, chain: str, epoch: int) -> Path:
         return self.path / "chains" / chain / "samples" / f"{epoch:04d}.safetensors"
 
@@ -414,6 +430,10 @@ class Run:
     def cell_file(self, method: str, images: str) -> str:
         """What the method was found to be on one evaluation set."""
         return f"methods/{method}/evaluation/{images}.safetensors"
+
+    def scores_file(self, method: str, other: str) -> str:
+        """By what images from elsewhere were told from the test images."""
+        return f"methods/{method}/outside/{other}.safetensors"
 
     @property
     def has_predictions(self) -> bool:
@@ -551,6 +571,11 @@ def history_of(header: Fields, needed: str) -> list[dict[str, Any]]:
             elif isinstance(value, dict) or (isinstance(value, int) and abs(value) > MOST_NUMBER):
                 raise facts.error(f"its history has {name} = {shown(value)}")
     return rows
+
+
+def _finite(losses: Sequence[float]) -> list[float]:
+    """Those before the first that is none; a chain that diverges says so elsewhere."""
+    return [float(f"{loss:.6g}") for loss in itertools.takewhile(math.isfinite, losses)]
 
 
 def link(source: Path, target: Path) -> None:

@@ -154,6 +154,8 @@ class ChainRunner:
             if due or news or state.epoch >= epochs:
                 self._store(state)
                 del self.unsaved[state.spec.name]
+        if due or any(state.epoch >= epochs for state in moved):
+            self.run.write_losses({name: losses_of(chain) for name, chain in self.chains.items()})
         self._tell_progress()
 
     def _store(self, state: ChainState) -> None:
@@ -171,8 +173,18 @@ class ChainRunner:
         if self.progress.room("train") < 0:
             raise TimeUp
 
+    @property
+    def last_losses(self) -> dict[str, float]:
+        """Of chains that have begun."""
+        return {name: losses[-1] for name, chain in self.chains.items() if (losses := losses_of(chain))}
+
     def _tell_divergence(self, state: ChainState) -> None:
         given_up = state.is_over(self.config.train.epochs)
         self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
         if not given_up:
             self.run.costs.add({f"chains/{state.spec.name}": {"restarts": 1}})
+
+
+def losses_of(chain: ChainState) -> list[float]:
+    """Mean training loss by epoch."""
+    return [row["loss"] for row in chain.history]

@@ -10,7 +10,7 @@ from uraenas.architectures import DISTRIBUTIONS, Searched
 from uraenas.base.svg import element, join, line, padded, path, rect, text
 from uraenas.ensemble import MemberFacts
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
-from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, draw
+from uraenas.report.chart import HEAD, LETTER, WIDTH, Axis, Frame, Legend, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour, count, listed
 from uraenas.spaces import Architecture, Space, option_counts
@@ -112,7 +112,7 @@ def _favour(searched: Searched, legend: Legend) -> Figure:
 
 def _every(names: list[str]) -> int:
     """1 where all names fit side by side, 2 where every second does, …"""
-    return math.ceil(len(names) * (6.4 * max(map(len, names)) + 6) / (WIDTH - 56))
+    return math.ceil(len(names) * (LETTER * max(map(len, names)) + 6) / (WIDTH - 56))
 
 
 def _expected(searched: Searched) -> Figure:
@@ -218,7 +218,7 @@ def _gallery(facts: RunFacts, distinct: tuple[Architecture, ...], methods: list[
     members = [m for name in methods for m in facts.members[name]]
     numbers = Counter(member.architecture for member in members)
     groups = [(a, count(numbers[a], "member"), count(numbers[a], "member")) for a in distinct[:MOST_CELLS]]
-    names = textwrap.wrap(", ".join(methods), 58) if len(listed(methods)) > 42 else []
+    names = textwrap.wrap(", ".join(methods), 50) if len(listed(methods)) > 38 else []
     top = HEAD + 16 * len(names)
     space = members[0].space
     drawn, height = gallery(space, groups, top, WIDTH)

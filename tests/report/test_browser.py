@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import (
+    awaited,
     brightness,
     find_mark,
     open_page,
@@ -84,6 +85,51 @@ return words.flatMap(([a, p], k) => [
 def test_no_text_is_cut_off(started: Any, page_of_all_methods: Path) -> None:
     open_page(started, page_of_all_methods)
     assert started.execute_script(CUT_OFF) == []
+
+
+def test_a_comparison_opens_its_runs(started: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    """Single runs are unpacked when opened; names of saved figures and what stands in them tell runs apart."""
+    open_page(started, pages["compared"])
+    assert started.get_log("browser") == []
+    before = len(visible_figures(started))
+    assert started.execute_script(CUT_OFF) == []
+    started.execute_script("location.hash = '#run2-shift'")
+    for _ in range(100):
+        if "run2-severity-ece-raw" in visible_figures(started):
+            break
+        time.sleep(0.1)
+    started.execute_script(
+        "document.querySelectorAll('details.of-run').forEach((run) => { run.open = true; })"
+    )
+    for _ in range(100):
+        if started.execute_script("return !document.querySelector('[data-packed]') "):
+            break
+        time.sleep(0.1)
+    time.sleep(0.3)
+    assert len(visible_figures(started)) > before + 60
+    assert started.execute_script(CUT_OFF) == []
+    started.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    for figure, name in (("runs-NLL", "comparison-runs-NLL"), ("run2-size-nll-clean", "b-size-nll-clean")):
+        started.execute_script(f"document.querySelector('#{figure} .tools button').click()")
+        drawing = awaited(tmp_path / f"{name}.svg")
+        assert ("Runs: a, b, c" if figure == "runs-NLL" else "Run: b") in drawing
+        assert "n = " in drawing
+    assert "a, b" in (tmp_path / "comparison-runs-NLL.svg").read_text(encoding="utf-8"), "the legend is saved"
+    titles = "return [...document.querySelectorAll('.figure')].map((f) => f.id)"
+    ids = started.execute_script(titles)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_partial_page_looks_again(started: Any, pages: dict[str, Path]) -> None:
+    open_page(started, pages["partial"])
+    assert started.get_log("browser") == []
+    assert {"loss-sampled-sghmc", "entropy"} <= set(visible_figures(started))
+    text = started.execute_script("return document.body.textContent")
+    for words in ("train, running", "50 %", "mean loss 1.234", "Time left", "20 s"):
+        assert words in text
+    assert started.execute_script("return document.body.dataset.refresh") == "10"
 
 
 def test_a_run_of_another_space_can_be_read(started: Any, make_own_run: MakeRun, five_nodes: str) -> None:
@@ -169,15 +215,6 @@ def test_text_has_at_least_twelve_pixels(browser: Any, page: Path, width: int) -
     open_page(browser, page, width)
     smallest, words = browser.execute_script(SMALLEST)
     assert smallest >= 12, words
-
-
-def awaited(*files: Path) -> str:
-    """The text of the first of these files, when all have been saved."""
-    for _ in range(300):
-        if all(file.exists() for file in files):
-            return files[0].read_text(encoding="utf-8")
-        time.sleep(0.1)
-    raise AssertionError(f"saved instead: {sorted(path.name for path in files[0].parent.iterdir())}")
 
 
 @pytest.mark.parametrize("figure", ["least-sure", "size-nll-clean", "heat-accuracy-uraenas"])

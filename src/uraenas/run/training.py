@@ -1,6 +1,7 @@
 """Stage 2, chains: they go on from where they were cut off, to their end."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from uraenas.engine import Engine
@@ -166,6 +167,9 @@ class ChainRunner:
         """Say how many steps are made: those of whole epochs, and `more`."""
         epochs, steps = self.config.train.epochs, self.loader.steps
         done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
+        if losses := self.last_losses:
+            words = f"{done // max(1, len(self.chains))} of {epochs} epochs, mean loss {fmean(losses):.3f}"
+            self.progress.found["train"] = f"{words} of {len(losses)} chains"
         self.progress("train", steps * done + more, self.planned * epochs * steps)
 
     def _tick(self, steps: int) -> None:
@@ -174,9 +178,9 @@ class ChainRunner:
             raise TimeUp
 
     @property
-    def last_losses(self) -> dict[str, float]:
+    def last_losses(self) -> list[float]:
         """Of chains that have begun."""
-        return {name: losses[-1] for name, chain in self.chains.items() if (losses := losses_of(chain))}
+        return [chain.history[-1]["loss"] for chain in self.chains.values() if chain.history]
 
     def _tell_divergence(self, state: ChainState) -> None:
         given_up = state.is_over(self.config.train.epochs)

@@ -3,6 +3,8 @@
 import math
 import textwrap
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -37,7 +39,9 @@ def section(facts: RunFacts) -> Section:
         found.blocks.append(Key(legend, methods=False))
         found.blocks.append(Note(f"{_about(facts)} Expected architecture: {facts.searched.expected}."))
         figures = [_favour(facts.searched, legend), _expected(facts.searched)]
-        found.blocks.append(Grid(figures + _histories(facts.searched)))
+        untouched = Searched.nothing(facts.searched.space, facts.searched.distribution)
+        highest = facts.searched.distribution.facts(untouched.state)["entropy"]
+        found.blocks.append(Grid(figures + histories(facts.searched.history, highest)))
         if changes := _changes(facts.searched):
             found.blocks.append(changes)
     if given := facts.settings.get("train.expected.genotype"):
@@ -123,12 +127,10 @@ def _expected(searched: Searched) -> Figure:
     return draw("expected", "Expected architecture", n, HEAD + 226, drawn, space.legend(), summary)
 
 
-def _histories(searched: Searched) -> list[Figure]:
-    rows = searched.history
+def histories(rows: Sequence[Mapping[str, Any]], highest: float | None = None) -> list[Figure]:
+    """Entropy, losses and accuracies of a search over time; `highest` is the entropy at its beginning."""
     if not rows:
         return []
-    untouched = Searched.nothing(searched.space, searched.distribution)
-    highest = searched.distribution.facts(untouched.state)["entropy"]
     entropy = {"entropy": [row["entropy"] for row in rows]}
     losses = {
         words: [row[key] for row in rows]

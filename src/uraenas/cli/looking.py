@@ -214,7 +214,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     from uraenas.learning.methods import METHODS
     from uraenas.learning.recipes import RECIPES
     from uraenas.learning.sources import SOURCES
-    from uraenas.run.config import preset
+    from uraenas.run.config import explanations, preset
     from uraenas.run.directory import pretrained_names
     from uraenas.shifts import SHIFTS, SUITES
     from uraenas.spaces import SPACES
@@ -241,7 +241,9 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     }
     if as_json:
         facts = {kind.split(" (")[0]: list(table) for kind, table in tables.items()}
-        print(json.dumps({**names, **facts, "settings": of_methods}, default=list))
+        print(
+            json.dumps({**names, **facts, "settings": of_methods, "explained": explanations()}, default=list)
+        )
         return
     for kind, values in names.items():
         console.print(f"[bold]{kind}[/]: {', '.join(values)}", highlight=False)
@@ -275,12 +277,16 @@ def _of_search(values: dict[str, Any]) -> set[str]:
 
 def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> None:
     """Settings with their values, in the order of the sections."""
-    chosen = set(keys) - {"methods"}
+    from uraenas.run.config import explanations
+
+    chosen, told = set(keys) - {"methods"}, explanations()
     console.print(f"[bold]{title}[/]", highlight=False)
     for key in (key for key in values if key in chosen):
         value = values[key]
         words = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         console.print(f"  {key:36} {words}", highlight=False, markup=False)
+        if key in told:
+            console.print(Text(f"      {told[key]}", style="dim"), highlight=False)
 
 
 def bench(

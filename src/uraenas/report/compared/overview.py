@@ -35,6 +35,8 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
         )
     else:
         found.blocks.append(Tiles([_tile(entries, c) for c in _columns(entries)]))
+        if unsure := _unsure(entries):
+            found.blocks.append(Note(unsure))
     tables = {words.capitalize(): _tables(entries, baseline, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
     if why := _why_no_differences(entries, baseline):
@@ -53,6 +55,26 @@ ECE_LEANS = (
     "a perfectly calibrated method has an ECE above zero, and a resample of the images a larger one than the images "
     "themselves. Differences of ECE between methods lean less than the values."
 )
+
+
+def _unsure(entries: Entries) -> str:
+    """Of a method whose calibration under shift is the best for the wrong reason."""
+    if not entries.shifted:
+        return ""
+    names = []
+    for metric in ("ece", "nll"):
+        best = entries.best(metric, shifted=True)
+        accurate = entries.leaders("accuracy", shifted=True)
+        if best is not None and accurate and best not in accurate and best not in names:
+            names.append(best)
+    if not names:
+        return ""
+    return (
+        f"Under shift {listed([entries.names[one] for one in names])} has the lowest ECE or NLL and is clearly less "
+        "accurate "
+        "than the best: it is less sure of everything rather than better. Weigh accuracy against NLL before you "
+        "choose it."
+    )
 
 
 def _columns(entries: Entries) -> list[Column]:

@@ -63,4 +63,4 @@ def test_a_row_of_a_cell_with_other_nodes_is_enough(folder):
     (folder / "five.py").write_text(f"{imports}{row}\nfrom uraenas.cli import main\nmain()\n")
     arguments = ["run", "--preset", "tiny", "--set", "network.space=five-nodes", "--methods", "uraenas"]
     call(folder, "five.py", *arguments, "--set", "evaluate.suite=none", "--out", "runs/five")
-    assert "+|" in call(folder, "five.py", "show", "runs/five")
+    assert "+|" in call(folder, "five.py", "show", "runs/five", "--members")

@@ -34,6 +34,11 @@ class Judged:
     scores: Mapping[str, Tensor] = field(default_factory=dict)
     p_values: Tensor | None = None  # [N], how often an image like those of the training looks so
 
+    @property
+    def all_scores(self) -> dict[str, Tensor]:
+        """With those of uncertainty."""
+        return {**_uncertainty_scores(self), **self.scores}
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -82,7 +87,7 @@ class Evaluator:
                     replicates[f"{name}/{kind}/{metric}"] = replicate.cpu()
             rows += self._rows(place, self._of_members(ensemble, log_p), len(log_p), "raw")
             for size in range(1, len(log_p)):
-                rows += self._rows(place, self._of_subsets(log_p, labels, size), size, "raw")
+                rows += self._rows_of_subsets(place, self._of_subsets(log_p, labels, size), size)
         temperatures = {name: ensemble.temperature for name, ensemble in judged.items()}
         return Cell(where.shift, where.severity, rows, replicates, temperatures)
 
@@ -99,7 +104,7 @@ class Evaluator:
             members = len(inside[name].log_probabilities_MNK)
             images = outside[name].log_probabilities_MNK.shape[1]
             rows += self._rows(place, {"images": float(images)}, members, "raw")
-            scores = [{**_uncertainty_scores(one), **one.scores} for one in (inside[name], outside[name])]
+            scores = [one.all_scores for one in (inside[name], outside[name])]
             for words, one in (("false_alarms", inside[name]), ("turned_away", outside[name])):
                 if one.p_values is not None:
                     share = float((one.p_values <= TURNED_AWAY).double().mean())
@@ -114,6 +119,23 @@ class Evaluator:
         self, place: tuple[str, str, str, int], values: Mapping[str, float], members: int, kind: str
     ) -> list[Row]:
         return [Row(*place, metric, value, members, kind, self.seed) for metric, value in values.items()]
+
+    def _rows_of_subsets(
+        self, place: tuple[str, str, str, int], values: Mapping[str, Tensor], members: int
+    ) -> list[Row]:
+        """Means over subsets [S], and their standard deviations."""
+        return [
+            Row(
+                *place,
+                metric,
+                float(one.mean()),
+                members,
+                "raw",
+                self.seed,
+                spread=float(one.std(correction=0)),
+            )
+            for metric, one in values.items()
+        ]
 
     def _of_members(self, ensemble: Judged, log_p_MNK: Tensor) -> dict[str, float]:
         """Disagreement, and mean uncertainty by source.
@@ -135,17 +157,15 @@ class Evaluator:
             **{f"{ARCHITECTURE}{name}": value for name, value in nested.items()},
         }
 
-    def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, float]:
-        """Metrics of smaller ensembles, averaged over random subsets."""
+    def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, Tensor]:
+        """Metrics of smaller ensembles, by random subset [S]."""
         subsets_SM = self._subsets(len(log_p_MNK), size)
         values = metrics.of_each(metrics.mixtures(log_p_MNK, subsets_SM), labels)
         pairs_MM = metrics.disagreement_matrix(log_p_MNK)
         differing_S = torch.einsum("sm,mn,sn->s", subsets_SM, pairs_MM, subsets_SM) / max(
             1, size * (size - 1)
         )
-        return {
-            metric: float(value.mean()) for metric, value in (values | {"disagreement": differing_S}).items()
-        }
+        return values | {"disagreement": differing_S}
 
     def _subsets(self, members: int, size: int) -> Tensor:
         """[S, M], 1 where a member is in a subset; drawn once, since drawing takes longer than measuring."""

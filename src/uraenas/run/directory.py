@@ -1,7 +1,10 @@
 """The run directory: every file in it by name, and what each holds. docs/run-directory.md describes them."""
 
+import itertools
 import json
+import math
 import os
+import platform
 import shlex
 import shutil
 import time
@@ -24,7 +27,6 @@ from uraenas.base.files import (
     parse_json,
     read_json,
     read_tensors,
-    require_format,
     write_bytes,
     write_json,
     write_tensors,
@@ -49,13 +51,24 @@ from uraenas.learning.chains import MOST_EPOCHS
 from uraenas.run.config import Config, deciding, from_json
 from uraenas.run.cost import Amounts, Costs
 from uraenas.run.facts import DataFacts
+from uraenas.run.places import (
+    PRETRAINED,
+    PROGRESS,
+    REPLICATES,
+    is_run,
+    mending,
+    pretrained_names,
+    remedy,
+    require_run,
+    stored_config,
+)
+from uraenas.run.places import found as found_at
 from uraenas.spaces import facts_of, space_of
 
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
 COSTS = "cost.json"
-REPLICATES = "bootstrap.safetensors"
+LOSSES = "training.json"  # of all chains, to look at
 SEARCH_STATE = "search/state.safetensors"
-PRETRAINED = Path(__file__).parent.parent / "pretrained"
 SEARCH_FILES = ("search/history.jsonl", "search/architecture.safetensors")  # the first is for reading along
 # What a copy of a run takes along, apart from its settings and its methods' own files.
 KEPT_FILES = (
@@ -63,6 +76,7 @@ KEPT_FILES = (
     "environment.json",
     "log.jsonl",
     COSTS,
+    LOSSES,
     "metrics.json",
     REPLICATES,
     "report.html",
@@ -91,8 +105,7 @@ class Run:
     @classmethod
     def find(cls, path: Path | str) -> "Run":
         """The run in this directory; where there is none, the pretrained one of this name."""
-        own, name = cls(path), str(path)
-        return cls.pretrained(name) if not own.exists and name in pretrained_names() else own
+        return cls(found_at(path))
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.state})"
@@ -132,19 +145,11 @@ class Run:
 
     @property
     def exists(self) -> bool:
-        return self.has("config.json")
+        return is_run(self.path)
 
     def require(self) -> None:
         """Refuse a directory that is no run."""
-        if self.has("estimator.json"):
-            raise UraenasError(
-                f"{self.path} is a saved UraeNAS, not a run; open it with UraeNAS.load in Python"
-            )
-        if not self.exists:
-            raise UraenasError(
-                f"{self.path} is not a run directory; start one with: uraenas run --out {self.quoted} "
-                f"(pretrained, to predict with: {', '.join(pretrained_names())})"
-            )
+        require_run(self.path)
 
     @property
     def is_free(self) -> bool:
@@ -156,9 +161,18 @@ class Run:
             for entry in self.path.iterdir()
         )
 
-    def held(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def held(self) -> Iterator[None]:
         """Hold the directory while working in it."""
-        return hold(self.path)
+        with hold(self.path):
+            try:
+                yield
+            finally:
+                self.remove(PROGRESS)  # nobody works here any more
+
+    def tell_progress(self, facts: Mapping[str, Any]) -> None:
+        """Write down how far the work here has come, for whoever looks meanwhile."""
+        self._write(PROGRESS, {**facts, "process": os.getpid(), "host": platform.node(), "time": time.time()})
 
     # Files
 
@@ -220,24 +234,9 @@ class Run:
             whose = "this run, put in its place" if own else "another run"
             raise DamagedFile(f"{facts.where} is another file of {whose}")
 
-    @contextmanager
-    def mending(self, name: str) -> Iterator[None]:
+    def mending(self, name: str) -> AbstractContextManager[None]:
         """Say how to mend a file that is found to be damaged, by what it is for."""
-        try:
-            yield
-        except DamagedFile as error:
-            raise UraenasError(f"{error}; {self._remedy(name)}") from error
-
-    def _remedy(self, name: str) -> str:
-        if self.is_pretrained:
-            return "install uraenas again"
-        if name == "config.json":
-            return "it cannot be made again: put back a copy, or begin anew in another directory (--out)"
-        if name in ("data.json", "environment.json"):
-            return "delete it and repeat the `uraenas run` command that the run began with"
-        if name in ("metrics.json", REPLICATES) or "/predictions/" in name or "/evaluation/" in name:
-            return f"delete it and run: uraenas evaluate {self.quoted}"
-        return f"delete it and run: uraenas train {self.quoted}"
+        return mending(self.path, name)
 
     def hand_on(self, names: Iterable[str], other: "Run") -> None:
         """Copy whole files to another run, where they are there; a damaged one is not handed on."""
@@ -270,20 +269,14 @@ class Run:
         return self._identities
 
     def _stored_config(self) -> Fields:
-        self.require()
-        with self.mending("config.json"):
-            stored = read_json(self.path / "config.json")
-            require_format(self.path, stored)
-            facts = Fields(self.path / "config.json", stored)
-            facts.text("run", 64)
-            return facts
+        return stored_config(self.path)
 
     def config(self) -> Config:
         facts = self._stored_config()
         try:
             return from_json(facts.stored)
         except UraenasError as error:
-            raise UraenasError(f"{facts.where}: {error}; {self._remedy('config.json')}") from error
+            raise UraenasError(f"{facts.where}: {error}; {remedy(self.path, 'config.json')}") from error
 
     def begin(self, config: Config, data: DataFacts, chains_of: "Run | None" = None) -> None:
         """Write settings and what the images are known by. A run that has begun stays who it is."""
@@ -401,6 +394,17 @@ class Run:
         """The chains that have a checkpoint."""
         return sorted(path.parent.name for path in self.path.glob("chains/*/state.safetensors"))
 
+    def losses(self) -> dict[str, list[float]]:
+        """Mean training loss of chains by epoch."""
+        stored = self._read(LOSSES)
+        with self.mending(LOSSES):
+            return {} if stored is None else {name: list(stored.numbers(name)) for name in stored.stored}
+
+    def write_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
+        """To look at while chains are trained, and afterwards; nothing is computed from them."""
+        known = {name: own for name, own in self.losses().items() if name not in losses}
+        self._write(LOSSES, {**known, **{name: _finite(own) for name, own in losses.items()}})
+
     def sample_path(self, chain: str, epoch: int) -> Path:
         return self.path / "chains" / chain / "samples" / f"{epoch:04d}.safetensors"
 
@@ -436,6 +440,10 @@ class Run:
     def cell_file(self, method: str, images: str) -> str:
         """What the method was found to be on one evaluation set."""
         return f"methods/{method}/evaluation/{images}.safetensors"
+
+    def scores_file(self, method: str, other: str) -> str:
+        """By what images from elsewhere were told from the test images."""
+        return f"methods/{method}/outside/{other}.safetensors"
 
     @property
     def has_predictions(self) -> bool:
@@ -575,6 +583,11 @@ def history_of(header: Fields, needed: str) -> list[dict[str, Any]]:
     return rows
 
 
+def _finite(losses: Sequence[float]) -> list[float]:
+    """Those before the first that is none; a chain that diverges says so elsewhere."""
+    return [float(f"{loss:.6g}") for loss in itertools.takewhile(math.isfinite, losses)]
+
+
 def link(source: Path, target: Path) -> None:
     """The same file under a second name, or a copy where the disk does not allow that."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -582,11 +595,6 @@ def link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def pretrained_names() -> list[str]:
-    """The runs that come with the package."""
-    return sorted(path.parent.name for path in PRETRAINED.glob("*/config.json"))
 
 
 def _table_row(kind: str, *cells: str) -> str:

@@ -33,6 +33,8 @@ from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
 
+DRAWN_SCORES = ("foreign", "total_uncertainty")  # that are kept, for histograms
+
 
 class Judge:
     """Predicts with the methods of a run and measures what they say."""
@@ -70,7 +72,12 @@ class Judge:
         inside: dict[str, Judged] = {}
         for other, part in outside_images(self.config, self.dataset).items():
             inside = inside or self._look(self.dataset.test.images)
-            rows += self.evaluator.outside(self.dataset.name, other, inside, self._look(part.images))
+            outside = self._look(part.images)
+            rows += self.evaluator.outside(self.dataset.name, other, inside, outside)
+            for name in inside:
+                both = {"inside": inside[name].all_scores, "outside": outside[name].all_scores}
+                kept = {f"{where}.{s}": both[where][s].float() for where in both for s in DRAWN_SCORES}
+                self.run.write_tensors(self.run.scores_file(name, other), kept, {})
         return rows
 
     def _look(self, images: np.ndarray) -> dict[str, Judged]:

@@ -38,6 +38,7 @@ from uraenas.run.members import Chooser
 from uraenas.run.places import Local, Place
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.task import prepare
+from uraenas.run.telling import Telling
 from uraenas.run.tensorboard import EventFiles
 from uraenas.run.training import ChainRunner, TimeUp
 
@@ -50,7 +51,7 @@ class Pipeline:
     def __init__(
         self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
     ) -> None:
-        self.run, self.config, self.progress = run, config, Countdown(progress)
+        self.run, self.config, self.progress = run, config, Countdown(Telling(run, progress))
         self.search_of: Run | None = None  # whose search it takes
         self.chains_of: Run | None = None  # and chains
         self.left_out: list[str] = []  # for want of time, to be told
@@ -361,7 +362,8 @@ class Pipeline:
 def _so_far(row: Mapping[str, Any]) -> str:
     """What a search has come to: its expected architecture, how good that is where it is known, and how sure it is."""
     numbers = [f"{name} {row[name]:.3f}" for name in ("best", "entropy") if name in row]
-    return f"{row['genotype']}, {', '.join(numbers)}"
+    losses = [f"loss {row['validation_loss']:.3f}"] if row.get("validation_loss") is not None else []
+    return f"{row['genotype']}, {', '.join([*numbers, *losses])}"
 
 
 def _require_finished(checkpoints: Checkpoints, plans: Mapping[str, Sequence[ChainSpec]]) -> None:

@@ -1,6 +1,7 @@
 """Stage 2, chains: they go on from where they were cut off, to their end."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from uraenas.engine import Engine
@@ -162,6 +163,8 @@ class ChainRunner:
             if due or news or state.epoch >= epochs:
                 self._store(state)
                 del self.unsaved[state.spec.name]
+        if due or any(state.epoch >= epochs for state in moved):
+            self.run.write_losses({name: losses_of(chain) for name, chain in self.chains.items()})
         self._tell_progress()
 
     def _store(self, state: ChainState) -> None:
@@ -172,6 +175,9 @@ class ChainRunner:
         """Say how many steps are made: those of whole epochs, and `more`."""
         epochs, steps = self.config.train.epochs, self.loader.steps
         done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
+        if losses := self.last_losses:
+            words = f"{done // max(1, len(self.chains))} of {epochs} epochs, mean loss {fmean(losses):.3f}"
+            self.progress.found["train"] = f"{words} of {len(losses)} chains"
         self.progress("train", steps * done + more, self.planned * epochs * steps)
 
     def _tick(self, steps: int) -> None:
@@ -179,8 +185,18 @@ class ChainRunner:
         if self.progress.room("train") < 0:
             raise TimeUp
 
+    @property
+    def last_losses(self) -> list[float]:
+        """Of chains that have begun."""
+        return [chain.history[-1]["loss"] for chain in self.chains.values() if chain.history]
+
     def _tell_divergence(self, state: ChainState) -> None:
         given_up = state.is_over(self.config.train.epochs)
         self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
         if not given_up:
             self.run.costs.add({f"chains/{state.spec.name}": {"restarts": 1}})
+
+
+def losses_of(chain: ChainState) -> list[float]:
+    """Mean training loss by epoch."""
+    return [row["loss"] for row in chain.history]

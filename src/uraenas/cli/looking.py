@@ -20,7 +20,7 @@ from uraenas.base.progress import in_words
 from uraenas.base.words import printable
 from uraenas.cli.printing import AsJson, console, is_terminal, outside_table, shown
 from uraenas.cli.runs import PresetOption
-from uraenas.run.places import PRETRAINED
+from uraenas.run.location import PRETRAINED
 from uraenas.run.presets import PRESETS
 
 
@@ -35,7 +35,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Say what a run is, how far it has come and what it has found; of a directory of runs, list them."""
-    from uraenas.run.places import found, is_run
+    from uraenas.run.location import found, is_run
     from uraenas.run.show import runs_in, summary
 
     path = found(path)

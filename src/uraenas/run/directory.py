@@ -51,7 +51,7 @@ from uraenas.learning.chains import MOST_EPOCHS
 from uraenas.run.config import Config, deciding, from_json
 from uraenas.run.cost import Amounts, Costs
 from uraenas.run.facts import DataFacts
-from uraenas.run.places import (
+from uraenas.run.location import (
     PRETRAINED,
     PROGRESS,
     REPLICATES,
@@ -62,7 +62,7 @@ from uraenas.run.places import (
     require_run,
     stored_config,
 )
-from uraenas.run.places import found as found_at
+from uraenas.run.location import found as found_at
 from uraenas.spaces import facts_of, space_of
 
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told

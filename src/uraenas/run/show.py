@@ -14,7 +14,7 @@ from uraenas.base.files import parse_json, read_header, read_json
 from uraenas.evaluation.outcome import Metrics
 from uraenas.evaluation.row import Row, mean_names, sizes_of
 from uraenas.evaluation.separation import separations
-from uraenas.run.places import PROGRESS, is_run, mending, stored_config
+from uraenas.run.location import PROGRESS, is_run, mending, stored_config
 
 FRESH = 60.0  # seconds after which the note of a process on another machine counts as left behind
 HEADLINE = ("accuracy", "ece", "nll")

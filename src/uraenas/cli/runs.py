@@ -84,7 +84,7 @@ def run(
     from uraenas.run.budget import plan
     from uraenas.run.config import preset
 
-    changes = _changes(methods, assignments)
+    changes = changes_of(methods, assignments)
     if images:
         changes |= _named(images, changes)
     if skip_unreadable:
@@ -132,7 +132,7 @@ def _on_time(planned: "Planned") -> list[str]:
     return [str(planned.expected)] if planned.expected and planned.expected.total >= 1 else []
 
 
-def _changes(methods: str, assignments: list[str]) -> dict[str, Any]:
+def changes_of(methods: str, assignments: list[str]) -> dict[str, Any]:
     from uraenas.run.config import parse_assignments
 
     return {**parse_assignments(assignments), **({"methods": methods} if methods else {})}
@@ -200,7 +200,7 @@ def members(
     from uraenas.run.pipeline import Pipeline
 
     source = Run(path)
-    config = override(source.config(), _changes(methods, assignments))
+    config = override(source.config(), changes_of(methods, assignments))
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.start(out, config, progress, chains_of=source)
         with working_in(pipeline.run):

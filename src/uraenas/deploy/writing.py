@@ -77,6 +77,8 @@ def export_file(
     ensemble = run.ensemble(method)
     network = EnsembleNetwork(ensemble, wanted.rule(ensemble)).eval()
     facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
+    if (teacher := run.teacher()) is not None:
+        facts["teacher"] = teacher
     begun = unfinished(target)
     try:
         begun.parent.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,8 @@ class Ensemble:
     @cached_property
     def functions(self) -> tuple[str, ...]:
         """What the members' architectures compute: equal for those that differ in dead edges alone."""
-        return tuple(self.space.canonical(member.architecture) for member in self.members)
+        canonical = self.space.canonical
+        return tuple(m.kind.function(canonical(m.architecture), m.draw) for m in self.members)
 
     @cached_property
     def identity(self) -> str:

@@ -54,6 +54,7 @@ from uraenas.spaces import facts_of, space_of
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
 COSTS = "cost.json"
 REPLICATES = "bootstrap.safetensors"
+TEACHER = "teacher.json"
 SEARCH_STATE = "search/state.safetensors"
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 SEARCH_FILES = ("search/history.jsonl", "search/architecture.safetensors")  # the first is for reading along
@@ -65,6 +66,7 @@ KEPT_FILES = (
     COSTS,
     "metrics.json",
     REPLICATES,
+    TEACHER,
     "report.html",
     *SEARCH_FILES,
 )
@@ -314,6 +316,18 @@ class Run:
 
     def write_environment(self, facts: Mapping[str, Any]) -> None:
         self._write("environment.json", facts)
+
+    def teacher(self) -> dict[str, Any] | None:
+        """What its networks learned from in place of labels, if they did, and how the two compare."""
+        stored = self._read(TEACHER)
+        if stored is None:
+            return None
+        with self.mending(TEACHER):
+            stored.text("ensemble", 64)
+            return dict(stored.stored)
+
+    def write_teacher(self, facts: Mapping[str, Any]) -> None:
+        self._write(TEACHER, facts)
 
     def log(self, event: str, **facts: Any) -> None:
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})

@@ -55,6 +55,7 @@ PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
 COSTS = "cost.json"
 REPLICATES = "bootstrap.safetensors"
 TEACHER = "teacher.json"
+HUB = "hf:/"  # as a path has it: two slashes are one
 SEARCH_STATE = "search/state.safetensors"
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 SEARCH_FILES = ("search/history.jsonl", "search/architecture.safetensors")  # the first is for reading along
@@ -88,9 +89,19 @@ class Run:
         return cls(PRETRAINED / name)
 
     @classmethod
+    def from_hub(cls, repo: str, revision: str = "") -> "Run":
+        """The run in the repository OWNER/NAME of the Hugging Face hub; needs `uraenas[hub]`."""
+        from uraenas.run.hub import fetch  # which needs this module
+
+        return fetch(repo, revision)
+
+    @classmethod
     def find(cls, path: Path | str) -> "Run":
-        """The run in this directory; where there is none, the pretrained one of this name."""
-        own, name = cls(path), str(path)
+        """The run in this directory or under hf://OWNER/NAME; where there is none, the pretrained one of this name."""
+        name = str(path)
+        if name.startswith(HUB):
+            return cls.from_hub(name.removeprefix(HUB).lstrip("/"))
+        own = cls(path)
         return cls.pretrained(name) if not own.exists and name in pretrained_names() else own
 
     def __repr__(self) -> str:

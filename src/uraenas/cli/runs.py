@@ -216,8 +216,17 @@ def export(
         Path, typer.Option("--out", help="Directory to write, new or empty; a file for onnx and torch.")
     ],
     form: Annotated[
-        str, typer.Option("--format", help="run, a copy; or one file: onnx, torch (torch.export).")
+        str,
+        typer.Option(
+            "--format", help="run, a copy; one file: onnx, torch (torch.export); web, a page's folder."
+        ),
     ] = "run",
+    runtime: Annotated[
+        str,
+        typer.Option(
+            "--runtime", help="For web: npm's onnxruntime-web, packed or unpacked; `fetch` gets it, 33 MB."
+        ),
+    ] = "",
     methods: Annotated[
         str,
         typer.Option("--methods", help="Comma-separated; default: all that are trained. One for a file."),
@@ -263,17 +272,25 @@ def export(
     heed(signal.SIGTERM)  # what is unfinished is removed
     if form != "run":
         from uraenas.deploy import FORMATS, Wanted, export_file
+        from uraenas.deploy.web import export_web
 
-        if form not in FORMATS:
-            raise unknown("format", form, ("run", *FORMATS))
+        if form not in (*FORMATS, "web"):
+            raise unknown("format", form, ("run", *FORMATS, "web"))
         if len(names) > 1:
             raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
         wanted = Wanted(precision, risk, certainty, share, coverage)
         source, method = Run.find(path), "".join(names)
-        found = export_file(source, out, form, method, wanted)
+        if form == "web":
+            if not runtime:
+                raise UraenasError(
+                    "--format web needs ONNX Runtime Web: --runtime FILE (npm pack onnxruntime-web), or --runtime fetch"
+                )
+            found = export_web(source, out, runtime, method, wanted)
+        else:
+            found = export_file(source, out, form, method, wanted)
         if (known := source.ensemble(method).known) is not None:
             note(known.doubts(risk, share, certainty, coverage))
-        size = out.stat().st_size
+        size = sum(one.stat().st_size for one in out.rglob("*")) if form == "web" else out.stat().st_size
         note(_notes_on_cost(found))
         say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
         return

@@ -9,7 +9,7 @@ import torch
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import digits
-from uraenas.deploy import Exported, export_file
+from uraenas.deploy import Exported, accelerated, export_file
 from uraenas.engine import Engine, EngineSettings, cross_entropy
 from uraenas.ensemble import Ensemble
 from uraenas.evaluation.metrics import mixture, uncertainty_by_source
@@ -116,6 +116,8 @@ def test_it_is_exported_with_one_pass_for_all_heads_and_says_whom_it_learned_fro
     facts = export_file(run, tmp_path / "one.onnx")
     exported = Exported(tmp_path / "one.onnx", threads=1)
     np.testing.assert_allclose(exported(TEST)["probabilities"], run.ensemble().predict_proba(TEST), atol=1e-5)
+    fast = accelerated(run.ensemble(), threads=1).member_log_probabilities(TEST[:5])
+    torch.testing.assert_close(fast, run.ensemble().member_log_probabilities(TEST[:5]), atol=1e-5, rtol=1e-5)
     assert exported.facts["teacher"]["ensemble"] == facts["teacher"]["ensemble"] == run.teacher()["ensemble"]
     small = 1.3 * 4 * run.ensemble().parameters + 4 * sum(
         level.whitening.numel() + level.means.numel() for level in run.ensemble().known.levels[0]

@@ -62,10 +62,15 @@ class EnsembleNetwork(nn.Module):
             found.append(Output("prediction_set", "whether each class may be the true one"))
         return found
 
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+    def look(self, images: Tensor) -> tuple[list[Tensor], list[Features]]:
+        """Log-probabilities of each member, and what each network sees."""
         x = (images.to(torch.float32).permute(0, 3, 1, 2) - self.mean) / self.deviation
         seen = [member(x) for member in self.members]
         log_p = [torch.log_softmax(seen[place][0][head], dim=-1) for place, head in self.places]
+        return log_p, [features for _, features in seen]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        log_p, features = self.look(images)
         mixed = _mixture(log_p)
         probability = torch.softmax(mixed / self.temperature, dim=-1)
         total, data = _entropy(mixed), _mean([_entropy(one) for one in log_p])
@@ -74,7 +79,7 @@ class EnsembleNetwork(nn.Module):
         found = (probability, total, data, by_architecture - data, total - by_architecture)
         if self.foreign is None or self.rule is None:
             return found
-        p_value = self.foreign(total, [features for _, features in seen])
+        p_value = self.foreign(total, features)
         unsure = probability.amax(dim=-1) < self.rule.threshold.confidence
         abstain = (p_value <= self.rule.share) | unsure
         return (*found, p_value, abstain, _sets(probability, self.rule.quantile))

@@ -30,7 +30,7 @@ from uraenas.ensemble.held_out import COVERAGE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
-from uraenas.ensemble.predictor import MembersPredictor
+from uraenas.ensemble.predictor import MembersPredictor, Predicting
 from uraenas.evaluation import UncertaintyBySource, calibration, conformal, uncertainty_by_source
 from uraenas.evaluation.metrics import mixture, undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
@@ -113,9 +113,9 @@ class Ensemble:
 
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member."""
-        return self._predictor(device)(self._in_units_of_training(images))
+        return self.predictor(device)(self._in_units_of_training(images))
 
-    def _predictor(self, device: str) -> MembersPredictor:
+    def predictor(self, device: str) -> Predicting:
         """Made once for each device: members are put there and made ready by the first prediction."""
         if device not in self._predictors:
             engine = Engine(EngineSettings(device=device, precision="float32"))
@@ -123,8 +123,12 @@ class Ensemble:
             self._predictors[device] = made
         return self._predictors[device]
 
+    def predict_with(self, device: str, predictor: Predicting) -> None:
+        """Let another make the predictions that are asked of this device. Copies do not take it along."""
+        self._predictors[device] = predictor
+
     @cached_property
-    def _predictors(self) -> dict[str, MembersPredictor]:
+    def _predictors(self) -> dict[str, Predicting]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -134,7 +138,7 @@ class Ensemble:
     def look(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor]:
         """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""
         known = self.require_known()
-        log_p, features = self._predictor(device).look(self._in_units_of_training(images))
+        log_p, features = self.predictor(device).look(self._in_units_of_training(images))
         return log_p, known.p_values(known.scores_of(log_p, features))
 
     def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:

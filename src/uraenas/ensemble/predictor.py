@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,16 @@ from uraenas.ensemble.member import Member
 from uraenas.spaces import Draw, Features, Space, Stack
 
 T = TypeVar("T")
+
+
+class Predicting(Protocol):
+    """What makes an ensemble's predictions, of raw images [N, H, W, C]."""
+
+    def __call__(self, images: np.ndarray) -> Tensor:
+        """Log-probabilities [M, N, K], on the CPU."""
+
+    def look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
+        """The same, and what each member sees of the images."""
 
 
 class MembersPredictor:

@@ -62,7 +62,7 @@ def test_the_folder_is_whole_and_asks_nobody_else(finished_run: Path, tmp_path: 
 
 
 def test_what_is_no_runtime_leaves_nothing_behind(finished_run: Path, tmp_path: Path, uraenas) -> None:
-    good = {name: b"" for name in FILES}
+    good = dict.fromkeys(FILES, b"")
     (tmp_path / "text.tgz").write_text("no archive")
     packages = [
         packed(tmp_path / "lacking.tgz", other=b""),

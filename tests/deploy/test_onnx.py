@@ -22,6 +22,7 @@ from uraenas.deploy.network import EnsembleNetwork
 from uraenas.deploy.onnx_file import halved, model_of
 from uraenas.deploy.operations import Builder
 from uraenas.deploy.recording import record
+from uraenas.deploy.writing import _parity
 from uraenas.ensemble.predict import Rule, rows_of
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)[..., None]
@@ -53,6 +54,7 @@ def file(finished_run: Path, uraenas: Callable, tmp_path_factory: pytest.TempPat
     facts = json.loads(done.stdout)
     assert facts["bytes"] == path.stat().st_size
     assert facts["parity"]["probabilities"] < 1e-5
+    assert facts["parity"]["abstain"] == facts["parity"]["prediction_set"] == 0
     return path
 
 
@@ -71,6 +73,18 @@ def test_it_says_what_predict_says_of_any_number_of_images(finished_run: Path, f
         assert found["abstain"].tolist() == [row["abstain"] for row in rows]
         named = [{ensemble.classes[k] for k in np.flatnonzero(one)} for one in found["prediction_set"]]
         assert named == [set(row["prediction_set"]) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["abstain", "prediction_set", "probabilities"])
+def test_a_file_that_would_say_something_else_is_refused(finished_run: Path, file: Path, name: str) -> None:
+    ensemble, exported = Run(finished_run).ensemble(), Exported(file, threads=1)
+
+    def says(images: np.ndarray) -> dict[str, np.ndarray]:
+        found = exported(images)
+        return {**found, name: ~found[name] if found[name].dtype == bool else found[name] + np.float32(1e-4)}
+
+    with pytest.raises(UraenasError, match=name):
+        _parity(ensemble, says, True, Rule.of(ensemble, 0.2))
 
 
 @pytest.mark.parametrize("count", [1, 7, 20])  # the last is too many to be worth it

@@ -26,7 +26,7 @@ from uraenas.data.arrays import as_images
 from uraenas.data.dataset import require_distinct
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble.held_out import COVERAGE
+from uraenas.ensemble.held_out import COVERAGE, SHARE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
@@ -36,7 +36,6 @@ from uraenas.evaluation.metrics import mixture, undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
 
-SHARE = 0.05  # of images like those of the training that may be called foreign
 DESCRIPTION = "ensemble.json"
 DRAWS = "draws"
 MOST_MEMBERS = 10_000

@@ -89,7 +89,7 @@ def predict(
     method = method or opened.primary
     ensemble = opened.ensemble(method)
     known = ensemble.require_known()
-    threshold = known.threshold(risk, certainty)
+    threshold = known.threshold(risk, certainty, share)
     note(known.doubts(risk, share, certainty, coverage))
     files, left_out = find_files(images)
     note(notes_on_left_out(left_out))

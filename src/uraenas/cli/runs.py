@@ -95,7 +95,7 @@ def run(
     from uraenas.run.config import preset
 
     workplace = _workplace(on)
-    changes = _changes(methods, assignments)
+    changes = changes_of(methods, assignments)
     if images:
         changes |= _named(images, changes)
     if skip_unreadable:
@@ -153,7 +153,7 @@ def _on_time(planned: "Planned") -> list[str]:
     return [str(planned.expected)] if planned.expected and planned.expected.total >= 1 else []
 
 
-def _changes(methods: str, assignments: list[str]) -> dict[str, Any]:
+def changes_of(methods: str, assignments: list[str]) -> dict[str, Any]:
     from uraenas.run.config import parse_assignments
 
     return {**parse_assignments(assignments), **({"methods": methods} if methods else {})}
@@ -221,7 +221,7 @@ def members(
     from uraenas.run.pipeline import Pipeline
 
     source = Run(path)
-    config = override(source.config(), _changes(methods, assignments))
+    config = override(source.config(), changes_of(methods, assignments))
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.start(out, config, progress, chains_of=source)
         with working_in(pipeline.run):
@@ -237,8 +237,17 @@ def export(
         Path, typer.Option("--out", help="Directory to write, new or empty; a file for onnx and torch.")
     ],
     form: Annotated[
-        str, typer.Option("--format", help="run, a copy; or one file: onnx, torch (torch.export).")
+        str,
+        typer.Option(
+            "--format", help="run, a copy; one file: onnx, torch (torch.export); web, a page's folder."
+        ),
     ] = "run",
+    runtime: Annotated[
+        str,
+        typer.Option(
+            "--runtime", help="For web: npm's onnxruntime-web, packed or unpacked; `fetch` gets it, 33 MB."
+        ),
+    ] = "",
     methods: Annotated[
         str,
         typer.Option("--methods", help="Comma-separated; default: all that are trained. One for a file."),
@@ -284,17 +293,25 @@ def export(
     heed(signal.SIGTERM)  # what is unfinished is removed
     if form != "run":
         from uraenas.deploy import FORMATS, Wanted, export_file
+        from uraenas.deploy.web import export_web
 
-        if form not in FORMATS:
-            raise unknown("format", form, ("run", *FORMATS))
+        if form not in (*FORMATS, "web"):
+            raise unknown("format", form, ("run", *FORMATS, "web"))
         if len(names) > 1:
             raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
         wanted = Wanted(precision, risk, certainty, share, coverage)
         source, method = Run.find(path), "".join(names)
-        found = export_file(source, out, form, method, wanted)
+        if form == "web":
+            if not runtime:
+                raise UraenasError(
+                    "--format web needs ONNX Runtime Web: --runtime FILE (npm pack onnxruntime-web), or --runtime fetch"
+                )
+            found = export_web(source, out, runtime, method, wanted)
+        else:
+            found = export_file(source, out, form, method, wanted)
         if (known := source.ensemble(method).known) is not None:
             note(known.doubts(risk, share, certainty, coverage))
-        size = out.stat().st_size
+        size = sum(one.stat().st_size for one in out.rglob("*")) if form == "web" else out.stat().st_size
         note(_notes_on_cost(found))
         say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
         return

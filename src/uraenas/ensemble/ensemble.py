@@ -26,17 +26,16 @@ from uraenas.data.arrays import as_images
 from uraenas.data.dataset import require_distinct
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble.held_out import COVERAGE
+from uraenas.ensemble.held_out import COVERAGE, SHARE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
-from uraenas.ensemble.predictor import MembersPredictor
+from uraenas.ensemble.predictor import MembersPredictor, Predicting
 from uraenas.evaluation import UncertaintyBySource, calibration, conformal, uncertainty_by_source
 from uraenas.evaluation.metrics import mixture, undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
 
-SHARE = 0.05  # of images like those of the training that may be called foreign
 DESCRIPTION = "ensemble.json"
 DRAWS = "draws"
 MOST_MEMBERS = 10_000
@@ -87,7 +86,8 @@ class Ensemble:
     @cached_property
     def functions(self) -> tuple[str, ...]:
         """What the members' architectures compute: equal for those that differ in dead edges alone."""
-        return tuple(self.space.canonical(member.architecture) for member in self.members)
+        canonical = self.space.canonical
+        return tuple(m.kind.function(canonical(m.architecture), m.draw) for m in self.members)
 
     @cached_property
     def identity(self) -> str:
@@ -112,9 +112,9 @@ class Ensemble:
 
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member."""
-        return self._predictor(device)(self._in_units_of_training(images))
+        return self.predictor(device)(self._in_units_of_training(images))
 
-    def _predictor(self, device: str) -> MembersPredictor:
+    def predictor(self, device: str) -> Predicting:
         """Made once for each device: members are put there and made ready by the first prediction."""
         if device not in self._predictors:
             engine = Engine(EngineSettings(device=device, precision="float32"))
@@ -122,8 +122,12 @@ class Ensemble:
             self._predictors[device] = made
         return self._predictors[device]
 
+    def predict_with(self, device: str, predictor: Predicting) -> None:
+        """Let another make the predictions that are asked of this device. Copies do not take it along."""
+        self._predictors[device] = predictor
+
     @cached_property
-    def _predictors(self) -> dict[str, MembersPredictor]:
+    def _predictors(self) -> dict[str, Predicting]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -133,7 +137,7 @@ class Ensemble:
     def look(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor]:
         """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""
         known = self.require_known()
-        log_p, features = self._predictor(device).look(self._in_units_of_training(images))
+        log_p, features = self.predictor(device).look(self._in_units_of_training(images))
         return log_p, known.p_values(known.scores_of(log_p, features))
 
     def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_tensors, write_tensors
-from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, HeldOut
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, SHARE, HeldOut
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import metrics
 from uraenas.spaces import Features
@@ -123,7 +123,7 @@ class Known:
         self, risk: float, share: float, certainty: float = CERTAINTY, coverage: float = COVERAGE
     ) -> list[str]:
         """What so few held-out images cannot tell, in words."""
-        threshold, least = self.threshold(risk, certainty), 1 / (self.images + 1)
+        threshold, least = self.threshold(risk, certainty, share), 1 / (self.images + 1)
         apart = f"{self.held_out.images_apart:,} held-out images apart"
         found = [] if threshold.certainty else [f"{apart} are too few to promise this risk: {threshold}"]
         if math.isinf(self.held_out.quantile(coverage)):
@@ -135,9 +135,16 @@ class Known:
             )
         return found
 
-    def threshold(self, risk: float, certainty: float = CERTAINTY) -> Threshold:
-        """The confidence below which to abstain, for at most this share of errors among the rest."""
-        return self.held_out.threshold(risk, certainty)
+    def threshold(self, risk: float, certainty: float = CERTAINTY, share: float = SHARE) -> Threshold:
+        """The confidence below which to abstain, for at most this share of errors among the rest.
+
+        Images that are called foreign, at this share of false alarms, are not among the rest.
+        """
+        return self.held_out.threshold(risk, certainty, share)
+
+    def own_p_values(self) -> Tensor:
+        """Of each held-out image that has scores here, among the others [n]."""
+        return mutual_p_values(torch.stack([score.double() for score in self.scores.values()]))
 
     def save(self, path: Path) -> None:
         tensors = {f"scores.{name}": score for name, score in self.scores.items()}
@@ -213,6 +220,19 @@ def conformal_p_values(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
     return (
         (torch.cat(found) + 1).double() / (count + 1) if found else new_SN.new_zeros(0, dtype=torch.float64)
     )
+
+
+def mutual_p_values(scores_Sn: Tensor) -> Tensor:
+    """Of each image, the conformal p-value with all others as the held-out ones [n].
+
+    Left out and put back as the new one, an image leaves all ranks as they are. So p is the share of all images, itself
+    among them, whose sum of log ranks is no smaller.
+    """
+    count = scores_Sn.shape[1]
+    above_Sn = count - torch.searchsorted(scores_Sn.sort(dim=1).values, scores_Sn.contiguous())
+    joined_n = -above_Sn.double().log().sum(dim=0)
+    smaller_n = torch.searchsorted(joined_n.sort().values, joined_n - TIE)
+    return (count - smaller_n).double() / count
 
 
 def joined_scores(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:

@@ -68,6 +68,8 @@ from uraenas.spaces import facts_of, space_of
 PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
 COSTS = "cost.json"
 LOSSES = "training.json"  # of all chains, to look at
+TEACHER = "teacher.json"
+HUB = "hf:/"  # as a path has it: two slashes are one
 SEARCH_STATE = "search/state.safetensors"
 SEARCH_FILES = ("search/history.jsonl", "search/architecture.safetensors")  # the first is for reading along
 # What a copy of a run takes along, apart from its settings and its methods' own files.
@@ -79,6 +81,7 @@ KEPT_FILES = (
     LOSSES,
     "metrics.json",
     REPLICATES,
+    TEACHER,
     "report.html",
     *SEARCH_FILES,
 )
@@ -103,8 +106,18 @@ class Run:
         return cls(PRETRAINED / name)
 
     @classmethod
+    def from_hub(cls, repo: str, revision: str = "") -> "Run":
+        """The run in the repository OWNER/NAME of the Hugging Face hub; needs `uraenas[hub]`."""
+        from uraenas.run.hub import fetch  # which needs this module
+
+        return fetch(repo, revision)
+
+    @classmethod
     def find(cls, path: Path | str) -> "Run":
-        """The run in this directory; where there is none, the pretrained one of this name."""
+        """The run in this directory or under hf://OWNER/NAME; where there is none, the pretrained one of this name."""
+        name = str(path)
+        if name.startswith(HUB):
+            return cls.from_hub(name.removeprefix(HUB).lstrip("/"))
         return cls(found_at(path))
 
     def __repr__(self) -> str:
@@ -318,6 +331,18 @@ class Run:
 
     def write_environment(self, facts: Mapping[str, Any]) -> None:
         self._write("environment.json", facts)
+
+    def teacher(self) -> dict[str, Any] | None:
+        """What its networks learned from in place of labels, if they did, and how the two compare."""
+        stored = self._read(TEACHER)
+        if stored is None:
+            return None
+        with self.mending(TEACHER):
+            stored.text("ensemble", 64)
+            return dict(stored.stored)
+
+    def write_teacher(self, facts: Mapping[str, Any]) -> None:
+        self._write(TEACHER, facts)
 
     def log(self, event: str, **facts: Any) -> None:
         self.append(event, facts)

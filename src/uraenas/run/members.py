@@ -53,7 +53,7 @@ class Chooser:
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
-            unseen = torch.ones_like(apart)
+            unseen = ~apart  # so that who is foreign does not depend on the images that promises rest on
         mean = metrics.mixture(log_p[chosen])
         weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)[~apart]
         temperature = calibration.fit_temperature(mean[~apart], labels[~apart], weights)
@@ -148,7 +148,8 @@ def known_to(
 ) -> Known:
     """What members see of training images, and how they judge held-out ones: for promises, and to tell foreign ones.
 
-    Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`.
+    Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`, and by
+    these foreign ones are told.
     """
     # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
     exact = Engine(EngineSettings(device=engine.device.type, precision="float32"))
@@ -160,4 +161,8 @@ def known_to(
     held_out = HeldOut.of(prediction, torch.from_numpy(task.held_out.labels), apart)
     looked = log_p[:, unseen], [tuple(level[unseen] for level in seen) for seen in features]
     seen = predictor.look(train.images)[1]
-    return Known.fit(seen, torch.from_numpy(train.labels), looked, held_out)
+    found = Known.fit(seen, torch.from_numpy(train.labels), looked, held_out)
+    scores = found.scores_of(log_p[:, ~unseen], [tuple(level[~unseen] for level in one) for one in features])
+    p_value = torch.ones(len(apart), dtype=torch.float64)
+    p_value[unseen], p_value[~unseen] = found.own_p_values(), found.p_values(scores)
+    return replace(found, held_out=replace(held_out, p_value=p_value))

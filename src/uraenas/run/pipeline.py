@@ -38,6 +38,7 @@ from uraenas.run.members import Chooser
 from uraenas.run.places import Local, Place
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.task import prepare
+from uraenas.run.teaching import Teaching
 from uraenas.run.telling import Telling
 from uraenas.run.tensorboard import EventFiles
 from uraenas.run.training import ChainRunner, TimeUp
@@ -111,6 +112,8 @@ class Pipeline:
             check_search(search_of, config, pipeline.task)
             config = with_search_of(search_of, config)
         check_starts(config, pipeline.task)
+        if teaching := Teaching.of(config):
+            teaching.check(config, pipeline.task)
         pipeline.config = config = _with_earlier_settings(run, config)
         pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()

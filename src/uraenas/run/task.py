@@ -10,7 +10,7 @@ from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
 from uraenas.data.augment import Augmentation
-from uraenas.data.loader import Loader, Normalisation, require_bytes, suited_batch
+from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
 from uraenas.engine import Engine
 from uraenas.learning.chains import Start
 from uraenas.learning.loops import SearchImages
@@ -47,13 +47,18 @@ class Task:
         return SearchImages(*halves, self.normalisation, lambda part, batch: self.loader(part, batch, engine))
 
     def loader(
-        self, part: LabelledImages, batch: int, engine: Engine, augmentations: Sequence[Augmentation] = ()
+        self,
+        part: LabelledImages,
+        batch: int,
+        engine: Engine,
+        augmentations: Sequence[Augmentation] = (),
+        teacher: Teacher | None = None,
     ) -> Loader:
         """Batches of one of the parts, at most this large, on the engine's device."""
         data, size = self.dataset, suited_batch(batch, len(part))
         crops = (size, data.padding, data.flip)
         where = (engine.device, engine.dtype)
-        return Loader(part, self.normalisation, *crops, *where, augmentations, len(data.classes))
+        return Loader(part, self.normalisation, *crops, *where, augmentations, len(data.classes), teacher)
 
     def measured_on(self, part: str) -> Dataset:
         """The dataset, whose test images are those to be measured on: its own, or the held-out ones."""

@@ -14,6 +14,7 @@ from uraenas.run.cost import Clock
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Countdown
 from uraenas.run.task import Task
+from uraenas.run.teaching import teacher_for
 
 Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
 
@@ -37,7 +38,8 @@ class ChainRunner:
     ) -> None:
         self.run, self.config, self.task, self.engine = run, config, task, engine
         self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
-        self.loader = task.loader(task.train, config.train.batch, engine, config.augmentations)
+        teacher = teacher_for(run, config, task, engine)
+        self.loader = task.loader(task.train, config.train.batch, engine, config.augmentations, teacher)
         self.clock = Clock()
         self.planned = 0
         self.chains: dict[str, ChainState] = {}

@@ -69,6 +69,12 @@ class Stack(nn.Module):
     def __len__(self) -> int:
         return len(self.architectures)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its weights are those of its space, and no others."""
+        plain = map(self.space.weight_layout, self.architectures)
+        return all(own == theirs for own, theirs in zip(self.weight_layouts, plain, strict=True))
+
     def initialise(self, keys: Sequence[int]) -> None:
         """Draw fresh weights, each member's from its own key."""
         for m, (layout, key) in enumerate(zip(self.weight_layouts, keys, strict=True)):

@@ -80,7 +80,7 @@ def test_it_abstains_where_an_image_is_foreign(fitted):
         answers = fitted.predict(images, abstain=True)
     assert answers.mask[foreign].all()
     assert (answers.data == fitted.predict(images)).all()
-    with pytest.warns(UserWarning, match=r"the smallest p is 0\.032, so none is called foreign at 0\.001"):
+    with pytest.warns(UserWarning, match=r"the smallest p is 0\.016, so none is called foreign at 0\.001"):
         assert fitted.predict(images, abstain=True, risk=0.99, share=0.001).mask.sum() < foreign.sum()
 
 

@@ -25,6 +25,7 @@ from uraenas.run.task import Task
 from uraenas.weights import Candidate, Fit
 
 LOOKED_AT = 5000  # training images, where there are more: enough for means and covariances
+FEW = 50  # held-out images; fewer are all needed to tell foreign ones
 
 
 class Chooser:
@@ -53,7 +54,8 @@ class Chooser:
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
-            unseen = ~apart  # so that who is foreign does not depend on the images that promises rest on
+            # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
+            unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
         mean = metrics.mixture(log_p[chosen])
         weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)[~apart]
         temperature = calibration.fit_temperature(mean[~apart], labels[~apart], weights)

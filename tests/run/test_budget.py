@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from short_runs import FEW
 
 from uraenas import UraeNAS, UraenasError
 from uraenas.run import budget
@@ -129,7 +130,7 @@ def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, t
         "--methods",
         "drnas",
         "--set",
-        "train.batch=512",
+        "data.limit=400",
         "--out",
         tmp_path / "run",
     )
@@ -158,7 +159,7 @@ def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, t
 
 
 def begun(path, methods: str, end: float, **changes: object) -> Pipeline:
-    facts = {"evaluate.suite": "none", "ensemble.members": 4, "engine.stack": 2, "methods": methods}
+    facts = {**FEW, "ensemble.members": 4, "engine.stack": 2, "methods": methods}
     pipeline = Pipeline.start(path, preset("tiny", {**facts, **changes}))
     progress = pipeline.progress
     progress.clock = lambda: progress.stages["train"][2] if "train" in progress.stages else 0.0
@@ -213,7 +214,9 @@ def test_where_there_is_nothing_at_all_it_is_one_line(tmp_path):
 
 
 def test_a_search_that_takes_twice_as_long_as_expected_is_ended(tmp_path):
-    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", {"methods": "drnas", "search.epochs": 4}))
+    pipeline = Pipeline.start(
+        tmp_path / "run", preset("tiny", {**FEW, "methods": "drnas", "search.epochs": 4})
+    )
     progress = pipeline.progress
     progress.clock = lambda: progress.stages["search"][2] if "search" in progress.stages else 0.0
     progress.expect(Forecast({"search": 6.0}, {}), end=1000.0)  # its epochs take eight seconds

@@ -1,5 +1,7 @@
 """Kinds of options that several commands have."""
 
+from typing import Annotated
+
 import typer
 
 
@@ -10,3 +12,21 @@ def as_share(text: str | float) -> float:
         return float(number[:-1]) / 100 if number.endswith("%") else float(number)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a share; use 0.05 or 5%") from None
+
+
+def _share(name: str, words: str) -> typer.models.OptionInfo:
+    return typer.Option(name, parser=as_share, metavar="SHARE", help=words)
+
+
+Risk = Annotated[
+    float, _share("--risk", "Abstain below a confidence above which at most this share is wrong.")
+]
+Certainty = Annotated[
+    float, _share("--certainty", "With which the risk is kept, on images like the held-out ones.")
+]
+Coverage = Annotated[
+    float, _share("--coverage", "Name so many classes that this share of sets holds the true one.")
+]
+Foreign = Annotated[
+    float, _share("--foreign", "Call at most this share of images like those of the training foreign.")
+]

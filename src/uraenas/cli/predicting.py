@@ -16,7 +16,7 @@ from rich.text import Text
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.words import csv_cell
-from uraenas.cli.options import as_share
+from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
 from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
 
 if TYPE_CHECKING:
@@ -35,42 +35,10 @@ def predict(
     method: Annotated[
         str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
     ] = "",
-    risk: Annotated[
-        float,
-        typer.Option(
-            "--risk",
-            parser=as_share,
-            metavar="SHARE",
-            help="Abstain below a confidence above which at most this share is wrong.",
-        ),
-    ] = 0.05,
-    certainty: Annotated[
-        float,
-        typer.Option(
-            "--certainty",
-            parser=as_share,
-            metavar="SHARE",
-            help="With which the risk is kept, on images like the held-out ones.",
-        ),
-    ] = 0.95,
-    coverage: Annotated[
-        float,
-        typer.Option(
-            "--coverage",
-            parser=as_share,
-            metavar="SHARE",
-            help="Name so many classes that this share of sets holds the true one.",
-        ),
-    ] = 0.95,
-    share: Annotated[
-        float,
-        typer.Option(
-            "--foreign",
-            parser=as_share,
-            metavar="SHARE",
-            help="Call at most this share of images like those of the training foreign.",
-        ),
-    ] = 0.05,
+    risk: Risk = 0.05,
+    certainty: Certainty = 0.95,
+    coverage: Coverage = 0.95,
+    share: Foreign = 0.05,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: AsJson = False,
 ) -> int:

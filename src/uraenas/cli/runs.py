@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.cli.options import as_share
+from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
 from uraenas.cli.printing import (
     AsJson,
     bars,
@@ -257,26 +257,10 @@ def export(
         str,
         typer.Option("--precision", help="Of an ONNX file: float32, half (weights), int8 (convolutions)."),
     ] = "float32",
-    risk: Annotated[
-        float,
-        typer.Option(
-            "--risk", parser=as_share, metavar="SHARE", help="A file abstains for this; as predict has it."
-        ),
-    ] = 0.05,
-    certainty: Annotated[
-        float,
-        typer.Option("--certainty", parser=as_share, metavar="SHARE", help="With which the risk is kept."),
-    ] = 0.95,
-    coverage: Annotated[
-        float,
-        typer.Option("--coverage", parser=as_share, metavar="SHARE", help="Of a file's prediction sets."),
-    ] = 0.95,
-    share: Annotated[
-        float,
-        typer.Option(
-            "--foreign", parser=as_share, metavar="SHARE", help="Share of false alarms, as in predict."
-        ),
-    ] = 0.05,
+    risk: Risk = 0.05,
+    certainty: Certainty = 0.95,
+    coverage: Coverage = 0.95,
+    share: Foreign = 0.05,
     as_json: AsJson = False,
 ) -> None:
     """Write a small copy of a run, or its ensemble as one file.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from uraenas.cli.options import as_share
+from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
 from uraenas.cli.printing import note, tell
 
 
@@ -20,28 +20,10 @@ def serve(
         typer.Option("--host", help="127.0.0.1: this machine alone; 0.0.0.0: every machine that reaches it."),
     ] = "127.0.0.1",
     method: Annotated[str, typer.Option("--method", help="Whose members predict.")] = "",
-    risk: Annotated[
-        float,
-        typer.Option(
-            "--risk",
-            parser=as_share,
-            metavar="SHARE",
-            help="Abstain below a confidence above which at most this share is wrong.",
-        ),
-    ] = 0.05,
-    certainty: Annotated[
-        float,
-        typer.Option("--certainty", parser=as_share, metavar="SHARE", help="With which the risk is kept."),
-    ] = 0.95,
-    coverage: Annotated[
-        float, typer.Option("--coverage", parser=as_share, metavar="SHARE", help="Of prediction sets.")
-    ] = 0.95,
-    share: Annotated[
-        float,
-        typer.Option(
-            "--foreign", parser=as_share, metavar="SHARE", help="Share of false alarms, as in predict."
-        ),
-    ] = 0.05,
+    risk: Risk = 0.05,
+    certainty: Certainty = 0.95,
+    coverage: Coverage = 0.95,
+    share: Foreign = 0.05,
     megabytes: Annotated[float, typer.Option("--megabytes", help="A request's largest size.")] = 20.0,
     rate: Annotated[float, typer.Option("--rate", help="Requests a second from one address; 0: any.")] = 0.0,
 ) -> None:

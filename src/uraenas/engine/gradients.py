@@ -85,7 +85,7 @@ class Arithmetic(Protocol):
 
 
 class PlainGradients:
-    """Of a stack. On a CPU each member is worked out by itself, side by side."""
+    """Of a stack. On a CPU each member is worked out by itself, side by side, unless its space has batches of them."""
 
     def __init__(self, stack: Stack, loader: Loader, engine: Arithmetic, wrapping: Wrapping) -> None:
         self.stack, self.loader, self.engine, self.wrapping = stack, loader, engine, wrapping
@@ -97,16 +97,23 @@ class PlainGradients:
         if workers is None:
             members = range(len(stack))
             return self._of(members, stack.weights, images, labels, weights_MN, step)
-        flat = stack.weights.detach().split(stack.weight_sizes)
+        shares = self._shares(workers.count)
+        flat = stack.weights.detach().split([sum(stack.weight_sizes[m] for m in some) for some in shares])
 
-        def of_member(m: int) -> tuple[Tensor, Tensor]:
-            one = slice(m, m + 1)
-            importance = None if weights_MN is None else weights_MN[one]
-            own = flat[m].requires_grad_()
-            return self._of([m], own, images[one], labels[one], importance, step)
+        def of_share(number: int) -> tuple[Tensor, Tensor]:
+            some = slice(shares[number].start, shares[number].stop)
+            importance = None if weights_MN is None else weights_MN[some]
+            own = flat[number].requires_grad_()
+            return self._of(shares[number], own, images[some], labels[some], importance, step)
 
-        losses, gradients = zip(*workers.each(of_member, range(len(stack))), strict=True)
+        losses, gradients = zip(*workers.each(of_share, range(len(shares))), strict=True)
         return torch.cat(losses), torch.cat(gradients)
+
+    def _shares(self, workers: int) -> list[range]:
+        """The members that a CPU works out at once: each by itself, or as many as make one batch for each core."""
+        members = len(self.stack)
+        size = -(-members // workers) if self.stack.runs_together else 1
+        return [range(start, min(start + size, members)) for start in range(0, members, size)]
 
     def _repeated(
         self, images: Tensor, labels: Tensor, weights_MN: Tensor | None

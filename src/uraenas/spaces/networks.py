@@ -69,6 +69,14 @@ class Stack(nn.Module):
     def __len__(self) -> int:
         return len(self.architectures)
 
+    @property
+    def runs_together(self) -> bool:
+        """Whether many members in training are one batch, since the space has a method `together` for it.
+
+        It takes architectures, flat weights one after another, and images, and gives what `forward` does.
+        """
+        return hasattr(self.space, "together")
+
     def initialise(self, keys: Sequence[int]) -> None:
         """Draw fresh weights, each member's from its own key."""
         for m, (layout, key) in enumerate(zip(self.weight_layouts, keys, strict=True)):
@@ -101,10 +109,12 @@ class Stack(nn.Module):
 
         Images [M, N, C, H, W] are those of these members alone.
         """
+        chosen = [self.architectures[m] for m in members]
+        if self.runs_together and forward is None and self.training:
+            return self.space.together(chosen, torch.cat(list(weights)), images)  # type: ignore[attr-defined]
         running = self.statistics.split(self.statistics_sizes)
         named = [aligned(self.weight_layouts[m].views(w)) for m, w in zip(members, weights, strict=True)]
         statistics = [self.statistics_layouts[m].views(running[m]) for m in members]
-        chosen = [self.architectures[m] for m in members]
         if forward is None:
             return self.space.forward(chosen, named, statistics, images, self.training)
         wrapped = []

@@ -1,0 +1,158 @@
+"""Many perceptrons in training as one: weights with zeros where a network has fewer units, multiplied as a batch.
+
+A weight of layer k is cut by source into blocks [M, W, U_j], W the width of the widest layer of the space, so a member's
+products have the same shapes whoever is beside it. One gather spreads the flat weights out into all blocks, and its
+gradient is a gather, too, since each weight has one place.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas.spaces.perceptrons.network import ACTIVATIONS, weight_layout
+from uraenas.spaces.perceptrons.wiring import Dense, Perceptron
+
+KEPT = 8  # plans: each knows the place of every weight
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one layer has for one source (None: its bias), in the order in which they are spread out."""
+
+    source: int | None
+    shape: tuple[int, int, int]  # [M, rows, columns]; of a bias [M, 1, rows]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Where each weight of a stack goes."""
+
+    layers: tuple[tuple[Block, ...], ...]  # the last is the output's
+    # by layer: each activation with its members, and the order that puts them back
+    activations: tuple[tuple[tuple[tuple[str, Tensor], ...], Tensor], ...]
+    places: Tensor  # of what is spread out, among the flat weights; beyond their end: 0
+    back: Tensor  # of each flat weight, among what is spread out
+
+
+def forward(plan: Plan, flat: Tensor, x: Tensor) -> Tensor:
+    """Outputs [M, N, K] of rows [M, N, D]."""
+    spread: Tensor = _Spread.apply(flat, plan.places, plan.back)
+    # One split: its gradient is one concatenation.
+    pieces = iter(spread.split([block.size for blocks in plan.layers for block in blocks]))
+    values = [x]
+    for blocks, (groups, order) in zip(plan.layers[:-1], plan.activations, strict=True):
+        z = _layer(blocks, pieces, values)
+        if len(groups) == 1:
+            values.append(ACTIVATIONS[groups[0][0]](z))
+            continue
+        parts = [ACTIVATIONS[name](z.index_select(0, members)) for name, members in groups]
+        values.append(torch.cat(parts).index_select(0, order))
+    return _layer(plan.layers[-1], pieces, values)
+
+
+def _layer(blocks: Sequence[Block], pieces: Iterator[Tensor], values: Sequence[Tensor]) -> Tensor:
+    bias, *others = blocks
+    found = next(pieces).view(bias.shape)
+    for block in others:
+        assert block.source is not None  # the bias comes first, and there is one
+        weight = next(pieces).view(block.shape)
+        found = torch.baddbmm(found, values[block.source], weight.transpose(1, 2))
+    return found
+
+
+class _Spread(torch.autograd.Function):
+    """A gather whose gradient is a gather."""
+
+    @staticmethod
+    def forward(ctx: Any, flat: Tensor, places: Tensor, back: Tensor) -> Tensor:
+        ctx.save_for_backward(back)
+        return torch.cat([flat, flat.new_zeros(1)]).index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (back,) = ctx.saved_tensors
+        return gradients[0].index_select(0, back), None, None
+
+
+@lru_cache(maxsize=KEPT)
+def plan_of(
+    architectures: tuple[Perceptron, ...], inputs: int, outputs: int, width: int, device: torch.device
+) -> Plan:
+    """How these members are run as one."""
+    members = [_levels(one, outputs) for one in architectures]
+    depth = max(len(layers) for layers in members) - 1
+    sizes = [weight_layout(one, inputs, outputs).size for one in architectures]
+    beginnings = np.cumsum([0, *sizes])
+    nothing = int(beginnings[-1])
+    blocks, places = [], []
+    for level in range(depth + 1):
+        rows = outputs if level == depth else width
+        own = [_at(layers, level, depth) for layers in members]
+        used = sorted({j for layer in own if layer for j in layer.sources})
+        of_level = []
+        for source in (None, *used):
+            columns = 1 if source is None else inputs if source == 0 else width
+            index = np.full((len(members), rows, columns), nothing, np.int64)
+            for m, layer in enumerate(own):
+                if layer is not None and (source is None or source in layer.sources):
+                    found = _entries(members[m], layer, source, inputs)
+                    index[m, : found.shape[0], : found.shape[1]] = found + beginnings[m]
+            shape = (len(members), 1, rows) if source is None else (len(members), rows, columns)
+            of_level.append(Block(source, shape))
+            places.append(index.reshape(-1))
+        blocks.append(tuple(of_level))
+    every = np.concatenate(places)
+    back = np.empty(nothing + 1, np.int64)
+    back[every] = np.arange(len(every))
+    groups = tuple(_groups([_at(layers, k, depth) for layers in members], device) for k in range(depth))
+    tensors = (torch.from_numpy(one).to(device) for one in (every, back[:nothing]))
+    return Plan(tuple(blocks), groups, *tensors)
+
+
+def _levels(architecture: Perceptron, outputs: int) -> tuple[Dense, ...]:
+    """Its layers, the output's among them."""
+    layers, last = architecture.dense
+    return (*layers, Dense("linear", outputs, last))
+
+
+def _at(layers: tuple[Dense, ...], level: int, depth: int) -> Dense | None:
+    """A member's layer at a level: the output's is always at the last."""
+    if level == depth:
+        return layers[-1]
+    return layers[level] if level < len(layers) - 1 else None
+
+
+def _entries(layers: tuple[Dense, ...], wanted: Dense, source: int | None, inputs: int) -> np.ndarray:
+    """Where a layer's weights for one source, or its bias, lie in the member's own flat vector [rows, columns]."""
+    widths = [inputs, *(layer.width for layer in layers)]
+    start = 0
+    for layer in layers:
+        total = sum(widths[j] for j in layer.sources)
+        if layer is wanted:
+            break
+        start += layer.width * (total + 1)
+    if source is None:
+        return start + wanted.width * total + np.arange(wanted.width)[:, None]
+    before = sum(widths[j] for j in wanted.sources if j < source)
+    columns = before + np.arange(widths[source])
+    return start + np.arange(wanted.width)[:, None] * total + columns
+
+
+def _groups(
+    layers: Sequence[Dense | None], device: torch.device
+) -> tuple[tuple[tuple[str, Tensor], ...], Tensor]:
+    """Members by activation, and where each stands among them."""
+    names = [next(iter(ACTIVATIONS)) if layer is None else layer.activation for layer in layers]
+    members = {name: [m for m, one in enumerate(names) if one == name] for name in dict.fromkeys(names)}
+    order = torch.argsort(torch.tensor([m for own in members.values() for m in own]))
+    return tuple((name, torch.tensor(own).to(device)) for name, own in members.items()), order.to(device)

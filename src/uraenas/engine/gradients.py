@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.data.loader import EpochDraws, Loader
+from uraenas.data.targets import CLASSES
 from uraenas.engine.workers import Workers
 from uraenas.spaces import Draw, Forward, Stack, Supernet, Tensors
 
@@ -20,22 +20,7 @@ Objective = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 Penalty = Callable[[Tensors, Tensor], Tensor]
 
 
-def cross_entropy(logits_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
-    """The mean over images, weighted where they have weights [M]; labels may be class probabilities."""
-    targets = labels.movedim(2, 1) if labels.ndim == 3 else labels
-    losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), targets, reduction="none")
-    return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
-
-
-def smoothed(
-    losses_M: Tensor, logits_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor | None
-) -> Tensor:
-    """The losses, with each member's share of every label spread over all classes."""
-    if smoothing_M is None:
-        return losses_M
-    spread_MN = -torch.log_softmax(logits_MNK, dim=-1).mean(dim=-1)
-    spread_M = (spread_MN if weights_MN is None else spread_MN * weights_MN).mean(dim=1)
-    return losses_M + smoothing_M * (spread_M - losses_M)
+cross_entropy: Objective = CLASSES.loss
 
 
 # (draws of an epoch, place in it, number of the step) → losses [M], flat gradient of their sum
@@ -141,13 +126,13 @@ class PlainGradients:
         parts = flat.split([self.stack.weight_sizes[m] for m in members])
         with self.engine.autocast():
             logits_MNK = self.stack.run(members, parts, images, wrapping.forward, drawn)
-        objective = wrapping.objective or cross_entropy
+        target = self.loader.target
+        objective = wrapping.objective or target.loss
         logits_MNK = logits_MNK.to(self.engine.dtype)
         losses_M = objective(logits_MNK, labels, weights_MN)
         if wrapping.smoothing is not None and any(self.smoothing[m] for m in members):
-            losses_M = smoothed(
-                losses_M, logits_MNK, weights_MN, wrapping.smoothing[members[0] : members[-1] + 1]
-            )
+            own_smoothing = wrapping.smoothing[members[0] : members[-1] + 1]
+            losses_M = target.smoothed(losses_M, logits_MNK, weights_MN, own_smoothing)
         total = losses_M.sum()
         if wrapping.penalty is not None:
             progress = step / wrapping.steps
@@ -189,4 +174,5 @@ class PlainSearchGradients:
             images = images.contiguous()  # most of a supernet is sums of slices, faster so on a CPU
         with self.engine.autocast():
             logits_NK = self.supernet(images, mixing, frozen)
-        return cross_entropy(logits_NK.to(self.supernet.weights.dtype)[None], labels_MN, weights_MN)[0]
+        outputs_MNK = logits_NK.to(self.supernet.weights.dtype)[None]
+        return loader.target.loss(outputs_MNK, labels_MN, weights_MN)[0]

@@ -26,6 +26,7 @@ class MembersPredictor:
     ) -> None:
         self.members, self.space, self.engine = members, space, engine
         self.normalise = normalisation.on(engine.device, engine.dtype)
+        self.target = normalisation.target
         self.size = engine.stack
         self.stacks: list[tuple[Predictor, int]] = []  # made by the first prediction
         self.tracers: list[tuple[Tracer, int]] = []  # made by the first look
@@ -81,7 +82,7 @@ class MembersPredictor:
             yield self.normalise(raw.to(self.engine.device))
 
     def _log_p(self, logits: Tensor) -> Tensor:
-        return torch.log_softmax(logits.to(self.engine.dtype), dim=-1)
+        return self.target.prediction(logits.to(self.engine.dtype))
 
     def _groups(self) -> Iterator[Sequence[Member]]:
         """Members of one kind of weights that stand together, at most as many as are stacked."""

@@ -2,6 +2,7 @@
 
 from uraenas.evaluation.architecture import ArchitectureEffect, effects_of
 from uraenas.evaluation.evaluator import Cell, Evaluator, Judged
+from uraenas.evaluation.measures import MEASURES, Measures, measures_of
 from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
 from uraenas.evaluation.outcome import Diverged, Metrics
 from uraenas.evaluation.references import REFERENCES, References, unbeaten
@@ -19,6 +20,7 @@ from uraenas.evaluation.summarise import Measured, same_suite, summarise
 
 __all__ = [
     "CALIBRATIONS",
+    "MEASURES",
     "METRICS",
     "REFERENCES",
     "SEED",
@@ -31,6 +33,7 @@ __all__ = [
     "Evaluator",
     "Judged",
     "Measured",
+    "Measures",
     "Metrics",
     "References",
     "Row",
@@ -40,6 +43,7 @@ __all__ = [
     "effects_of",
     "evaluation_sets",
     "mean_names",
+    "measures_of",
     "require_suite_fits",
     "same_suite",
     "separations",

@@ -4,7 +4,7 @@ from uraenas.report import formats
 from uraenas.report.page import build, write
 from uraenas.report.reading import Picked, alike
 from uraenas.report.seeds import why_no_mean
-from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, table
+from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, columns_of, table
 
 __all__ = [
     "COLUMNS",
@@ -14,6 +14,7 @@ __all__ = [
     "alike",
     "best",
     "build",
+    "columns_of",
     "formats",
     "table",
     "why_no_mean",

@@ -13,8 +13,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
-from uraenas.ensemble.held_out import HeldOut, drawn_apart
-from uraenas.evaluation import calibration, metrics
+from uraenas.ensemble.held_out import HELD_OUT, drawn_apart
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
@@ -49,14 +48,16 @@ class Chooser:
         labels = torch.from_numpy(task.held_out.labels)
         apart = drawn_apart(len(labels), self.config.seed)  # promises rest on these
         if settings.selection == "greedy":
-            chosen = selection.greedy(log_p[:, ~apart], labels[~apart], wanted)
+            target = task.normalisation.target
+            chosen = selection.greedy(log_p[:, ~apart], labels[~apart], wanted, target)
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
             unseen = torch.ones_like(apart)
-        mean = metrics.mixture(log_p[chosen])
+        measures = task.measures
+        mean = measures.mean(log_p[chosen])
         weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)[~apart]
-        temperature = calibration.fit_temperature(mean[~apart], labels[~apart], weights)
+        temperature = measures.fit(measures.subset(mean, ~apart), labels[~apart], weights)
         ensemble = Ensemble(
             tuple(candidates[position] for position in chosen),
             task.space,
@@ -156,8 +157,10 @@ def known_to(
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))
     log_p, features = predictor.look(task.held_out.images)
-    prediction = calibration.scale(metrics.mixture(log_p), ensemble.temperature)
-    held_out = HeldOut.of(prediction, torch.from_numpy(task.held_out.labels), apart)
+    measures, target = task.measures, task.normalisation.target
+    prediction = measures.scaled(measures.mean(log_p), ensemble.temperature)
+    held_out = HELD_OUT[target.name].of(prediction, torch.from_numpy(task.held_out.labels), apart)
     looked = log_p[:, unseen], [tuple(level[unseen] for level in seen) for seen in features]
     seen = predictor.look(train.images)[1]
-    return Known.fit(seen, torch.from_numpy(train.labels), looked, held_out)
+    groups = torch.from_numpy(target.groups(train.labels))
+    return Known.fit(seen, groups, looked, held_out, measures)

@@ -78,7 +78,7 @@ class WeightMethod(Protocol):
 
     @property
     def objective(self) -> Objective | None:
-        """The loss: a method of the class, or None: cross-entropy."""
+        """The loss: a method of the class, or None: that of the target, such as cross-entropy."""
 
     @property
     def forward(self) -> Forward | None:

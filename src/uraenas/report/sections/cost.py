@@ -11,7 +11,7 @@ from uraenas.learning.chains import chains_for
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, draw, method_key, method_legend
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import HEADLINE, METRIC_NAMES, colour, direction, marker, show
+from uraenas.report.style import METRIC_NAMES, colour, direction, marker, show
 
 BYTES = 4  # of a parameter
 
@@ -53,7 +53,7 @@ def section(facts: RunFacts) -> Section:
             _scatter(facts, spent, unit, metric, shift, words)
             for words, shift in facts.places.items()
             if shift
-            for metric in HEADLINE
+            for metric in facts.headline
         ]
         for unit in UNITS
     }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.methods import shown, verdict
-from uraenas.report.style import HEADLINE, METRIC_NAMES, show
+from uraenas.report.style import METRIC_NAMES, show
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Tile:
 
 
 def tiles(facts: RunFacts) -> list[Tile]:
-    wanted = [(metric, shift, words) for words, shift in facts.places.items() for metric in HEADLINE]
+    wanted = [(metric, shift, words) for words, shift in facts.places.items() for metric in facts.headline]
     found = []
     for metric, shift, words in wanted:
         value = facts.value(facts.primary, metric, shift or "")

@@ -7,17 +7,21 @@ from uraenas.evaluation import Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import HEADLINE, LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
-from uraenas.report.table import COLUMNS, DISAGREEMENT, best, table
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
+from uraenas.report.table import DISAGREEMENT, best, columns_of, table
 
+LEADS = {
+    "classes": "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction "
+    "is by the truth. The best value of a column is bold; 95\u00a0% intervals, where there are any, stand beneath.",
+    "numbers": "RMSE and MAE: how far the mean is off, in the unit of the target; CRPS: how far the whole prediction "
+    "is; NLL: how surprised it is by the truth; of central 90\u00a0% intervals the share that holds it, in percent, "
+    "and their width. The best value of a column is bold; 95\u00a0% intervals, where there are any, stand beneath.",
+}
 CALIBRATIONS = {"raw": "as predicted", "temperature": "temperature-scaled on held-out images"}
 
 
 def section(facts: RunFacts) -> Section:
-    lead = (
-        "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction is "
-        "by the truth. The best value of a column is bold; 95\u00a0% intervals, where there are any, stand beneath."
-    )
+    lead = LEADS["classes" if facts.classes else "numbers"]
     if facts.shifted:
         lead += (
             f" Columns with c are means over {count(len(facts.shifts), 'kind')} of shifted images at "
@@ -72,17 +76,18 @@ def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
     if not any(value is not None for line in lines for value in line.values):
         return None
     tops = best(lines)
-    kept = [k for k, top in enumerate(tops) if top is not None]
+    columns = columns_of(lines)
+    kept = [k for k in range(len(columns)) if any(line.values[k] is not None for line in lines)]
     rows = []
     for one in lines:
         cells = [Cell(str(one.members))]
         for k in kept:
             value, marked = one.values[k], "best" if one.values[k] == tops[k] else ""
             interval = one.intervals[k] if one.intervals else None
-            small = " – ".join(COLUMNS[k].show(end) for end in interval) if interval else ""
-            cells.append(Cell(COLUMNS[k].show(value), small, marked))
+            small = " – ".join(columns[k].show(end) for end in interval) if interval else ""
+            cells.append(Cell(columns[k].show(value), small, marked))
         rows.append(Line(one.method, [*cells, Cell(DISAGREEMENT.show(one.disagreement))], colour(one.method)))
-    header = ["Method", "Members", *(COLUMNS[k].title for k in kept), DISAGREEMENT.title]
+    header = ["Method", "Members", *(columns[k].title for k in kept), DISAGREEMENT.title]
     return Table(caption, header, rows)
 
 
@@ -110,7 +115,7 @@ def verdict(row: Row) -> str:
 
 def _differences(facts: RunFacts, kind: str) -> Table:
     rows = _difference_rows(facts, kind)
-    columns = [c for c in COLUMNS if facts.shifted or not c.shifted]
+    columns = [c for c in columns_of(table(facts.rows)) if (facts.shifted or not c.shifted) and c.compared]
     lines = []
     for name in facts.sizes:
         found = [rows.get((name, (facts.shifted or "") if c.shifted else "none", c.metric)) for c in columns]
@@ -139,7 +144,7 @@ def _forests(facts: RunFacts) -> list[Figure]:
     return [
         _forest(facts, metric, words, found)
         for words, shift in facts.places.items()
-        for metric in HEADLINE
+        for metric in facts.headline
         if (found := [rows[name, shift, metric] for name in facts.methods if (name, shift, metric) in rows])
     ]
 

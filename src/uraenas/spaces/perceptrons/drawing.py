@@ -7,7 +7,7 @@ from uraenas.spaces.perceptrons.wiring import IDENTITY, Perceptron, split
 
 COLOURS = {"relu": "#0a4fa3", "swish": "#bb8000", "tanh": "#00805c", "linear": "#50565e"}
 CLASSES = {"relu": "o3", "swish": "o2", "tanh": "o4", "linear": "o1"}
-SKIP = {"stroke": "#50565e", "stroke_width": 1.3, "stroke_dasharray": "5 3"}
+SKIP: dict[str, Value] = {"stroke": "#50565e", "stroke_width": 1.3, "stroke_dasharray": "5 3"}
 
 
 def look(option: str) -> tuple[str, str]:
@@ -22,7 +22,8 @@ def described(architecture: Perceptron) -> str:
     """A line for each layer that is there."""
     layers, last = architecture.dense
     lines = [
-        f"layer {k}\t{one.width} {one.activation}, reads {_read(one.sources)}" for k, one in enumerate(layers, 1)
+        f"layer {k}\t{one.width} {one.activation}, reads {_read(one.sources)}"
+        for k, one in enumerate(layers, 1)
     ]
     return "\n".join([*lines, f"output\treads {_read(last)}"])
 

@@ -1,8 +1,9 @@
 """The network of one perceptron, as a function of named tensors: a layer reads its sources side by side.
 
-    h_k = φ_k(W_k [h_j for j in sources of k] + b_k),     outputs = W [h_j …] + b
+h_k = φ_k(W_k [h_j for j in sources of k] + b_k),     outputs = W [h_j …] + b
 """
 
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -14,7 +15,12 @@ from uraenas.spaces.passage import PLAIN, Passage
 from uraenas.spaces.perceptrons.wiring import Perceptron
 
 # Each is 0 at 0, so that units which are not there stay 0.
-ACTIVATIONS = {"relu": F.relu, "swish": F.silu, "tanh": torch.tanh, "linear": lambda x: x}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "swish": F.silu,
+    "tanh": torch.tanh,
+    "linear": lambda x: x,
+}
 
 
 @cache

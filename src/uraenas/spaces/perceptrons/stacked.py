@@ -1,6 +1,6 @@
 """Many perceptrons in training as one: weights with zeros where a network has fewer units, multiplied as a batch.
 
-A weight of layer k is cut by source into blocks [M, W, U_j], W the width of the widest layer of the space, so a member's
+A weight of layer k is cut by source into blocks [M, W, U_j], W the width of the space's widest layer, so a member's
 products have the same shapes whoever is beside it. One gather spreads the flat weights out into all blocks, and its
 gradient is a gather, too, since each weight has one place.
 """

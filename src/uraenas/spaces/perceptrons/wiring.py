@@ -1,8 +1,8 @@
 """An architecture of the space of perceptrons: a layer for each node, and skips from the three nodes before the last.
 
-Node 0 is the input. Node k reads node k − 1 and those of k − 2, k − 3, k − 4 that it has skips from; so does the output,
-after the last node. A node that is the identity passes on what node k − 1 has, so it and its skips vanish from what is
-computed: `dense` is that form.
+Node 0 is the input. Node k reads node k − 1 and those of k − 2, k − 3, k − 4 that it has skips from; so does the
+output, after the last node. A node that is the identity passes on what node k − 1 has, so it and its skips vanish from
+what is computed: `dense` is that form.
 """
 
 import re

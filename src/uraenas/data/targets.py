@@ -19,6 +19,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields
 
 FLOOR = 1e-6  # of a variance, relative to that of the training labels: none is surer than a thousandth of their spread
+RARE = 6  # a class of fewer examples goes with the largest, where that is allowed
 STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
 
 
@@ -38,6 +39,9 @@ class Target(Protocol):
 
     def strata(self, labels: np.ndarray) -> np.ndarray:
         """Whole numbers [N] that every part of a split should have in proportion."""
+
+    def strata_names(self, classes: Sequence[str]) -> Sequence[str]:
+        """What these are called, where each must be in every part."""
 
     def groups(self, labels: np.ndarray) -> np.ndarray:
         """Whole numbers [N]: examples of one look alike to a network."""
@@ -70,6 +74,10 @@ class Target(Protocol):
 class Classes:
     """One of several classes; a network gives a logit for each, and says log-probabilities."""
 
+    rare: bool = (
+        False  # whether classes of few examples are welcome, which then need not be in every part of a split
+    )
+
     name: ClassVar[str] = "classes"
 
     def outputs(self, classes: int) -> int:
@@ -89,7 +97,14 @@ class Classes:
         return self
 
     def strata(self, labels: np.ndarray) -> np.ndarray:
-        return labels
+        if not self.rare:
+            return labels
+        counts = np.bincount(labels)
+        joined = np.where(counts[labels] < RARE, counts.argmax(), labels)
+        return np.unique(joined, return_inverse=True)[1].astype(np.int64)
+
+    def strata_names(self, classes: Sequence[str]) -> Sequence[str]:
+        return () if self.rare else classes
 
     def groups(self, labels: np.ndarray) -> np.ndarray:
         return labels
@@ -164,6 +179,9 @@ class Numbers:
         count = max(1, min(STRATA, len(labels) // PER_STRATUM))
         rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
         return (rank * count // len(labels)).astype(np.int64)
+
+    def strata_names(self, classes: Sequence[str]) -> Sequence[str]:
+        return ()
 
     def groups(self, labels: np.ndarray) -> np.ndarray:
         return np.zeros(len(labels), np.int64)

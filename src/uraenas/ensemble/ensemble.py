@@ -131,7 +131,7 @@ class Ensemble:
     def _predictor(self, device: str) -> MembersPredictor:
         """Made once for each device: members are put there and made ready by the first prediction."""
         if device not in self._predictors:
-            engine = Engine(EngineSettings(device=device, precision="float32"))
+            engine = Engine(EngineSettings(device=device, precision=self.precision))
             made = MembersPredictor(self.members, self.space, self.normalisation, engine)
             self._predictors[device] = made
         return self._predictors[device]
@@ -169,6 +169,11 @@ class Ensemble:
         if not self.classes:
             raise UraenasError("this ensemble predicts numbers, which have no class probabilities")
         return self._prediction(images, calibrated, device).exp().numpy()
+
+    @property
+    def precision(self) -> str:
+        """That it predicts with: rows of a table are small, so their predictions can afford all digits."""
+        return "float32" if self.normalisation.columns is None else "float64"
 
     @property
     def measures(self) -> Measures:

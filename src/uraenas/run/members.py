@@ -152,7 +152,7 @@ def known_to(
     Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`.
     """
     # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
-    exact = Engine(EngineSettings(device=engine.device.type, precision="float32"))
+    exact = Engine(EngineSettings(device=engine.device.type, precision=ensemble.precision))
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, exact)
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))

@@ -60,7 +60,7 @@ class Task:
     @property
     def has_references(self) -> bool:
         """Whether there are plain classifiers to hold methods against."""
-        return bool(self.dataset.classes)
+        return 0 < len(self.dataset.classes) == len(np.unique(self.train.labels))
 
     @property
     def measures(self) -> Measures:
@@ -134,17 +134,18 @@ def _divided(dataset: Dataset, config: Config) -> tuple[LabelledImages, Labelled
     """The images to train on, and those held out: the dataset's own, or a share of the training images."""
     training, limit, share = dataset.train, config.data.limit, config.data.held_out
     target = dataset.target
+    names = target.strata_names(dataset.classes)
     if 0 < limit < len(training):
         key = _split_key(config.seed, "limit")
-        (chosen,) = stratified_split(target.strata(training.labels), (limit,), key, dataset.classes or None)
+        (chosen,) = stratified_split(target.strata(training.labels), (limit,), key, names or None)
         training = training.take(chosen)
     if dataset.validation is not None:
-        _require_examples(target.strata(training.labels), dataset.classes, LEAST_EXAMPLES - 1)
+        _require_examples(target.strata(training.labels), names, LEAST_EXAMPLES - 1)
         return training, dataset.validation
     strata = target.strata(training.labels)
-    _require_examples(strata, dataset.classes, LEAST_EXAMPLES)
+    _require_examples(strata, names, LEAST_EXAMPLES)
     key = _split_key(config.seed, "held-out")
-    apart, rest = stratified_split(strata, (share, 1 - share), key, dataset.classes or None)
+    apart, rest = stratified_split(strata, (share, 1 - share), key, names or None)
     return training.take(rest), training.take(apart)
 
 

@@ -9,7 +9,7 @@ from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import columns_of
 from uraenas.data.tables.frame import Frame, as_texts
-from uraenas.data.targets import CLASSES, Classes, Numbers, Target
+from uraenas.data.targets import Classes, Numbers, Target
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
 TEST_FRACTION = 0.2
@@ -36,7 +36,10 @@ def table_dataset(
     key: int = SPLIT_KEY,
     weights: np.ndarray | None = None,
 ) -> Dataset:
-    """The dataset of a table; `test` says which rows are for testing [N], or a fifth of them, drawn by the key, are."""
+    """The dataset of a table; `test` says which rows are for testing [N]; else a fifth of them are, drawn by the key.
+
+    Where none is, training rows stand in for them.
+    """
     if settings.kind not in KINDS:
         raise unknown("kind of target", settings.kind, KINDS)
     if not settings.target or settings.target not in frame:
@@ -54,16 +57,16 @@ def table_dataset(
     inputs = {c: v for c, v in frame.items() if c != settings.target and c not in settings.leave_out}
     if test is None:
         shares = (1 - TEST_FRACTION, TEST_FRACTION)
-        rest, tested = stratified_split(target.strata(labels), shares, key, classes or None)
+        rest, tested = stratified_split(target.strata(labels), shares, key)
         notes.append(f"{len(tested):,} of its {len(labels):,} rows, drawn once and for all, are for testing")
     else:
         rest, tested = np.flatnonzero(~test), np.flatnonzero(test)
     shares = (1 - settings.held_out, settings.held_out)
-    places = stratified_split(target.strata(labels[rest]), shares, key + 1, classes or None)
+    places = stratified_split(target.strata(labels[rest]), shares, key + 1)
     train, apart = (rest[place] for place in places)
     columns = columns_of({column: values[train] for column, values in inputs.items()})
     parts = []
-    for rows in (train, tested, apart):
+    for rows in (train, tested if len(tested) else train, apart):
         images, _ = columns.encode({column: values[rows] for column, values in inputs.items()})
         names = tuple(f"row {row + 1}" for row in rows)
         parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
@@ -114,5 +117,4 @@ def _labels(
         )
     classes, coded = np.unique(as_texts(values) if not whole else values, return_inverse=True)
     names = as_texts(classes) if whole else classes
-    target: Classes = CLASSES
-    return target, tuple(str(one) for one in names), coded.astype(np.int64)
+    return Classes(rare=True), tuple(str(one) for one in names), coded.astype(np.int64)

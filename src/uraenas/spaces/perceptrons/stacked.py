@@ -19,14 +19,16 @@ from uraenas.spaces.perceptrons.network import ACTIVATIONS, weight_layout
 from uraenas.spaces.perceptrons.wiring import Dense, Perceptron
 
 KEPT = 8  # plans: each knows the place of every weight
+FEW = 0.75  # of the members: if fewer read a source, their products alone are computed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """What one layer has for one source (None: its bias), in the order in which they are spread out."""
 
     source: int | None
-    shape: tuple[int, int, int]  # [M, rows, columns]; of a bias [M, 1, rows]
+    shape: tuple[int, int, int]  # [members, rows, columns]; of a bias [M, 1, rows]
+    members: Tensor | None = None  # those that read this source; None: all, or nearly all
 
     @property
     def size(self) -> int:
@@ -65,8 +67,13 @@ def _layer(blocks: Sequence[Block], pieces: Iterator[Tensor], values: Sequence[T
     found = next(pieces).view(bias.shape)
     for block in others:
         assert block.source is not None  # the bias comes first, and there is one
-        weight = next(pieces).view(block.shape)
-        found = torch.baddbmm(found, values[block.source], weight.transpose(1, 2))
+        weight, x, some = next(pieces).view(block.shape), values[block.source], block.members
+        # Added afterwards in both cases: a member's bits must not depend on how many others read this source.
+        if some is None:
+            found = found + torch.bmm(x, weight.transpose(1, 2))
+        else:
+            product = torch.bmm(x.index_select(0, some), weight.transpose(1, 2))
+            found = found.expand(-1, product.shape[1], -1).index_add(0, some, product)
     return found
 
 
@@ -102,13 +109,19 @@ def plan_of(
         of_level = []
         for source in (None, *used):
             columns = 1 if source is None else inputs if source == 0 else width
-            index = np.full((len(members), rows, columns), nothing, np.int64)
-            for m, layer in enumerate(own):
-                if layer is not None and (source is None or source in layer.sources):
-                    found = _entries(members[m], layer, source, inputs)
-                    index[m, : found.shape[0], : found.shape[1]] = found + beginnings[m]
-            shape = (len(members), 1, rows) if source is None else (len(members), rows, columns)
-            of_level.append(Block(source, shape))
+            reading = [
+                m for m, layer in enumerate(own) if layer and (source is None or source in layer.sources)
+            ]
+            few = source is not None and len(reading) < FEW * len(members)
+            chosen = reading if few else list(range(len(members)))
+            index = np.full((len(chosen), rows, columns), nothing, np.int64)
+            for m in reading:
+                layer = own[m]
+                assert layer is not None
+                found = _entries(members[m], layer, source, inputs) + beginnings[m]
+                index[chosen.index(m), : found.shape[0], : found.shape[1]] = found
+            shape = (len(chosen), 1, rows) if source is None else (len(chosen), rows, columns)
+            of_level.append(Block(source, shape, torch.tensor(chosen).to(device) if few else None))
             places.append(index.reshape(-1))
         blocks.append(tuple(of_level))
     every = np.concatenate(places)

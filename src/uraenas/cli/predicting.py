@@ -1,4 +1,4 @@
-"""The command that uses an ensemble on image files."""
+"""The command that uses an ensemble on image files, or on tables (`rows.py`)."""
 
 import csv
 import json
@@ -18,6 +18,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.words import csv_cell
 from uraenas.cli.options import as_share
 from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
+from uraenas.cli.rows import predict_tables
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
@@ -31,7 +32,10 @@ def predict(
     run: Annotated[
         Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
     ],
-    images: Annotated[list[Path], typer.Argument(help="Image files, or folders of them.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(help="Image files, or folders of them; or tables."),
+    ],
     method: Annotated[
         str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
     ] = "",
@@ -74,7 +78,7 @@ def predict(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Predict images: class, probability, uncertainty by source, and whether to abstain.
+    """Predict images or rows of tables: class or number, uncertainty by source, and whether to abstain.
 
     Files that cannot be read are named and counted on standard error, and the exit code is then 1. In folders, files
     without the ending of an image are left out.
@@ -88,6 +92,9 @@ def predict(
     opened = Run.find(run)
     method = method or opened.primary
     ensemble = opened.ensemble(method)
+    if ensemble.normalisation.columns is not None:
+        whose = {"run": str(opened.path), "method": method}
+        return predict_tables(ensemble, whose, images, coverage, share, as_csv, as_json)
     known = ensemble.require_known()
     threshold = known.threshold(risk, certainty)
     note(known.doubts(risk, share, certainty, coverage))

@@ -15,7 +15,7 @@ import numpy as np
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields, is_table
-from uraenas.data.tables.frame import Frame, as_texts, frame_of
+from uraenas.data.tables.frame import Frame, as_texts, checked, frame_of
 
 MOST_CATEGORIES = 1000
 
@@ -100,7 +100,7 @@ class Columns:
             raise UraenasError(
                 f"column {missing[0]!r} is missing; these rows have {', '.join(list(found)[:10]) or 'none'}"
             )
-        return found
+        return checked({name: found[name] for name in self.names})
 
     def encode(self, frame: Frame, variant: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Images of one pixel [N, 1, 1, D] in float32, and whether a row has a category that was never seen [N]."""

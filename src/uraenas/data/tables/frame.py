@@ -8,7 +8,7 @@ import numpy as np
 
 from uraenas.base.errors import UraenasError
 
-Frame = dict[str, np.ndarray]  # by name: float64 [N], or texts [N]
+Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked float64 [N] or texts [N]
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
@@ -17,16 +17,16 @@ DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-
 def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, without importing it
-        return checked({str(name): rows[name].to_numpy() for name in rows.columns})
+        return {str(name): rows[name].to_numpy() for name in rows.columns}
     if isinstance(rows, Mapping):
-        return checked({str(name): np.asarray(values) for name, values in rows.items()})
+        return {str(name): np.asarray(values) for name, values in rows.items()}
     array = np.asarray(rows)
     if array.ndim != 2:
         raise UraenasError(f"a table has rows and columns, N×D, not the shape {array.shape}")
     if names is not None and len(names) != array.shape[1]:
         raise UraenasError(f"this table has {array.shape[1]} columns, and {len(names)} are needed")
     called = names or [f"x{number}" for number in range(array.shape[1])]
-    return checked({name: array[:, number] for number, name in enumerate(called)})
+    return {name: array[:, number] for number, name in enumerate(called)}
 
 
 def checked(columns: Mapping[str, np.ndarray]) -> Frame:

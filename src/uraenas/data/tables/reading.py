@@ -10,7 +10,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset
 from uraenas.data.files import Damaged, blaming, open_limited
 from uraenas.data.npz import read_npz
-from uraenas.data.tables.frame import Frame, checked, frame_of
+from uraenas.data.tables.frame import Frame, frame_of
 from uraenas.data.tables.table import TableSettings, table_dataset
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".parquet")
@@ -44,7 +44,7 @@ def read_frame(path: Path) -> Frame:
         if arrays is None:
             raise UraenasError(f"{path} holds no table; needed: x (N×D) and y")
         x, y = arrays
-        return frame_of(x) | ({} if y is None else checked({"y": y}))
+        return frame_of(x) | ({} if y is None else {"y": y})
     return _csv(path)
 
 
@@ -63,7 +63,7 @@ def _csv(path: Path) -> Frame:
         for number, row in enumerate(rows):
             if len(row) != len(names):
                 raise Damaged(f"line {number + 1} has {len(row)} values, and there are {len(names)} columns")
-        return checked({name: np.array(values, dtype=object) for name, values in _columns(names, rows[1:])})
+        return {name: np.array(values, dtype=object) for name, values in _columns(names, rows[1:])}
 
 
 def _columns(names: list[str], rows: list[list[str]]) -> list[tuple[str, tuple[str, ...]]]:
@@ -77,7 +77,7 @@ def _parquet(path: Path) -> Frame:
         raise UraenasError(f"{path} needs pyarrow; install it with: pip install uraenas[tables]") from error
     with blaming(path, MEND):
         table = parquet.read_table(path)
-    return checked({name: table[name].to_numpy() for name in table.column_names})
+    return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def _rows_in(path: Path) -> tuple[np.ndarray, np.ndarray | None] | None:

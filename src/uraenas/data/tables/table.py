@@ -8,7 +8,7 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import columns_of
-from uraenas.data.tables.frame import Frame, as_texts
+from uraenas.data.tables.frame import Frame, as_texts, checked
 from uraenas.data.targets import Classes, Numbers, Target
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
@@ -52,9 +52,10 @@ def table_dataset(
         if column not in frame:
             raise unknown(f"column of {name}", column, frame)
     notes: list[str] = []
+    frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
     frame, test, weights = _with_target(name, frame, settings.target, test, weights, notes)
     target, classes, labels = _labels(name, settings, frame[settings.target], notes)
-    inputs = {c: v for c, v in frame.items() if c != settings.target and c not in settings.leave_out}
+    inputs = {column: values for column, values in frame.items() if column != settings.target}
     if test is None:
         shares = (1 - TEST_FRACTION, TEST_FRACTION)
         rest, tested = stratified_split(target.strata(labels), shares, key)

@@ -63,6 +63,9 @@ class Target(Protocol):
     def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
         """Of the labels under each prediction [..., N]."""
 
+    def joined(self, variants_VMNK: Tensor) -> Tensor:
+        """What is said of examples that may be any of V variants [M, N, K]: as unsure as the variants differ."""
+
     def scores(self, predictions_MNK: Tensor, labels: np.ndarray, weights: np.ndarray | None) -> list[float]:
         """How good members are [M], the larger the better, and never below 0."""
 
@@ -130,6 +133,9 @@ class Classes:
 
     def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
         return predictions[..., torch.arange(len(labels_N)), labels_N]
+
+    def joined(self, variants_VMNK: Tensor) -> Tensor:
+        return torch.logsumexp(variants_VMNK, dim=0) - math.log(len(variants_VMNK))
 
     def scores(self, predictions_MNK: Tensor, labels: np.ndarray, weights: np.ndarray | None) -> list[float]:
         """Accuracies."""
@@ -205,6 +211,12 @@ class Numbers:
 
     def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
         return -_negative_log_density(labels_N - predictions[..., 0].double(), predictions[..., 1].double())
+
+    def joined(self, variants_VMNK: Tensor) -> Tensor:
+        """Mean and variance of the variants' mixture."""
+        means, variances = variants_VMNK[..., 0], variants_VMNK[..., 1].exp()
+        whole = variances.mean(dim=0) + means.var(dim=0, correction=0)
+        return torch.stack([means.mean(dim=0), whole.log()], dim=-1)
 
     def scores(self, predictions_MNK: Tensor, labels: np.ndarray, weights: np.ndarray | None) -> list[float]:
         """exp(−NLL): densities at the labels, in units of the training labels, and their geometric mean."""

@@ -42,6 +42,7 @@ DESCRIPTION = "ensemble.json"
 DRAWS = "draws"
 MOST_MEMBERS = 10_000
 LEAST_TEMPERATURE = 1e-6
+MOST_VARIANTS = 20  # of rows with a category that was never seen: the most frequent ones it may be
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,10 @@ class Ensemble:
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member; of a number mean and log-variance."""
         predict = self._predictor(device)
-        return in_turn(*(predict(variant) for variant in self._variants(images)))
+        return self._joined([predict(variant) for variant in self._variants(images)])
+
+    def _joined(self, variants: list[Tensor]) -> Tensor:
+        return variants[0] if len(variants) == 1 else self.normalisation.target.joined(torch.stack(variants))
 
     def _variants(self, images: Any) -> Iterator[np.ndarray]:
         """What networks read; several where rows have categories that were never seen, since these may be any."""
@@ -125,7 +129,7 @@ class Ensemble:
         frame = columns.frame(images)
         encoded, strange = columns.encode(frame)
         yield encoded
-        for variant in range(1, min(len(self), columns.most_values) if strange.any() else 1):
+        for variant in range(1, min(MOST_VARIANTS, columns.most_values) if strange.any() else 1):
             yield columns.encode(frame, variant)[0]
 
     def _predictor(self, device: str) -> MembersPredictor:
@@ -150,7 +154,7 @@ class Ensemble:
         first, *others = self._variants(images)
         predict = self._predictor(device)
         log_p, features = predict.look(first)
-        log_p = in_turn(log_p, *map(predict, others))
+        log_p = self._joined([log_p, *map(predict, others)])
         return log_p, known.p_values(known.scores_of(log_p, features, self.measures))
 
     def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:
@@ -377,11 +381,6 @@ def known_of(folder: Path, facts: Fields) -> Known | None:
         return None
     members = len(drawn_from(facts, len(vouched_for(folder, facts))))
     return Known.load(folder / KNOWN, members, facts.text("known", 32))
-
-
-def in_turn(*variants: Tensor) -> Tensor:
-    """What member m says of the variant that is its turn: members then differ in what the variants differ in."""
-    return torch.stack([variants[m % len(variants)][m] for m in range(len(variants[0]))])
 
 
 def checked_share(share: float) -> float:

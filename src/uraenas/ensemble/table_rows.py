@@ -20,7 +20,7 @@ def predict_rows(
 
     An interval or set holds the true value of rows like the held-out ones as often as `coverage` says. Foreign is a row
     unlike the training rows; of rows like them, at most `share` is called so. A category that was never seen may be
-    any that was, so members take it for different ones, and are as unsure as that makes them.
+    any that was: the prediction is the mixture over those, so it is at least as unsure as for them on average.
     """
     columns = ensemble.normalisation.columns
     if columns is None:

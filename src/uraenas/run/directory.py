@@ -51,7 +51,7 @@ from uraenas.run.cost import Costs
 from uraenas.run.facts import DataFacts
 from uraenas.spaces import facts_of, space_of
 
-PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
+PRIMARY = ("uraenas", "uraenas-swa", "uraenas-adam")  # whom to ask unless told
 COSTS = "cost.json"
 REPLICATES = "bootstrap.safetensors"
 SEARCH_STATE = "search/state.safetensors"

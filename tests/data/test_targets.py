@@ -40,6 +40,22 @@ def test_a_prediction_is_in_the_units_of_the_data() -> None:
     assert np.argsort(scores).tolist() == torch.argsort(found).tolist()
 
 
+def test_hessians_of_a_number_are_those_expected_of_its_loss() -> None:
+    """The loss is quadratic in the label, so two of them, a deviation off the mean, give what is expected."""
+    target = Numbers("y")
+    outputs = torch.tensor([[0.3, -1.0], [-2.0, 0.7]], dtype=torch.float64)
+    for own, expected in zip(outputs, target.hessians(outputs), strict=True):
+        deviation = (FLOOR + F.softplus(own[1])).sqrt()
+
+        def loss(
+            at: torch.Tensor, sign: int, middle: torch.Tensor = own[0], off: torch.Tensor = deviation
+        ) -> torch.Tensor:
+            return target.loss(at[None, None], (middle + sign * off).view(1, 1), None)[0]
+
+        found = [torch.autograd.functional.hessian(lambda at, s=sign: loss(at, s), own) for sign in (1, -1)]
+        torch.testing.assert_close((found[0] + found[1]) / 2, expected)
+
+
 def test_a_target_survives_being_stored() -> None:
     for target in (Numbers("price", 3.5, 0.25), Classes()):
         assert target_of(Fields("here", target.as_json())) == target

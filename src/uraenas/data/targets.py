@@ -63,6 +63,9 @@ class Target(Protocol):
     def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
         """Of the labels under each prediction [..., N]."""
 
+    def hessians(self, outputs_NK: Tensor) -> Tensor:
+        """Of the loss of each example in what a network gives, or what is expected of it [N, K, K]."""
+
     def joined(self, variants_VMNK: Tensor) -> Tensor:
         """What is said of examples that may be any of V variants [M, N, K]: as unsure as the variants differ."""
 
@@ -133,6 +136,11 @@ class Classes:
 
     def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
         return predictions[..., torch.arange(len(labels_N)), labels_N]
+
+    def hessians(self, outputs_NK: Tensor) -> Tensor:
+        """diag(p) − p pᵀ."""
+        p = torch.softmax(outputs_NK, dim=1)
+        return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
 
     def joined(self, variants_VMNK: Tensor) -> Tensor:
         return torch.logsumexp(variants_VMNK, dim=0) - math.log(len(variants_VMNK))
@@ -211,6 +219,12 @@ class Numbers:
 
     def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
         return -_negative_log_density(labels_N - predictions[..., 0].double(), predictions[..., 1].double())
+
+    def hessians(self, outputs_NK: Tensor) -> Tensor:
+        """Fisher's information: 1/σ'² for the mean, ½ (dσ'²/do_2 / σ'²)² for the variance, and nothing between them."""
+        variance = FLOOR + F.softplus(outputs_NK[:, 1])
+        slope = torch.sigmoid(outputs_NK[:, 1])
+        return torch.diag_embed(torch.stack([1 / variance, 0.5 * (slope / variance) ** 2], dim=1))
 
     def joined(self, variants_VMNK: Tensor) -> Tensor:
         """Mean and variance of the variants' mixture."""

@@ -36,29 +36,41 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
+class Activated:
+    """The activations of one layer: members are put in order of theirs, and back again."""
+
+    counts: dict[str, int]  # members of each activation
+    order: Tensor
+    back: Tensor
+
+    def __call__(self, z: Tensor) -> Tensor:
+        if len(self.counts) == 1:
+            return ACTIVATIONS[next(iter(self.counts))](z)
+        ordered: Tensor = _Spread.apply(z, self.order, self.back)
+        groups = zip(self.counts, ordered.split(list(self.counts.values())), strict=True)
+        there = torch.cat([ACTIVATIONS[name](some) for name, some in groups])
+        again: Tensor = _Spread.apply(there, self.back, self.order)
+        return again
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """Where each weight of a stack goes."""
 
     layers: tuple[tuple[Block, ...], ...]  # the last is the output's
-    # by layer: each activation with its members, and the order that puts them back
-    activations: tuple[tuple[tuple[tuple[str, Tensor], ...], Tensor], ...]
+    activations: tuple["Activated", ...]  # by layer
     places: Tensor  # of what is spread out, among the flat weights; beyond their end: 0
     back: Tensor  # of each flat weight, among what is spread out
 
 
 def forward(plan: Plan, flat: Tensor, x: Tensor) -> Tensor:
     """Outputs [M, N, K] of rows [M, N, D]."""
-    spread: Tensor = _Spread.apply(flat, plan.places, plan.back)
+    spread: Tensor = _Spread.apply(torch.cat([flat, flat.new_zeros(1)]), plan.places, plan.back)
     # One split: its gradient is one concatenation.
     pieces = iter(spread.split([block.size for blocks in plan.layers for block in blocks]))
     values = [x]
-    for blocks, (groups, order) in zip(plan.layers[:-1], plan.activations, strict=True):
-        z = _layer(blocks, pieces, values)
-        if len(groups) == 1:
-            values.append(ACTIVATIONS[groups[0][0]](z))
-            continue
-        parts = [ACTIVATIONS[name](z.index_select(0, members)) for name, members in groups]
-        values.append(torch.cat(parts).index_select(0, order))
+    for blocks, activated in zip(plan.layers[:-1], plan.activations, strict=True):
+        values.append(activated(_layer(blocks, pieces, values)))
     return _layer(plan.layers[-1], pieces, values)
 
 
@@ -78,12 +90,12 @@ def _layer(blocks: Sequence[Block], pieces: Iterator[Tensor], values: Sequence[T
 
 
 class _Spread(torch.autograd.Function):
-    """A gather whose gradient is a gather."""
+    """A gather whose gradient is a gather: every value that is not 0 has one place at most."""
 
     @staticmethod
     def forward(ctx: Any, flat: Tensor, places: Tensor, back: Tensor) -> Tensor:
         ctx.save_for_backward(back)
-        return torch.cat([flat, flat.new_zeros(1)]).index_select(0, places)
+        return flat.index_select(0, places)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -125,10 +137,11 @@ def plan_of(
             places.append(index.reshape(-1))
         blocks.append(tuple(of_level))
     every = np.concatenate(places)
-    back = np.empty(nothing + 1, np.int64)
+    back = np.zeros(nothing + 1, np.int64)
     back[every] = np.arange(len(every))
     groups = tuple(_groups([_at(layers, k, depth) for layers in members], device) for k in range(depth))
-    tensors = (torch.from_numpy(one).to(device) for one in (every, back[:nothing]))
+    # Where nothing has come from a 0 goes: its gradient is that of some 0, and nobody asks for it.
+    tensors = (torch.from_numpy(one).to(device) for one in (every, back))
     return Plan(tuple(blocks), groups, *tensors)
 
 
@@ -161,11 +174,9 @@ def _entries(layers: tuple[Dense, ...], wanted: Dense, source: int | None, input
     return start + np.arange(wanted.width)[:, None] * total + columns
 
 
-def _groups(
-    layers: Sequence[Dense | None], device: torch.device
-) -> tuple[tuple[tuple[str, Tensor], ...], Tensor]:
-    """Members by activation, and where each stands among them."""
+def _groups(layers: Sequence[Dense | None], device: torch.device) -> Activated:
+    """Members by activation."""
     names = [next(iter(ACTIVATIONS)) if layer is None else layer.activation for layer in layers]
-    members = {name: [m for m, one in enumerate(names) if one == name] for name in dict.fromkeys(names)}
-    order = torch.argsort(torch.tensor([m for own in members.values() for m in own]))
-    return tuple((name, torch.tensor(own).to(device)) for name, own in members.items()), order.to(device)
+    counts = {name: names.count(name) for name in dict.fromkeys(names)}
+    order = torch.tensor([m for name in counts for m, one in enumerate(names) if one == name])
+    return Activated(counts, order.to(device), torch.argsort(order).to(device))

@@ -326,7 +326,8 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
         ("raw", "as predicted"),
         ("temperature", "temperature-scaled on held-out images"),
     ):
-        title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} images, {words}"
+        of_what = "images" if dataset.columns is None else "rows"
+        title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} {of_what}, {words}"
         console.print(methods_table(metrics, calibration, title))
     if apart := separations(metrics.rows):
         console.print(outside_table(apart))

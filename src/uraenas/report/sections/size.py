@@ -57,8 +57,8 @@ def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Fi
 
 def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str) -> Figure | None:
     series = [found for line in lines if (found := line.series(metric, shift)).points]
-    if not series:
-        return None
+    if max((len(one.points) for one in series), default=0) < 2:
+        return None  # it is not known, or of whole ensembles alone
     facts = lines[0].facts
     most = max(line.members for line in lines)
     percent = metric == "accuracy"

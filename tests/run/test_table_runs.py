@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from uraenas.base.errors import UraenasError
+from uraenas.deploy.writing import export_file
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.table_rows import predict_rows
 from uraenas.evaluation import numbers
@@ -132,6 +134,18 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
     assert "column 'rooms' is missing" in done.stderr
+
+
+def test_what_takes_images_alone_refuses_tables(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable
+) -> None:
+    with pytest.raises(UraenasError, match="rows of a table"):
+        export_file(Run(runs["classes"]), tmp_path / "cancer.onnx")
+    settings = ("--set", f"data.name={table(tmp_path / 'houses.csv')}", "--set", "data.target=price")
+    done = uraenas("run", *settings, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "a table needs --preset table" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["houses.csv"]
 
 
 def test_a_target_that_is_not_there_leaves_nothing_behind(tmp_path: Path, uraenas: Callable) -> None:

@@ -43,7 +43,7 @@ class CellSpace:
             if getattr(self.shape, name) < LEAST_SIDE:
                 raise UraenasError(
                     f"images have {name} {getattr(self.shape, name)}; it must be at least {LEAST_SIDE} for {self.name}"
-                    "; tables have network.space=perceptrons"
+                    "; a table needs --preset table"
                 )
         object.__setattr__(self, "operations", tuple(self.operations))  # JSON has lists
         if not self.operations or not all(map(is_known, self.operations)) or set(self.operations) == {NONE}:

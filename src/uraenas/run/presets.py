@@ -63,6 +63,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "train.batch": 32,
         "train.prior_deviation": 0.3,
         "train.sampled.architectures": 10,
+        "train.sampling.cycles": 1,
+        "train.sampling.step_size": 0.02,
+        "train.point.step_size": 0.02,
+        "train.fge.samples": 5,
         "train.sampled.copies": 2,  # of each architecture, so that weights have a part of their own
         "ensemble.members": 20,
         "engine.stack": 100,

@@ -31,10 +31,10 @@ bench: .venv/installed
 	$(PIP) install -q -c constraints.txt -e .
 	touch $@
 
-# The frost textures of CIFAR-10-C are data files of a package whose own dependencies are not needed.
+# The frost textures of CIFAR-10-C, and axe-core, are files of packages whose own dependencies are not needed.
 .venv/installed-for-tests: .venv/installed
 	$(PIP) install -q -c constraints.txt -e ".[test,check]"
-	$(PIP) install -q --no-deps imagecorruptions==1.1.2
+	$(PIP) install -q --no-deps imagecorruptions==1.1.2 axe-playwright-python==0.1.8
 	touch $@
 
 clean:

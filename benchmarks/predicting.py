@@ -5,7 +5,8 @@
     python benchmarks/predicting.py --onnx float32.onnx int8.onnx [--threads 1 2] [--batches 1 32 256] [--rounds 5]
 
 Ways: stacks that are built anew by each call and keep their norms, as predictions once were made; plain modules one
-after another; `predict_proba`; exported files. The ways take turns, so that other work on the machine matters little.
+after another; `predict_proba`; the same by ONNX Runtime (`uraenas.deploy.accelerated`); exported files. The ways take
+turns, so that other work on the machine matters little.
 Rates are of processor time on one thread, and of the clock on several; medians and quartiles.
 """
 
@@ -22,7 +23,7 @@ import torch
 
 from uraenas import Run
 from uraenas.bench.plain import PlainNetwork
-from uraenas.deploy import Exported
+from uraenas.deploy import Exported, accelerated
 from uraenas.engine.workers import Workers
 from uraenas.ensemble import Ensemble
 from uraenas.spaces import Stack
@@ -69,8 +70,13 @@ def plain_modules(ensemble: Ensemble, threads: int) -> Way:
 
 def as_it_is(ensemble: Ensemble, threads: int) -> Way:
     torch.set_num_threads(threads)
-    ensemble._predictor("cpu").engine.workers = Workers(threads)
+    ensemble.predictor("cpu").engine.workers = Workers(threads)  # type: ignore[attr-defined]
     return lambda images: ensemble.predict_proba(images, device="cpu")
+
+
+def by_runtime(ensemble: Ensemble, threads: int) -> Way:
+    fast = accelerated(ensemble, threads)
+    return lambda images: fast.predict_proba(images, device="cpu")
 
 
 def ways(files: list[Path], threads: int) -> dict[str, Way]:
@@ -79,6 +85,7 @@ def ways(files: list[Path], threads: int) -> dict[str, Way]:
         ("stacks built anew", built_anew),
         ("plain modules", plain_modules),
         ("predict_proba", as_it_is),
+        ("predict_proba, accelerated", by_runtime),
     ):
         found[name] = make(Run.pretrained("cifar10").ensemble(), threads)
     for file in files:

@@ -11,6 +11,7 @@ import http.client
 import io
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def ask(port: int, body: bytes, until: float, spent: list[float], wrong: list[st
                 wrong.append(str(answer.status))
             spent.append(time.perf_counter() - begun)
         except OSError as error:
-            wrong.append(str(error))
+            wrong.append(f"{type(error).__name__}: {error}")
             line.close()
 
 
@@ -75,6 +76,8 @@ def main() -> None:
     taken = time.perf_counter() - begun
     middle, late = np.quantile(spent, (0.5, 0.99))
     print(f"{len(spent):,} answers in {taken:.0f} s: {len(spent) / taken:.1f} a second, {len(wrong)} errors")
+    for why, count in Counter(wrong).most_common(5):
+        print(f"{count:,} times: {why}")
     print(f"p50 {middle:.2f} s, p99 {late:.2f} s")
     if marks:
         print("memory in MB, in tenths of the time: " + ", ".join(f"{mark:.0f}" for mark in marks))

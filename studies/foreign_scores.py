@@ -9,6 +9,7 @@ to the tenth nearest neighbour of unit features. `a + b` joins two by Fisher's s
 """
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from uraenas import Run
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble import MembersPredictor
+from uraenas.ensemble import Member, MembersPredictor
 from uraenas.run.task import prepare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -39,8 +40,8 @@ JOINED = (
 class WithLogits(MembersPredictor):
     """Logits in place of log-probabilities: energy needs them."""
 
-    def _log_p(self, logits: Tensor) -> Tensor:
-        return logits.float()
+    def _log_p(self, logits_SNK: Tensor, group: Sequence[Member]) -> Tensor:
+        return logits_SNK.float()
 
 
 def mahalanobis(features: Tensor, means: Tensor, precision: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ def of_ours(name: str, data: Dataset, split: int) -> dict[str, float]:
         with pipeline.run.held():
             pipeline.train(pipeline.search())
         ensemble = pipeline.run.ensemble(method)
-    members, _ = ensemble._predictor("cpu").look(data.test.images)
+    members, _ = ensemble.predictor("cpu").look(data.test.images)
     labels = torch.from_numpy(data.test.labels)
     mixture = MEASURED.scaled(MEASURED.mean(members), ensemble.temperature)
     ends = numbers.conformal_interval(mixture, ensemble.require_known().of_numbers.quantile(0.9))

@@ -74,7 +74,7 @@ def row_of(facts: RunFacts, run: Run, method: str, images: np.ndarray) -> dict[s
             )
     cost, ensemble = cost_of(facts, method), run.ensemble(method)
     found["parameters"], found["passes"] = ensemble.parameters, len(ensemble)
-    found["training s"] = cost.training if cost else np.nan
+    found["training s"] = cost.training if cost and cost.training is not None else np.nan
     ensemble.member_log_probabilities(images[:500])  # the first call is slower
     begun = time.perf_counter()
     ensemble.member_log_probabilities(images)
@@ -125,7 +125,8 @@ def main() -> None:
         facts = finished(path, settings(options, options.methods, options.epochs, seed))
         runs = dict.fromkeys(options.methods, (facts, Run(path)))
         if options.equal_time:
-            spent = {method: cost.training for method in options.methods if (cost := cost_of(facts, method))}
+            costs = {method: cost_of(facts, method) for method in options.methods}
+            spent = {method: c.training for method, c in costs.items() if c and c.training is not None}
             if options.equal_time not in spent:
                 raise UraenasError(
                     f"--equal-time {options.equal_time} is none of the methods that were trained"

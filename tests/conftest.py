@@ -1,6 +1,8 @@
 """What all tests share: one thread, the command line in this process, and runs that are made once."""
 
 import contextlib
+import fcntl
+import gc
 import io
 import os
 import shutil
@@ -50,6 +52,34 @@ def call_uraenas(*arguments: str | Path) -> Finished:
     return Finished(code, out.getvalue(), err.getvalue())
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests and the modules they use stay to the end: nobody need look through them for garbage."""
+    if (
+        "hypothesis" in sys.modules
+    ):  # whose import looks for what refers to generators, and finds nothing frozen
+        gc.collect()
+        gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`made_once(name, make)` → a folder as `make` fills it: made by the first worker that asks, copied by others."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # workers' folders are side by side
+
+    def folder(name: str, make: Callable[[Path], object]) -> Path:
+        made, done = shared / f"{name}-made", shared / f"{name}-is-made"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be at it
+            if not done.exists():
+                shutil.rmtree(made, ignore_errors=True)
+                make(made)
+                done.touch()
+        return Path(shutil.copytree(made, tmp_path_factory.mktemp(name) / "run"))
+
+    return folder
+
+
 @pytest.fixture(scope="session")
 def uraenas() -> Callable[..., Finished]:
     """`uraenas("run", "--preset", "tiny", …)`."""
@@ -57,12 +87,14 @@ def uraenas() -> Callable[..., Finished]:
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(made_once: Callable[..., Path]) -> Path:
     """A run of the preset `tiny`, all stages done. To be looked at; `own_run` is a copy to be changed."""
-    out = tmp_path_factory.mktemp("finished") / "run"
-    done = call_uraenas("run", "--preset", "tiny", "--out", out)
-    assert done.returncode == 0, done.stderr
-    return out
+
+    def make(out: Path) -> None:
+        done = call_uraenas("run", "--preset", "tiny", "--out", out)
+        assert done.returncode == 0, done.stderr
+
+    return made_once("finished", make)
 
 
 @pytest.fixture

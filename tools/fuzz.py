@@ -351,7 +351,7 @@ class Fuzzer:
             run = Run(self.scratch)
             seen = []
             for look in (
-                summary,
+                lambda run: summary(run.path),
                 lambda run: run.metrics(),
                 _ensembles,
                 lambda run: report.build([(run, None)]),

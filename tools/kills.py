@@ -36,6 +36,7 @@ SETTINGS = {
     "evaluate.bootstrap": 20,
     "evaluate.severities": "1",
 }
+LOOK_EVERY = 0.003  # seconds
 STAGES = ("beginning", "search", "training", "evaluation", "report")
 
 
@@ -98,7 +99,7 @@ def undisturbed(out: Path, config: Config) -> list[float]:
     """Run to the end; the seconds that each stage took."""
     child, seconds, last = forked(out, config), [0.0] * len(STAGES), time.monotonic()
     while not ended(child):
-        time.sleep(0.001)
+        time.sleep(LOOK_EVERY)
         now = time.monotonic()
         seconds[stage_of(out)] += now - last
         last = now
@@ -115,7 +116,7 @@ def killed(out: Path, config: Config, stage: int, delay: float) -> bool:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return True
-        time.sleep(0.001)
+        time.sleep(LOOK_EVERY)
     return False
 
 
@@ -148,7 +149,7 @@ def main() -> None:
         config = preset("tiny", {**SETTINGS, "data.name": str(Path(folder) / "images.npz")})
         whole = Path(folder) / "undisturbed"
         seconds = undisturbed(whole, config)
-        while kills.total() < options.kills:
+        while kills.total() < options.kills or len(kills) < len(STAGES):  # each stage at least once
             out = Path(folder) / f"run-{runs}"
             for stage, duration in enumerate(seconds):  # one kill in each
                 if killed(out, config, stage, draw.uniform(0, duration)):

@@ -140,10 +140,10 @@ def test_a_foreign_image_is_called_so(uraenas, finished_run, tmp_path):
     done = uraenas("predict", finished_run, tmp_path, "--csv")
     blank, digit = csv.DictReader(done.stdout.splitlines())
     assert (blank["foreign"], blank["abstain"], digit["foreign"]) == ("True", "True", "False")
-    assert blank["reason"] == "unlike anything it was trained on (p = 0.0053)"
+    assert blank["reason"] == "unlike anything it was trained on (p = 0.01)"
     table = uraenas("predict", finished_run, tmp_path / "blank.png").stdout
     assert "foreign" in table
-    assert "p = 0.0053" in table
+    assert "p = 0.01" in table
     assert "unlike anything it was trained on" in " ".join(table.split())
     none = json.loads(uraenas("predict", finished_run, tmp_path, "--json", "--foreign", "0.001").stdout)
     assert not any(

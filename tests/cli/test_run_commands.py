@@ -77,7 +77,8 @@ def test_without_a_terminal_progress_comes_in_lines(uraenas, own_run):
     training = [line for line in lines if line[0] == "train"]
     total = training[0][3]  # in steps
     assert training[0] == ["train", "0", "of", total]
-    assert training[-1] == ["train", total, "of", total]
+    assert training[-1][:4] == ["train", total, "of", f"{total};"]
+    assert "epochs, mean loss" in " ".join(training[-1][4:])
     assert len(training) <= 11
     assert lines[-1] == ["members", "3", "of", "3"]
 

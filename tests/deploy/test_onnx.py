@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,11 +16,13 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from uraenas import Run, UraenasError
-from uraenas.deploy import Exported, Wanted, export_file
+from uraenas.deploy import Exported, Wanted, accelerated, export_file
+from uraenas.deploy.accelerated import RuntimePredictor
 from uraenas.deploy.network import EnsembleNetwork
 from uraenas.deploy.onnx_file import halved, model_of
 from uraenas.deploy.operations import Builder
 from uraenas.deploy.recording import record
+from uraenas.deploy.writing import _parity
 from uraenas.ensemble.predict import Rule, rows_of
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)[..., None]
@@ -51,6 +54,7 @@ def file(finished_run: Path, uraenas: Callable, tmp_path_factory: pytest.TempPat
     facts = json.loads(done.stdout)
     assert facts["bytes"] == path.stat().st_size
     assert facts["parity"]["probabilities"] < 1e-5
+    assert facts["parity"]["abstain"] == facts["parity"]["prediction_set"] == 0
     return path
 
 
@@ -69,6 +73,34 @@ def test_it_says_what_predict_says_of_any_number_of_images(finished_run: Path, f
         assert found["abstain"].tolist() == [row["abstain"] for row in rows]
         named = [{ensemble.classes[k] for k in np.flatnonzero(one)} for one in found["prediction_set"]]
         assert named == [set(row["prediction_set"]) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["abstain", "prediction_set", "probabilities"])
+def test_a_file_that_would_say_something_else_is_refused(finished_run: Path, file: Path, name: str) -> None:
+    ensemble, exported = Run(finished_run).ensemble(), Exported(file, threads=1)
+
+    def says(images: np.ndarray) -> dict[str, np.ndarray]:
+        found = exported(images)
+        return {**found, name: ~found[name] if found[name].dtype == bool else found[name] + np.float32(1e-4)}
+
+    with pytest.raises(UraenasError, match=name):
+        _parity(ensemble, says, True, Rule.of(ensemble, 0.2))
+
+
+@pytest.mark.parametrize("count", [1, 7, 20])  # the last is too many to be worth it
+def test_an_accelerated_ensemble_says_the_same(finished_run: Path, count: int) -> None:
+    ensemble = Run(finished_run).ensemble()
+    fast = accelerated(ensemble, threads=1)
+    assert isinstance(fast.predictor("auto"), RuntimePredictor)
+    images = DIGITS[:count]
+    np.testing.assert_allclose(fast.predict_proba(images), ensemble.predict_proba(images), atol=1e-6)
+    for found, expected in zip(fast.look(images), ensemble.look(images), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(
+        fast.predict_proba(images.astype(np.float32) / 255), ensemble.predict_proba(images), atol=1e-5
+    )
+    assert fast.identity == ensemble.identity
+    assert not isinstance(pickle.loads(pickle.dumps(fast)).predictor("cpu"), RuntimePredictor)
 
 
 def test_it_runs_without_torch_and_without_this_package(

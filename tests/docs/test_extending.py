@@ -62,5 +62,6 @@ def test_a_row_of_a_cell_with_other_nodes_is_enough(folder):
     imports = "from uraenas.base.parts import Part\nfrom uraenas.spaces import SPACES, CellSpace\n"
     (folder / "five.py").write_text(f"{imports}{row}\nfrom uraenas.cli import main\nmain()\n")
     arguments = ["run", "--preset", "tiny", "--set", "network.space=five-nodes", "--methods", "uraenas"]
-    call(folder, "five.py", *arguments, "--set", "evaluate.suite=none", "--out", "runs/five")
-    assert "+|" in call(folder, "five.py", "show", "runs/five")
+    few = ("--set", "evaluate.suite=none", "--set", "data.limit=100")
+    call(folder, "five.py", *arguments, *few, "--out", "runs/five")
+    assert "+|" in call(folder, "five.py", "show", "runs/five", "--members")

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble
-from uraenas.ensemble.known import FILE, Level, conformal_p_values, joined_scores
+from uraenas.ensemble.known import FILE, Level, conformal_p_values, joined_scores, mutual_p_values
 
 
 def scores(random: np.random.Generator, count: int) -> np.ndarray:
@@ -128,3 +128,13 @@ def test_another_ones_knowledge_is_refused(ensemble: Ensemble, finished_run: Pat
 def test_a_share_out_of_range_is_refused(ensemble: Ensemble) -> None:
     with pytest.raises(UraenasError, match="share = 0"):
         ensemble.is_foreign(digits(3), share=0)
+
+
+def test_an_images_p_value_among_the_others_is_that_of_a_new_one() -> None:
+    scores = torch.randn(3, 40, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    scores[:, 30:] = scores[:, :10].round()  # some ties
+    scores[1, 3] = float("inf")
+    for place, found in enumerate(mutual_p_values(scores).tolist()):
+        others = torch.cat([scores[:, :place], scores[:, place + 1 :]], dim=1)
+        (expected,) = conformal_p_values(others, scores[:, place : place + 1]).tolist()
+        assert found == pytest.approx(expected)

@@ -117,7 +117,7 @@ def test_bounds_that_are_none_are_refused(bounds: tuple[float, ...]) -> None:
 
 
 def test_methods_with_recipes_run(tmp_path: Path) -> None:
-    changes = {"methods": "hyper-ensemble,joint,deep-ensemble", "evaluate.suite": "none"}
+    changes = {"methods": "hyper-ensemble,joint,deep-ensemble", "evaluate.suite": "none", "data.limit": 100}
     pipeline = Pipeline.start(
         tmp_path / "run", preset("tiny", {**changes, "train.varied.smoothing": "0,0.2"})
     )

@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +14,11 @@ from uraenas.architectures import Dirichlet, Searched
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data import LabelledImages, digits, stratified_split
-from uraenas.data.loader import EpochDraws, Loader, Normalisation
+from uraenas.data.loader import EpochDraws, Loader, Normalisation, Teacher
 from uraenas.engine import Engine, EngineSettings, Gradients, Wrapping, naming_want_of_memory
-from uraenas.ensemble import Kind, Member, MembersPredictor
+from uraenas.ensemble import Ensemble, Kind, Member, MembersPredictor, Origin
 from uraenas.learning.chains import RESTARTS, ChainSpec, ChainState, TrainSettings, initial_chain
+from uraenas.learning.teaching import EnsembleTeacher
 from uraenas.learning.train import MOST_LOSS, StackOfChains, stacks_of, train
 from uraenas.spaces import CellSpace, Shape, Stack
 from uraenas.weights import WEIGHTS
@@ -25,12 +27,14 @@ SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 10))
 SEED = 9
 SETTINGS = TrainSettings(epochs=4, batch=50, prior_deviation=1.0)
 CYCLES = {"step_size": 0.05, "cycles": 2, "samples": 1, "exploration": 0.5}
-KINDS: dict[str, Mapping[str, float]] = {
+KINDS: dict[str, Mapping[str, Any]] = {
     "point": {"step_size": 0.05},
     "sghmc": {**CYCLES, "temperature": 0.5},
     "snapshot": CYCLES,
+    "heads": {"step_size": 0.05, "architectures": (0, 0, 1)},
 }
 BOTH = ("sghmc", "point")
+EACH = (*BOTH, "heads")  # the last learns from a teacher of three members
 GENOTYPES = Searched.nothing(SPACE, Dirichlet()).draw(3, seed=3)[0]
 
 
@@ -44,8 +48,23 @@ def engine(stack: int = 10, dtype: str = "float32") -> Engine:
     return Engine(EngineSettings(device="cpu", precision=dtype, stack=stack))
 
 
-def loader_for(part: LabelledImages, dtype: torch.dtype = torch.float32) -> Loader:
-    return Loader(part, Normalisation.of(part.images), SETTINGS.batch, 1, False, torch.device("cpu"), dtype)
+def loader_for(
+    part: LabelledImages, dtype: torch.dtype = torch.float32, teacher: Teacher | None = None
+) -> Loader:
+    where = (torch.device("cpu"), dtype)
+    units = Normalisation.of(part.images)
+    return Loader(part, units, SETTINGS.batch, 1, False, *where, teacher=teacher)
+
+
+def teacher(part: LabelledImages) -> EnsembleTeacher:
+    """Three networks as they are at the start."""
+    members = []
+    for state in chains("point"):
+        weights, statistics = state.tensors["weights"], state.tensors["statistics"]
+        origin = Origin(state.spec.name, 0, 0, 0)
+        members.append(Member(state.spec.architecture, weights, statistics, origin))
+    classes, units = tuple("0123456789"), Normalisation.of(part.images)
+    return EnsembleTeacher(Ensemble(tuple(members), SPACE, units, classes), engine())
 
 
 def chains(kind: str = "sghmc", count: int = 3, **changes: float) -> list[ChainState]:
@@ -73,9 +92,11 @@ def run(
         if seen == stop_after:
             raise Cut
 
+    taught = states[0].spec.weights.changes.heads
+    loader = loader_for(part, teacher=teacher(part) if taught else None)
     with contextlib.suppress(Cut):
         train(
-            states, settings, SPACE, loader_for(part), on or engine(stack), SEED, collected.append, checkpoint
+            states, settings, SPACE, loader, on or engine(stack), SEED, collected.append, checkpoint
         )  # fmt: skip
     return last, collected
 
@@ -101,10 +122,10 @@ def assert_same_members(first: list[Member], second: list[Member]) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(part: LabelledImages) -> dict[str, tuple[dict[str, ChainState], list[Member]]]:
-    return {weights: run(part, chains(weights)) for weights in BOTH}
+    return {weights: run(part, chains(weights)) for weights in EACH}
 
 
-@pytest.mark.parametrize("weights", BOTH)
+@pytest.mark.parametrize("weights", EACH)
 def test_members_of_a_stack_equal_members_trained_alone_bit_for_bit(
     part: LabelledImages, undisturbed: dict, weights: str
 ) -> None:
@@ -116,7 +137,7 @@ def test_members_of_a_stack_equal_members_trained_alone_bit_for_bit(
     assert len({tuple(state.tensors["weights"][:5].tolist()) for state in together.values()}) == 3
 
 
-@pytest.mark.parametrize("weights", BOTH)
+@pytest.mark.parametrize("weights", EACH)
 def test_chains_cut_off_and_gone_on_with_equal_undisturbed_ones(
     part: LabelledImages, undisturbed: dict, weights: str
 ) -> None:

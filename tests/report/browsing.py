@@ -128,3 +128,12 @@ def shown_tip(driver: Any) -> str | None:
         return tip.checkVisibility() ? [...tip.children].map(words).join('\\n') : null;
         """
     )
+
+
+def awaited(*files: Path) -> str:
+    """The text of the first of these files, when all have been saved."""
+    for _ in range(300):
+        if all(file.exists() for file in files):
+            return files[0].read_text(encoding="utf-8")
+        time.sleep(0.1)
+    raise AssertionError(f"saved instead: {sorted(path.name for path in files[0].parent.iterdir())}")

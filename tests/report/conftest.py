@@ -92,6 +92,29 @@ def page_of_all_methods(make_run: MakeRun) -> Path:
     return report.write(*make_run("all-methods", methods=tuple(METHODS)))
 
 
+@pytest.fixture(scope="session")
+def pages(page: Path, make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One of each kind: of a run, and of three runs of which two are seeds of one thing."""
+    sources = [make_run(name, seed=seed) for name, seed in (("a", 1), ("b", 2), ("c", 1))]
+    compared = tmp_path_factory.mktemp("compared") / "report.html"
+    compared.write_text(report.build(sources, command="uraenas report a b c"), encoding="utf-8")
+    return {
+        "single": page,
+        "compared": compared,
+        "partial": _partial(make_run, tmp_path_factory.mktemp("partial")),
+    }
+
+
+def _partial(make_run: MakeRun, folder: Path) -> Path:
+    """The page of a run whose chains are being trained."""
+    run = Run(shutil.copytree(make_run()[0].path, folder / "run"))
+    run.remove("metrics.json")
+    facts = {"done": 40, "total": 80, "seconds": 20.0, "speed": 2.0, "left": 20.0}
+    run.tell_progress({"stage": "train", "found": "4 of 8 epochs, mean loss 1.234 of 3 chains", **facts})
+    run.write_text("report.html", report.build_partial(run, "uraenas report run"))
+    return run.path / "report.html"
+
+
 @pytest.fixture
 def browser(started: Any, page: Path) -> Any:
     """The page freshly opened, 1280 pixels wide, in light colours."""

@@ -107,6 +107,7 @@ def _members(
     Ensemble(tuple(made), space, units, names).save(run.members_folder(name), owner=Owner(run.identity, name))
     run.costs.add({f"chains/{chain}": {"seconds": 2.5, "images": 1000} for chain in chains})
     run.costs.add({f"members/{name}": {"seconds": 1.2}})
+    run.write_losses({chain: [2.3, 1.5 + 0.1 * number, 1.1] for number, chain in enumerate(chains)})
     return functions, chains
 
 

@@ -1,5 +1,8 @@
 """A page taken apart for the tests: tables, figures, ids, and whether its tags close."""
 
+import base64
+import re
+import zlib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -27,6 +30,7 @@ class Page(HTMLParser):
         self._section = ""
         self._small = False
         self._marked = False
+        self._class = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._element(tag, {name: value or "" for name, value in attrs})
@@ -59,6 +63,8 @@ class Page(HTMLParser):
             self.tables[-1][-1].append("")
             self.small[-1][-1].append("")
             self._marked = attributes.get("class") == "best"
+        if tag in ("span", "strong"):
+            self._class = attributes.get("class", "")
         if tag == "small" or "spoken" in attributes.get("class", "") or "sign" in attributes.get("class", ""):
             self._small = True
 
@@ -67,6 +73,8 @@ class Page(HTMLParser):
             self.errors.append(f"</{tag}> at {self.getpos()}")
         if tag in ("small", "span"):
             self._small = False
+        if tag == "section":
+            self._section = ""
 
     def handle_data(self, data: str) -> None:
         if self._section in self.sections:
@@ -74,7 +82,7 @@ class Page(HTMLParser):
         if self.open_tags[-1:] == ["small"]:
             self.small[-1][-1][-1] += data
         if "li" in self.open_tags[-2:-1] and self.open_tags[-1] in ("strong", "span") and not self._section:
-            self.tiles.append((self.open_tags[-1], data))
+            self.tiles.append((self._class or self.open_tags[-1], data))
         if "text" in self.open_tags[-1:]:
             self.texts[self._figure].append(data)
         if any(tag in ("td", "th") for tag in self.open_tags[-3:]) and not self._small and data.strip():
@@ -83,8 +91,18 @@ class Page(HTMLParser):
                 self.best.append(data.strip())
 
 
+def unpacked(html: str) -> str:
+    """The page with the single runs of a comparison opened."""
+
+    def inside(found: re.Match[str]) -> str:
+        return ">" + zlib.decompress(base64.b64decode(found[1])).decode()
+
+    return re.sub(r' data-packed="([^"]+)">', inside, html)
+
+
 def taken_apart(html: str) -> Page:
     page = Page()
+    html = unpacked(html)
     page.feed(html)
     page.close()
     return page

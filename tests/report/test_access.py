@@ -1,12 +1,14 @@
 """The page for everyone: names for a screen reader, the keyboard alone, contrast in both colour schemes, and paper."""
 
 import base64
+import importlib.util
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import brightness, open_page, prefer
+from browsing import awaited, brightness, open_page, prefer
 
 NEED_A_NAME = {"image", "button", "link", "radio", "region", "table", "group", "navigation"}
 
@@ -109,6 +111,40 @@ def test_contrast_is_computed_as_wcag_says() -> None:
     assert contrast("rgb(0, 0, 0)", [("rgba(0, 0, 0, 0.5)", 0.5)]) == pytest.approx(11.45, abs=0.01)
 
 
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("needs axe-core: pip install --no-deps axe-playwright-python==0.1.8")
+    return (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
+
+
+AXE = """
+const done = arguments[arguments.length - 1];
+axe.run(document, { resultTypes: ['violations'] }).then((found) => done(found.violations.map((one) =>
+  `${one.id}: ${one.help} (${one.nodes.length}) ${one.nodes[0].html.slice(0, 160)}`)));
+"""
+OPEN = """
+document.querySelectorAll('details.of-run').forEach((run) => { run.open = true; });
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["single", "compared", "partial"])
+def test_axe_finds_nothing(started: Any, pages: dict[str, Path], axe: str, kind: str, scheme: str) -> None:
+    """All rules, best practices included."""
+    started.set_script_timeout(120)
+    open_page(started, pages[kind], scheme=scheme)
+    started.execute_script(OPEN)
+    for _ in range(100):
+        if not started.execute_script("return document.querySelectorAll('[data-packed]').length"):
+            break
+        time.sleep(0.1)
+    started.execute_script(axe)
+    assert started.execute_async_script(AXE) == []
+
+
 def test_everything_has_an_accessible_name(browser: Any) -> None:
     nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     seen = [node for node in nodes if not node["ignored"] and node["role"]["value"] in NEED_A_NAME]
@@ -142,7 +178,11 @@ def test_focus_is_seen_wherever_the_keyboard_goes(browser: Any) -> None:
             break
         stops.append(stop)
         assert len(stops) < 2000, "the keyboard is trapped"
-    assert len(stops) > 100
+    figures = browser.execute_script(
+        "return [...document.querySelectorAll('.figure')].filter((f) => f.checkVisibility()).length"
+    )
+    assert sum("<svg" in name for name, _ in stops) == figures, "the keyboard stops once at every figure"
+    assert not any("Save" in name for name, _ in stops)
     assert [name for name, seen in stops if not seen] == []
 
 
@@ -158,7 +198,16 @@ def test_arrow_keys_read_values(browser: Any) -> None:
     assert not browser.execute_script("return document.getElementById('tip').checkVisibility()")
 
 
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowRight": 39}
+def test_a_figure_is_saved_by_a_key(browser: Any, tmp_path: Path) -> None:
+    browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    browser.execute_script("document.querySelector('#size-nll-clean svg').focus()")
+    press(browser, "s")
+    assert "Run: a-run-with-a-long-name" in awaited(tmp_path / "a-run-with-a-long-name-size-nll-clean.svg")
+
+
+KEYS = {"s": 83, "Tab": 9, "Enter": 13, "Escape": 27, "ArrowRight": 39}
 
 
 def press(driver: Any, key: str) -> None:

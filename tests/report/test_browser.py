@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import (
+    awaited,
     brightness,
     find_mark,
     open_page,
@@ -86,6 +87,51 @@ def test_no_text_is_cut_off(started: Any, page_of_all_methods: Path) -> None:
     assert started.execute_script(CUT_OFF) == []
 
 
+def test_a_comparison_opens_its_runs(started: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    """Single runs are unpacked when opened; names of saved figures and what stands in them tell runs apart."""
+    open_page(started, pages["compared"])
+    assert started.get_log("browser") == []
+    before = len(visible_figures(started))
+    assert started.execute_script(CUT_OFF) == []
+    started.execute_script("location.hash = '#run2-shift'")
+    for _ in range(100):
+        if "run2-severity-ece-raw" in visible_figures(started):
+            break
+        time.sleep(0.1)
+    started.execute_script(
+        "document.querySelectorAll('details.of-run').forEach((run) => { run.open = true; })"
+    )
+    for _ in range(100):
+        if started.execute_script("return !document.querySelector('[data-packed]') "):
+            break
+        time.sleep(0.1)
+    time.sleep(0.3)
+    assert len(visible_figures(started)) > before + 60
+    assert started.execute_script(CUT_OFF) == []
+    started.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    for figure, name in (("runs-NLL", "comparison-runs-NLL"), ("run2-size-nll-clean", "b-size-nll-clean")):
+        started.execute_script(f"document.querySelector('#{figure} .tools button').click()")
+        drawing = awaited(tmp_path / f"{name}.svg")
+        assert ("Runs: a, b, c" if figure == "runs-NLL" else "Run: b") in drawing
+        assert "n = " in drawing
+    assert "a, b" in (tmp_path / "comparison-runs-NLL.svg").read_text(encoding="utf-8"), "the legend is saved"
+    titles = "return [...document.querySelectorAll('.figure')].map((f) => f.id)"
+    ids = started.execute_script(titles)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_partial_page_looks_again(started: Any, pages: dict[str, Path]) -> None:
+    open_page(started, pages["partial"])
+    assert started.get_log("browser") == []
+    assert {"loss-sampled-sghmc", "entropy"} <= set(visible_figures(started))
+    text = started.execute_script("return document.body.textContent")
+    for words in ("train, running", "50 %", "mean loss 1.234", "Time left", "20 s"):
+        assert words in text
+    assert started.execute_script("return document.body.dataset.refresh") == "10"
+
+
 def test_a_run_of_another_space_can_be_read(started: Any, make_own_run: MakeRun, five_nodes: str) -> None:
     open_page(started, report.write(*make_own_run(space=five_nodes)))
     assert started.execute_script(CUT_OFF) == []
@@ -147,11 +193,28 @@ def test_phone_has_no_sideways_scroll(browser: Any, page: Path, width: int) -> N
     browser.execute_script("document.querySelectorAll('.option').forEach((o) => { o.hidden = false; })")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     boxes = browser.execute_script(
-        "return [...document.querySelectorAll('.figure > svg')].map((s) => s.getBoundingClientRect().toJSON())"
+        "return [...document.querySelectorAll('.figure')].map((s) => s.getBoundingClientRect().toJSON())"
     )
     assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
-    text = min(box["width"] for box in boxes) / 360  # figures are drawn 360 wide
-    assert text > (0.9 if width == 390 else 0.75), "text in figures would be too small to read"
+
+
+# Of all that can be seen, in figures as they are scaled.
+SMALLEST = """
+const shown = [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
+  && !e.closest('.spoken, noscript') && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()));
+return shown.map((e) => {
+  const svg = e.closest('.figure > svg');
+  const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+  return [parseFloat(getComputedStyle(e).fontSize) * scale, e.textContent];
+}).sort((a, b) => a[0] - b[0])[0];
+"""
+
+
+@pytest.mark.parametrize("width", [320, 390, 1024, 1440])
+def test_text_has_at_least_twelve_pixels(browser: Any, page: Path, width: int) -> None:
+    open_page(browser, page, width)
+    smallest, words = browser.execute_script(SMALLEST)
+    assert smallest >= 12, words
 
 
 @pytest.mark.parametrize("figure", ["least-sure", "size-nll-clean", "heat-accuracy-uraenas"])
@@ -160,10 +223,9 @@ def test_figures_are_saved(browser: Any, tmp_path: Path, figure: str) -> None:
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
     prefer(browser, "dark")
     browser.execute_script(f"document.querySelectorAll('#{figure} .tools button').forEach((b) => b.click())")
-    files = [tmp_path / f"{figure}.svg", tmp_path / f"{figure}.png"]
-    while not all(file.exists() for file in files):
-        time.sleep(0.1)
-    drawing = files[0].read_text(encoding="utf-8")
+    files = [tmp_path / f"a-run-with-a-long-name-{figure}.{kind}" for kind in ("svg", "png")]
+    drawing = awaited(*files)
+    assert "Run: a-run-with-a-long-name" in drawing
     tree = ElementTree.fromstring(drawing)
     assert tree.tag == "{http://www.w3.org/2000/svg}svg"
     assert "class=" not in drawing

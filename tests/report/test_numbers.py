@@ -1,6 +1,5 @@
 """Every number on the page, held against the file it comes from: metrics.json first, then the others."""
 
-import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up_run import SHIFTS, MakeRun
-from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed, tips
-from reading_html import taken_apart
-
-from uraenas import report
+from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
 
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
 
@@ -42,7 +38,11 @@ def check_size(case: Case, metric: str, words: str) -> None:
         members = int(tip.pop("").split()[0])
         assert set(tip) == {name for name, most in case.sizes.items() if members <= most}
         for name, told in tip.items():
-            assert told == shown(metric, case.value(name, metric, PLACES[words], members=members))
+            row = case.row(name, metric, PLACES[words], members=members)
+            assert told.split(" (")[0] == shown(metric, row["value"])
+            if 1 < members < case.sizes[name]:
+                ends = " – ".join(shown(metric, row["value"] + sign * row["spread"]) for sign in (-1, 1))
+                assert told.endswith(f"({ends})")
 
 
 def check_severity(case: Case, metric: str, calibration: str) -> None:
@@ -169,8 +169,37 @@ def check_cost(case: Case, unit: str, metric: str, words: str) -> None:
         method = tip[""]
         assert tip[METRICS[metric]] == shown(metric, case.value(method, metric, PLACES[words]))
         assert tip["members"] == str(case.sizes[method])
+        if unit == "multiply-adds":
+            members = case.source[0].member_facts(method)
+            assert tip[unit] == f"{sum(m.space.cost(m.architecture).multiply_adds for m in members):,}"
+            continue
         spent = case.file("cost.json")["search"][unit] + case.spent(method, unit)
         assert tip["images seen" if unit == "images" else "seconds"] == f"{spent:,.0f}"
+
+
+def check_confusion(case: Case) -> None:
+    named = case.probabilities["uraenas"].mean(axis=0).argmax(axis=1)
+    classes = case.file("data.json")["classes"]
+    for k, tip in enumerate(case.tips("confusion")):
+        true, guess = divmod(k, len(classes))
+        number = int(((case.labels == true) & (named == guess)).sum())
+        assert (tip[""], tip[f"taken for {classes[guess]}"]) == (classes[true], f"{number:,}")
+
+
+def check_losses(case: Case, kind: str) -> None:
+    losses = [own for name, own in case.file("training.json").items() if name.startswith(kind)]
+    for k, tip in enumerate(case.tips(f"loss-{kind}")):
+        assert tip[""] == f"epoch {k + 1}"
+        assert tip["mean"] == f"{np.mean([own[k] for own in losses]):.4f}"
+
+
+def check_sources_by_severity(case: Case, method: str) -> None:
+    for tip in case.tips(f"severity-sources-{method}"):
+        severity = int(tip[""].split()[1])
+        for words, metric in SOURCES.items():
+            shifts = SHIFTS if severity else ["none"]
+            values = [case.value(method, metric, shift, severity=severity) for shift in shifts]
+            assert tip[words] == f"{np.mean(values):.4f}"
 
 
 def nothing_to_check(case: Case, *_: str) -> None:
@@ -193,9 +222,12 @@ CHECKS: dict[str, Callable[..., None]] = {
     "disagreement-(.+)": check_disagreement,
     f"sources-{PLACE}": check_sources,
     f"control-{PLACE}": check_control,
-    "(least-sure|most-wrong)": check_pictures,
-    f"cost-(seconds|images)-{ANY}-{PLACE}": check_cost,
+    "(least-sure|most-wrong|most-ambiguous|most-disputed)": check_pictures,
+    f"cost-(seconds|images|multiply-adds)-{ANY}-{PLACE}": check_cost,
     "expected|cells-.+": nothing_to_check,
+    "confusion": check_confusion,
+    "loss-(.+)": check_losses,
+    "severity-sources-(.+)": check_sources_by_severity,
 }
 
 
@@ -203,31 +235,6 @@ def test_every_figure_tells_what_the_files_say(case: Case) -> None:
     for figure in case.page.figures:
         (check,) = [(found, check) for p, check in CHECKS.items() if (found := re.fullmatch(p, figure))]
         check[1](case, *check[0].groups())
-
-
-def test_figures_of_several_runs_tell_what_their_files_say(make_run: MakeRun) -> None:
-    cases = {name: Case(make_run(name, seed=seed)) for seed, name in enumerate("ab")}
-    picked = [["uraenas"], ["drnas", "uraenas"]]
-    page = taken_apart(report.build([case.source for case in cases.values()], methods=picked))
-    lines = {"a: uraenas", "b: drnas", "b: uraenas"}
-    for metric, words in itertools.product(METRICS, PLACES):
-        figure = f"runs-size-{metric}-{words}"
-        for tip in tips(page, figure):
-            members = int(tip.pop("").split()[0])
-            assert set(tip) == (lines if members == 1 else lines - {"b: drnas"})
-            for line, told in tip.items():
-                run, name = line.split(": ")
-                assert told == shown(metric, cases[run].value(name, metric, PLACES[words], members=members))
-        assert len(set(re.findall(r"\{(s\d)\}", page.figures[figure][0]))) == len(lines)  # each its colour
-        dots = tips(page, f"runs-{'c' * (words == 'shifted')}{TITLES[metric]}")
-        assert [(tip[""], *(set(tip) - {"", "interval"})) for tip in dots] == [
-            ("uraenas", "a"),
-            ("uraenas", "b"),
-            ("drnas", "b"),
-        ]
-        for tip in dots:
-            (run,) = set(tip) - {"", "interval"}
-            assert tip[run] == shown(metric, cases[run].value(tip[""], metric, PLACES[words]))
 
 
 def test_tables_of_methods_equal_metrics(case: Case) -> None:
@@ -258,9 +265,10 @@ def check_difference_table(case: Case, at: int, columns: list[tuple[str, str]], 
 def test_other_tables_equal_the_files(case: Case) -> None:
     (areas,) = [table for table in case.page.tables if "AURC" in table[0]]
     for line in areas[1:]:
-        assert line[1:] == [
+        assert line[1:4] == [
             f"{case.value(line[0], metric):.4f}" for metric in ("aurc", "adaptive_ece", "brier")
         ]
+        check_chance_and_coverage(case, line)
     (costs,) = [table for table in case.page.tables if "Images seen" in table[0]]
     search = case.file("cost.json")["search"]
     for line in costs[1:]:
@@ -270,13 +278,26 @@ def test_other_tables_equal_the_files(case: Case) -> None:
         assert line[5] == f"{search['images'] + case.spent(line[0], 'images'):,}"
 
 
+def check_chance_and_coverage(case: Case, line: list[str]) -> None:
+    mean = case.probabilities[line[0]].mean(axis=0)
+    confidence, wrong = mean.max(axis=1), mean.argmax(axis=1) != case.labels
+    draw = np.random.default_rng(0).random((2000, len(confidence))) < confidence  # as if it were calibrated
+    bins = np.minimum(np.ceil(confidence * 15), 15)
+    gaps = [np.abs((draw - confidence)[:, bins == b].sum(axis=1)) for b in np.unique(bins)]
+    assert float(line[4]) == pytest.approx(sum(gaps).mean() / len(confidence), rel=0.1)
+    risk = wrong[np.argsort(-confidence, kind="stable")].cumsum() / np.arange(1, len(wrong) + 1)
+    for told, most in zip(line[5:], (0.01, 0.02, 0.05), strict=True):
+        answered = (risk <= most).nonzero()[0]
+        assert told == f"{100 * (answered[-1] + 1 if len(answered) else 0) / len(risk):.1f} %"
+
+
 def test_tiles_equal_metrics(case: Case) -> None:
     shifted = any(row["severity"] for row in case.rows)
     wanted = [(m, w) for w in ("clean", "shifted")[: 1 + shifted] for m in METRICS]
     values = [words for tag, words in case.page.tiles if tag == "strong"]
     assert values == [shown(metric, case.value("uraenas", metric, PLACES[words])) for metric, words in wanted]
     if case.file("metrics.json")["differences"]:
-        beneath = [words for tag, words in case.page.tiles if tag == "span"][1::2]  # after each title
+        beneath = [words for tag, words in case.page.tiles if tag == "beneath"]
         for words, (metric, place) in zip(beneath, wanted, strict=True):
             row = case.difference("uraenas", metric, PLACES[place], "raw")
             assert words.startswith(signed(metric, row["value"]))

@@ -1,4 +1,5 @@
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +21,9 @@ SECTIONS = {
     "outside": "",  # a table, where such images are set
     "calibration": "reliability-uraenas-temperature",
     "promises": "",  # tables
-    "classes": "",  # a table
+    "classes": "confusion",
     "architecture": "favour",
+    "training": "loss-expected-point",
     "disagreement": "disagreement-uraenas",
     "uncertainty": "sources-shifted",
     "images": "least-sure",
@@ -50,6 +52,9 @@ def test_every_section_has_its_figure(page: Page) -> None:
         "entropy",
         "cells-uraenas",
         "most-wrong",
+        "most-ambiguous",
+        "most-disputed",
+        "severity-sources-uraenas",
         "control-clean",
     )
     assert set(more) <= set(page.figures)
@@ -163,24 +168,33 @@ def test_only_chains_of_the_methods_shown_are_said_to_have_diverged(make_own_run
     assert "diverged" not in page.sections["methods"]
 
 
+CLASSES = ["Class", "Images", "Accuracy", "Most often taken for"]
+
+
 def test_classes_and_what_they_are_taken_for(make_run: MakeRun) -> None:
     run, test = make_run(classes=30, images=400)
     page = taken_apart(report.build([(run, test)]))
-    (shown,) = [
-        table for table in page.tables if table[0] == ["Class", "Images", "Accuracy", "Most often taken for"]
-    ]
+    (shown,) = [table for table in page.tables if table[0][:4] == CLASSES]
+    assert "confusion" not in page.figures  # of thirty classes nothing could be read
     log_p, _ = run.read_tensors(run.predictions_file("uraenas", "demo"))
-    guessed = metrics.mixture(log_p["log_probabilities"]).argmax(dim=1).numpy()
+    mean = metrics.mixture(log_p["log_probabilities"])
+    guessed, confidence = mean.argmax(dim=1).numpy(), mean.max(dim=1).values.exp().numpy()
     names = run.data().classes
     assert len(shown) == 1 + 20
     errors = []
-    for name, images, accuracy, taken_for in shown[1:]:
+    for name, images, accuracy, taken_for, named, right_when_named, gap in shown[1:]:
         mine = test.labels == names.index(name)
         right = int((guessed[mine] == test.labels[mine]).sum())
         assert images == str(mine.sum())
         assert accuracy.startswith(f"{100 * right / mine.sum():.2f} %")
         errors.append(int(mine.sum()) - right)
         most = taken_for.split(", ")[0]
+        as_named = guessed == names.index(name)
+        share = (test.labels[as_named] == names.index(name)).mean() if as_named.any() else 0.0
+        assert named == str(as_named.sum())
+        assert right_when_named == (f"{100 * share:.2f} %" if as_named.any() else "–")
+        over = f"{confidence[as_named].mean() - share:+.3f}".replace("-", "−") if as_named.any() else "–"
+        assert gap == over
         assert most == "–" or f"({(guessed[mine] == names.index(most.rpartition(' (')[0])).sum()})" in most
     assert errors == sorted(errors, reverse=True)
 
@@ -265,6 +279,29 @@ def test_an_architecture_that_was_given_is_named_and_its_search_not_charged(make
     }
 
 
+def test_an_unknown_cost_is_a_dash_and_off_the_axis(make_own_run: MakeRun) -> None:
+    """A copy of some rows of a run, as published results are: without its search, chains or members."""
+    run, test = make_own_run()
+    run.costs.forget("search")
+    run.costs.forget("members/drnas")
+    for number in range(3):
+        run.costs.forget(f"chains/sampled-sghmc-{number:02d}")
+    shutil.rmtree(run.path / "methods")
+    page = taken_apart(report.build([(run, test)]))
+    (costs,) = [table for table in page.tables if "Images seen" in table[0]]
+    assert {line[0]: line[2:6] for line in costs[1:]} == {
+        "drnas": ["1", "–", "5.0", "–"],
+        "uraenas": ["–", "–", "–", "–"],
+        "deep-ensemble": ["3", "–", "11.2", "–"],
+    }
+    assert {"Parameters", "Multiply-adds of a prediction"} <= set(costs[0])
+    assert all(line[6:] == ["–"] * 3 for line in costs[1:])
+    assert not any(name.startswith("cost-seconds") for name in page.figures)
+    drawn = [tip.split("\n")[0] for tip in page.figures["cost-training-nll-clean"]]
+    assert [name.partition("}")[2] for name in drawn] == ["drnas", "deep-ensemble"]
+    assert "seconds of training: uraenas" in page.sections["cost"]
+
+
 def test_distinct_cells_are_counted(make_run: MakeRun) -> None:
     run, test = make_run(members=4)
     members = read(run, test).members["uraenas"]
@@ -289,35 +326,56 @@ def test_many_members_are_cut_short_and_said_so(make_run: MakeRun) -> None:
 
 def test_several_runs_side_by_side(make_run: MakeRun) -> None:
     sources = [make_run("a", seed=1), make_run("b", seed=2)]
-    page = taken_apart(report.build(sources))
+    html = report.build(sources, command="uraenas report a b")
+    page = taken_apart(html)
     assert page.errors == []
     assert len(page.ids) == len(set(page.ids))
-    assert "seed alone" in page.sections["compared"]
-    assert {"run1-methods", "run2-methods"} <= set(page.sections)
-    lines = page.tables[0][1:]
-    assert [line[:2] for line in lines[:2]] == [["drnas", "a"], ["drnas", "b"]]
+    assert "uraenas report a b" in html
+    assert {"run1-methods", "run2-methods", "compared-shift", "compared-cost"} <= set(page.sections)
+    assert "run1-methods" not in html, "a single run is packed until it is opened"
+    assert [line[0] for line in page.tables[0][1:]] == ["drnas", "uraenas", "deep-ensemble"]
+    assert page.small[0][1][0] == "a, b"  # not tested on the same labels, but the same in name
     assert page.figures["runs-cNLL"]
     fewer = taken_apart(report.build([sources[0], make_run("c", seed=2, methods=("uraenas",))]))
-    assert "seed alone" in fewer.sections["compared"]  # which methods they have does not count
-    again = taken_apart(report.build([sources[0], make_run("d", seed=1)]))
-    assert "seed alone" not in again.sections["compared"]
+    assert [line[0] for line in fewer.tables[0][1:]] == ["drnas", "uraenas", "deep-ensemble"]
+    again = taken_apart(report.build([sources[0], make_run("d", seed=1)]))  # the same seed is no other seed
+    assert [line[0] for line in again.tables[0][1:]] == ["drnas"] * 2 + ["uraenas"] * 2 + [
+        "deep-ensemble"
+    ] * 2
 
 
 def test_runs_on_other_images_do_not_compete(make_run: MakeRun) -> None:
     page = taken_apart(report.build([make_run("a"), make_run("b", shifts=())]))
     assert "not tested on the same images" in page.sections["compared"]
+    assert not any(name.startswith("runs-size") for name in page.figures)
 
 
-def test_sizes_of_several_runs_in_one_figure(make_run: MakeRun) -> None:
-    a, b = make_run("a", seed=1), make_run("b", seed=1)
-    page = taken_apart(report.build([a, b], methods=[["uraenas"], ["deep-ensemble", "drnas"]]))
-    assert page.errors == []
-    assert {"uraenas", "deep-ensemble", "drnas"} <= set(page.texts["runs-size-nll-shifted"])
-    assert [line[0] for line in page.tables[0][1:]] == ["uraenas", "deep-ensemble", "drnas"]
-    both = taken_apart(report.build([a, b], methods=[["uraenas"], ["uraenas"]]))
-    assert {"a: uraenas", "b: uraenas"} <= set(both.texts["runs-size-nll-clean"])
-    others = taken_apart(report.build([a, make_run("c", shifts=())]))
-    assert "runs-size-nll-clean" not in others.figures
+def test_a_baseline_is_chosen_by_method_or_by_run(make_run: MakeRun) -> None:
+    a, b = make_run("a", seed=1), make_run("b", seed=1, methods=("uraenas", "drnas"))
+    page = taken_apart(report.build([a, b]))
+    assert "Differences to deep-ensemble," in page.sections["compared"]
+    page = taken_apart(report.build([a, b], against="drnas"))
+    assert "Differences to drnas (a)," in page.sections["compared"]
+    page = taken_apart(report.build([a, b], against=f"{b[0].path}:drnas"))
+    assert "Differences to drnas (b)," in page.sections["compared"]
+    with pytest.raises(UraenasError, match="Did you mean 'drnas'"):
+        report.build([a, b], against="drnass")
+    page = taken_apart(report.build([b, make_run("c", methods=("uraenas",))]))
+    assert "deep-ensemble is not among these methods" in page.sections["compared"]
+
+
+def test_the_papers_table_can_stand_beside(make_run: MakeRun) -> None:
+    sources = [make_run("a", seed=1), make_run("b", seed=2)]
+    assert "From the paper" not in report.build(sources)
+    (paper,) = [t for t in taken_apart(report.build(sources, paper=True)).tables if t[0][0] == "Paper"]
+    assert paper[-1] == ["UraeNAS", "95.22", "0.023", "0.230", "75.04", "0.151", "1.110", "0.053"]
+
+
+def test_names_of_runs_tell_them_apart(make_run: MakeRun, make_own_run: MakeRun) -> None:
+    a, b = make_run(seed=1), make_own_run(seed=1)
+    html = report.build([a, b])
+    names = [f"{run.path.parent.name}/demo" for run, _ in (a, b)]
+    assert all(f"<summary>{name}</summary>" in html for name in names)
 
 
 def test_without_metrics(make_own_run: MakeRun) -> None:

@@ -1,5 +1,8 @@
 """Runs that several files look at, made once."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from short_runs import trained
 
@@ -7,9 +10,9 @@ from uraenas.run.directory import Run
 
 
 @pytest.fixture(scope="session")
-def sampled_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def sampled_run(made_once: Callable[..., Path]) -> Run:
     """Two chains with two samples from each of two cycles, and one of point estimates. To be looked at."""
-    return trained(tmp_path_factory.mktemp("sampled") / "run", "uraenas,drnas", **SAMPLES)
+    return Run(made_once("sampled", lambda out: trained(out, "uraenas,drnas", **SAMPLES)))
 
 
 SAMPLES = {

@@ -16,7 +16,7 @@ from uraenas.run.show import summary
 
 def every_look(run: Run) -> None:
     """All that reads a part of a run."""
-    summary(run)
+    summary(run.path)
     run.metrics()
     run.replicates()
     run.searched()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from short_runs import FEW
 
 from uraenas import UraeNAS, UraenasError
 from uraenas.run import budget
@@ -129,7 +130,7 @@ def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, t
         "--methods",
         "drnas",
         "--set",
-        "train.batch=512",
+        "data.limit=400",
         "--out",
         tmp_path / "run",
     )
@@ -158,7 +159,7 @@ def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, t
 
 
 def begun(path, methods: str, end: float, **changes: object) -> Pipeline:
-    facts = {"evaluate.suite": "none", "ensemble.members": 4, "engine.stack": 2, "methods": methods}
+    facts = {**FEW, "ensemble.members": 4, "engine.stack": 2, "methods": methods}
     pipeline = Pipeline.start(path, preset("tiny", {**facts, **changes}))
     progress = pipeline.progress
     progress.clock = lambda: progress.stages["train"][2] if "train" in progress.stages else 0.0
@@ -173,7 +174,7 @@ def test_members_come_from_the_chains_that_are_through_when_time_is_up(tmp_path)
     whole.train(whole.search())
     short, full = (pipeline.run.ensemble("random-ensemble") for pipeline in (late, whole))
     assert [member.identity for member in short.members] == [member.identity for member in full.members[:2]]
-    assert late.left_out == ["time was up when 2 of 4 chains were trained"]
+    assert late.left_out == ["time was up: 2 of 4 chains are trained to their end"]
     assert len(late.run.chains()) == 2  # no chain was begun that could not come to its end
     assert late.evaluate().rows
     assert whole.left_out == []
@@ -187,7 +188,9 @@ def test_where_no_chain_is_through_members_are_what_chains_are_by_then(tmp_path)
         ("uniform-point-00", 0),
         ("uniform-point-01", 0),
     ]
-    assert late.left_out == ["time was up when 0 of 4 chains were trained"]
+    assert late.left_out == [
+        "time was up: 0 of 4 chains are trained to their end; 2 more are used as far as they came"
+    ]
 
 
 def test_a_method_without_members_is_left_out_and_can_be_trained_later(tmp_path):
@@ -211,7 +214,9 @@ def test_where_there_is_nothing_at_all_it_is_one_line(tmp_path):
 
 
 def test_a_search_that_takes_twice_as_long_as_expected_is_ended(tmp_path):
-    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", {"methods": "drnas", "search.epochs": 4}))
+    pipeline = Pipeline.start(
+        tmp_path / "run", preset("tiny", {**FEW, "methods": "drnas", "search.epochs": 4})
+    )
     progress = pipeline.progress
     progress.clock = lambda: progress.stages["search"][2] if "search" in progress.stages else 0.0
     progress.expect(Forecast({"search": 6.0}, {}), end=1000.0)  # its epochs take eight seconds

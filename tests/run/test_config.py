@@ -9,7 +9,16 @@ import pytest
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import read_json
 from uraenas.learning.methods import DEFAULT, METHODS, method
-from uraenas.run.config import Config, build, differences, from_json, override, parse_assignments, preset
+from uraenas.run.config import (
+    Config,
+    build,
+    differences,
+    explanations,
+    from_json,
+    override,
+    parse_assignments,
+    preset,
+)
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.presets import PRESETS
@@ -412,3 +421,10 @@ def test_a_gpu_is_called_cuda() -> None:
     """`gpu` is spelled nearer to `cpu`."""
     with pytest.raises(UraenasError, match="Did you mean 'cuda'"):
         preset("digits", {"engine.device": "gpu"})
+
+
+def test_every_setting_is_explained_in_a_line() -> None:
+    told = explanations()
+    assert [key for key, words in told.items() if not words or "\n" in words] == []
+    assert told["train.sampling.samples"] != told["train.sampling.cycles"]
+    assert told["evaluate.subsets"].startswith("random member subsets"), "the comment beside the field"

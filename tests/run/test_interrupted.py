@@ -1,14 +1,16 @@
-"""Real processes that are stopped, killed or run out of disk: the same command ends as if nothing had been."""
+"""Runs that are stopped, killed or run out of disk: the same command ends as if nothing had been."""
 
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from uraenas.run.cost import Costs
 from uraenas.run.directory import Run
 
 # `uraenas` that stays where it is once something of this kind is booked: in the midst of a stage, after an epoch.
@@ -31,36 +33,76 @@ main()
 """
 
 
+RUN = ("run", "--preset", "tiny", "--set", "data.limit=100", "--set", "evaluate.suite=none")
+
+
+@pytest.fixture(scope="module")
+def whole(made_once: Callable[..., Path], uraenas: Callable) -> Path:
+    """What nothing happened to."""
+
+    def make(out: Path) -> None:
+        done = uraenas(*RUN, "--out", out)
+        assert done.returncode == 0, done.stderr
+
+    return made_once("whole", make)
+
+
 def waiting(kind: str, out: Path, *more: str) -> subprocess.Popen:
     """A tiny run by a process that has come to this and goes no further."""
-    arguments = ["run", "--preset", "tiny", "--json", "--out", str(out), *more]
+    arguments = [*RUN, "--json", "--out", str(out), *more]
     command = [sys.executable, "-c", WAITING, kind, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "waiting\n"
     return process
 
 
+def stopped_process(uraenas: Callable, out: Path, *more: str) -> tuple[int, str]:
+    """By another process, in its search: the exit code, and what was told."""
+    process = waiting("search", out, *more)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate()
+    return process.returncode, told
+
+
+def stopped_here(uraenas: Callable, out: Path, *more: str) -> tuple[int, str]:
+    """In this process, which signals to itself after the first epoch of a chain."""
+    add = Costs.add
+
+    def add_and_stop(costs: Costs, items: dict) -> None:
+        add(costs, items)
+        if any(item.startswith("chains/") for item in items):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Costs, "add", add_and_stop)
+        done = uraenas(*RUN, "--json", "--out", out, *more)
+    return done.returncode, done.stderr
+
+
 @pytest.mark.parametrize(
-    ("stage", "number", "code"), [("search", signal.SIGTERM, 143), ("chains/", signal.SIGINT, 130)]
+    ("stop", "name", "code", "state"),
+    [
+        (stopped_process, "SIGTERM", 143, "search/state.safetensors"),
+        (stopped_here, "SIGINT", 130, "chains/*/state.safetensors"),
+    ],
 )
-def test_a_signal_leaves_a_checkpoint_and_one_line(uraenas, finished_run, tmp_path, stage, number, code):
+def test_a_signal_leaves_a_checkpoint_and_one_line(uraenas, whole, tmp_path, stop, name, code, state):
     """No checkpoint is due for an hour, so that the one that is found was written because of the signal."""
     out = tmp_path / "stopped"
-    process = waiting(stage, out, "--set", "engine.checkpoint_seconds=3600")
-    process.send_signal(number)
-    _, told = process.communicate()
-    assert process.returncode == code
-    line = f"stopped by {number.name}; {out} holds its state, and the same command goes on from there"
+    found, told = stop(uraenas, out, "--set", "engine.checkpoint_seconds=3600")
+    assert found == code
+    line = f"stopped by {name}; {out} holds its state, and the same command goes on from there"
     assert told == f"uraenas: {line}\n"
-    assert list(out.glob("search/state.safetensors" if stage == "search" else "chains/*/state.safetensors"))
+    assert list(out.glob(state))
     assert not list(out.rglob("*.tmp"))
     done = uraenas("train", out)
     assert done.returncode == 0, done.stderr
-    for method in Run(finished_run).trained:
-        assert Run(out).ensemble(method).identity == Run(finished_run).ensemble(method).identity
+    assert Run(out).trained == Run(whole).trained != []
+    for method in Run(whole).trained:
+        assert Run(out).ensemble(method).identity == Run(whole).ensemble(method).identity
 
 
-def test_the_directory_of_a_killed_process_can_be_taken_over(uraenas, finished_run, tmp_path):
+def test_the_directory_of_a_killed_process_can_be_taken_over(uraenas, whole, tmp_path):
     """Two processes on one run: the second is told who works there, and goes on with the work when that is dead."""
     out = tmp_path / "run"
     first = waiting("search", out)
@@ -69,39 +111,57 @@ def test_the_directory_of_a_killed_process_can_be_taken_over(uraenas, finished_r
     first.communicate()
     assert refused.returncode == 2
     assert f"is in use by process {first.pid}" in refused.stderr
-    done = uraenas("run", "--preset", "tiny", "--out", out)
+    done = uraenas(*RUN, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
+    assert (out / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
 
 
 FULL_DISK = """
-mount -t tmpfs -o size=200k tmpfs "$1" || exit 77
-cp -r "$2" "$1/run"
-"$3" -m uraenas.cli run --preset tiny --json --out "$1/run" > "$2/first.out" 2> "$2/first.err"
-echo $? > "$2/first.code"
-mount -o remount,size=50m "$1"
-"$3" -m uraenas.cli run --preset tiny --json --out "$1/run" > "$2/second.out" && cp "$1/run/metrics.json" "$2"
+disk="$1"; start="$2"; shift 2
+mount -t tmpfs -o size=200k tmpfs "$disk" || exit 77
+cp -r "$start" "$disk/run"
+exec "$@"
+"""
+
+# The same command twice, on a disk that is made larger between.
+TWICE = """
+import contextlib, subprocess, sys
+from pathlib import Path
+from uraenas.cli import main
+
+disk, start = Path(sys.argv.pop(1)), Path(sys.argv.pop(1))
+for number in ("first", "second"):
+    with (start / f"{number}.err").open("w") as errors, contextlib.redirect_stderr(errors):
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+    (start / f"{number}.code").write_text(str(code))
+    subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
+(start / "metrics.json").write_bytes((disk / "run" / "metrics.json").read_bytes())
 """
 
 
-def test_a_disk_that_fills_up_in_training_costs_nothing_but_time(finished_run, tmp_path):
+def test_a_disk_that_fills_up_in_training_costs_nothing_but_time(whole, tmp_path):
     """On a file system of 200 kB, with the search done; then it is made larger."""
     disk, start = tmp_path / "disk", tmp_path / "start"
     disk.mkdir()
-    shutil.copytree(finished_run / "search", start / "search")
+    shutil.copytree(whole / "search", start / "search")
     for name in ("config.json", "data.json"):
-        shutil.copy(finished_run / name, start)
+        shutil.copy(whole / name, start)
     inside = ["unshare", "--map-root-user", "--mount", "sh", "-c", FULL_DISK, "sh"]
-    done = subprocess.run([*inside, disk, start, sys.executable], capture_output=True, text=True)
+    command = [sys.executable, "-c", TWICE, disk, start, *RUN, "--json", "--out", disk / "run"]
+    done = subprocess.run([*inside, disk, start, *command], capture_output=True, text=True)
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip("this machine does not allow a file system to be mounted")
-    assert (start / "first.code").read_text() == "2\n"
+    assert done.returncode == 0, done.stderr
+    assert [(start / f"{number}.code").read_text() for number in ("first", "second")] == ["2", "0"]
     line = (start / "first.err").read_text()
     assert line.startswith(f"uraenas: cannot write {disk}/run/chains/")
     assert line.endswith(": No space left on device\n")
     assert line.count("\n") == 1
-    assert done.returncode == 0, done.stderr
-    assert (start / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
+    assert (start / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
 
 
 def test_a_run_in_use_is_left_alone(uraenas, own_run):

@@ -93,13 +93,13 @@ def test_another_measurement_is_announced_and_not_done_until_it_is(own_run: Path
     pipeline = Pipeline.start(own_run, changed)
     (note,) = (line for line in pipeline.notes() if "anew" in line)
     assert note == "the run is measured anew: evaluate.severities was [1, 5] and is now [1, 4]"
-    assert summary(Run(own_run))["stages"]["evaluate"] == "not done"
+    assert summary(own_run)["stages"]["evaluate"] == "not done"
     assert read(Run(own_run)).settings["evaluate.severities"] == [
         1,
         5,
     ]  # of the figures that the report would show
     pipeline.evaluate()
-    assert summary(Run(own_run))["stages"]["evaluate"] == "done"
+    assert summary(own_run)["stages"]["evaluate"] == "done"
     assert not any("anew" in line for line in Pipeline.start(own_run, changed).notes())
 
 

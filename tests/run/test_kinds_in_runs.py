@@ -17,7 +17,7 @@ FILES = {"mc-dropout": 1, "laplace": 1, "multi-swag": 2, "mimo": 1, "deep-ensemb
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    more = {"ensemble.members": 2, "train.expected.genotype": GENOTYPE, "data.limit": 300}
+    more = {"ensemble.members": 2, "train.expected.genotype": GENOTYPE, "data.limit": 100}
     return trained(tmp_path_factory.mktemp("kinds") / "run", ",".join(FILES), **more)
 
 

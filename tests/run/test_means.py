@@ -42,7 +42,7 @@ def test_a_run_has_one_member_from_each_cycle(means: Run, uraenas: Callable) -> 
     ]
     assert {one.kind.name for one in members} == {"swa"}
     assert {one.origin.samples for one in means.ensemble("drnas").members} == {1}
-    shown = uraenas("show", means.path).stdout
+    shown = uraenas("show", means.path, "--members").stdout
     assert shown.count("mean of 2, epoch 7") == shown.count("mean of 2, epoch 3") == 2
 
 

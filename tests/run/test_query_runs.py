@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from short_runs import assert_same_members
+from short_runs import FEW, assert_same_members
 
 from uraenas.base.errors import UraenasError
 from uraenas.run.config import preset
@@ -18,7 +18,7 @@ SETTINGS = {
     "search.query_epochs": 1,
     "search.evolution.together": 2,
     "search.evolution.population": 2,
-    "evaluate.suite": "none",
+    **FEW,
     "train.epochs": 1,
 }
 

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from short_runs import FEW
 
 from uraenas.run.checkpoints import read_chain
 from uraenas.run.config import preset
@@ -108,10 +109,10 @@ def test_a_value_that_is_not_finite_is_kept(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     """Searched without event files; they are asked for when it is trained."""
-    path = tmp_path_factory.mktemp("tensorboard") / "run"
-    Pipeline.start(path, preset("tiny", {"methods": "uraenas"})).search()
+    path, few = tmp_path_factory.mktemp("tensorboard") / "run", {**FEW, "methods": "uraenas"}
+    Pipeline.start(path, preset("tiny", few)).search()
     assert not (path / "tensorboard").exists()
-    pipeline = Pipeline.start(path, preset("tiny", {"methods": "uraenas", "tensorboard": True}))
+    pipeline = Pipeline.start(path, preset("tiny", {**few, "tensorboard": True}))
     pipeline.train(pipeline.search())
     return pipeline
 

@@ -35,10 +35,10 @@ def part() -> LabelledImages:
     return replace(whole, images=whole.images[:40], labels=whole.labels[:40])
 
 
-def loader() -> Loader:
+def loader(batch: int = SETTINGS.batch) -> Loader:
     images = part()
     normalisation = Normalisation.of(images.images)
-    return Loader(images, normalisation, SETTINGS.batch, 1, False, torch.device("cpu"))
+    return Loader(images, normalisation, batch, 1, False, torch.device("cpu"))
 
 
 def made(name: str, **values: Any) -> WeightMethod:
@@ -53,14 +53,14 @@ def chains(method: WeightMethod) -> list[ChainState]:
     return [initial_chain(ChainSpec("sampled", method, n, one), SPACE, SEED) for n, one in pair]
 
 
-def stack_of(states: list[ChainState]) -> StackOfChains:
+def stack_of(states: list[ChainState], batch: int = SETTINGS.batch) -> StackOfChains:
     engine = Engine(EngineSettings(device="cpu", precision="float32"))
-    return StackOfChains(states, SETTINGS, SPACE, loader(), engine, SEED)
+    return StackOfChains(states, replace(SETTINGS, batch=batch), SPACE, loader(batch), engine, SEED)
 
 
 def trained(states: list[ChainState], epochs: int) -> tuple[list[ChainState], list[Member]]:
-    """Chains moved so many epochs on, side by side, and what they leave."""
-    stack, members = stack_of(states), []
+    """Chains moved so many epochs on, side by side, and what they leave. Every epoch is one step."""
+    stack, members = stack_of(states, batch=len(part())), []
     for _ in range(epochs):
         members += stack.advance()
     return stack.states(), members

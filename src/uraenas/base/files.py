@@ -5,16 +5,15 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
-
-import safetensors.torch
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.fields import Fields
 from uraenas.base.regular_files import append_to_regular, open_regular, size_of
 from uraenas.base.whole_files import whole_file, writing
+
+if TYPE_CHECKING:  # what reads JSON alone should not wait for PyTorch
+    from torch import Tensor
 
 FORMAT = 2  # of everything that is written; files of another are refused
 CHECKSUM = "blake2b"  # in the header of tensors
@@ -69,27 +68,33 @@ def _json_checksum(table: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(table).encode(), digest_size=16).hexdigest()
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", header: Mapping[str, str]) -> None:
     """Write a safetensors file whose header carries a checksum of header and tensors."""
+    import safetensors.torch
+
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     complete = {**header, CHECKSUM: _checksum(tensors, header)}
     write_bytes(path, safetensors.torch.save(tensors, metadata=complete))
 
 
-def read_tensors(path: Path, whole: str = "") -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_header(path: Path) -> dict[str, str]:
+    """What the header of such a file says beside the tensors, which are not looked at, but for their size."""
+    with _reading(path, MOST_BYTES) as (file, size):
+        header, _ = _header(path, file, size)
+    return {name: text for name, text in header.items() if name != CHECKSUM}
+
+
+def read_tensors(path: Path, whole: str = "") -> "tuple[dict[str, Tensor], dict[str, str]]":
     """Tensors and header of a file that `write_tensors` wrote, after its checksum has been verified.
 
     `whole` is the checksum of the whole file, where another file vouches for it. The file is read, not mapped: one that
     is rewritten meanwhile is noticed.
     """
+    import safetensors.torch
+
     with _reading(path, MOST_BYTES) as (file, size):
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or not 2 <= length <= min(MOST_HEADER, size - 8):
-            raise DamagedFile(f"{path} is damaged")
-        text = file.read(length)
-        header = _checked_header(path, text, size - 8 - length)
-        content = start + text + file.read()
+        header, start = _header(path, file, size)
+        content = start + file.read()
     if whole and hashlib.blake2b(content, digest_size=16).hexdigest() != whole:
         raise DamagedFile(f"{path} is not the file it should be: its checksum is another")
     try:
@@ -100,6 +105,16 @@ def read_tensors(path: Path, whole: str = "") -> tuple[dict[str, Tensor], dict[s
     if not whole and stated != _checksum(tensors, header):
         raise DamagedFile(f"{path} is damaged")
     return tensors, header
+
+
+def _header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, str], bytes]:
+    """The header of tensors, and the bytes up to its end."""
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or not 2 <= length <= min(MOST_HEADER, size - 8):
+        raise DamagedFile(f"{path} is damaged")
+    text = file.read(length)
+    return _checked_header(path, text, size - 8 - length), start + text
 
 
 def _checked_header(path: Path, text: bytes, room: int) -> dict[str, str]:
@@ -139,7 +154,9 @@ def _reading(path: Path, most: int) -> Iterator[tuple[BinaryIO, int]]:
         raise UraenasError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+def _checksum(tensors: "Mapping[str, Tensor]", header: Mapping[str, str]) -> str:
+    import torch
+
     digest = hashlib.blake2b(json.dumps(sorted(header.items())).encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name]

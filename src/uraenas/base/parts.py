@@ -6,9 +6,9 @@ leaves open are its settings, so a part has exactly the settings that it uses.
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from uraenas.base.errors import UraenasError, unknown
@@ -36,7 +36,8 @@ class Part(Generic[T]):
     @property
     def settings(self) -> dict[str, Any]:
         """The fields that are settings, by name, with their types."""
-        return {name: kind for name, kind in settings_of(self.made).items() if name not in self.fixed}
+        every = settings_of(typing.cast(Hashable, self.made))
+        return {name: kind for name, kind in every.items() if name not in self.fixed}
 
     def restored(self, stored: Fields) -> dict[str, Any]:
         """The values of its settings that are stored, each of its type."""
@@ -58,8 +59,10 @@ class Part(Generic[T]):
         return self.made(**{**self.defaults, **(values or {}), **self.fixed})
 
 
-def settings_of(kind: type) -> dict[str, Any]:
+@cache
+def settings_of(kind: Hashable) -> Mapping[str, Any]:
     """The fields of a dataclass that are settings, by name, with their types."""
+    assert isinstance(kind, type)
     hints = typing.get_type_hints(kind)
     fields = dataclasses.fields(kind)
     return {field.name: hints[field.name] for field in fields if not field.metadata.get("given")}

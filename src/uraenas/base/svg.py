@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from markupsafe import Markup, escape
 
@@ -13,18 +14,21 @@ Value = str | float | int | None
 def element(name: str, *children: str, **attributes: Value) -> Markup:
     """`<name …>children</name>`; children that are not markup are escaped. `class_` is class, `data_tip` data-tip."""
     shown = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
-        for key, value in attributes.items()
-        if value is not None
+        [f' {_name(key)}="{_attribute(value)}"' for key, value in attributes.items() if value is not None]
     )
-    inside = "".join(escape(child) for child in children)
+    inside = "".join([child if type(child) is Markup else escape(child) for child in children])
     return Markup(f"<{name}{shown}>{inside}</{name}>" if inside else f"<{name}{shown}/>")
+
+
+@cache
+def _name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
 
 
 def _attribute(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.2f}".rstrip("0").rstrip(".")
-    return str(escape(value))
+    return str(value) if isinstance(value, int) else str(escape(value))
 
 
 def join(parts: Sequence[str]) -> Markup:
@@ -57,7 +61,7 @@ def path(points: Sequence[tuple[float, float]], class_: str) -> Markup:
     return element("path", d="".join(steps), class_=class_)
 
 
-MARKS = ("circle", "square", "triangle", "diamond", "cap", "cross", "ring")
+MARKS = ("circle", "square", "triangle", "diamond", "cap", "cross", "ring", "plus")
 
 
 def mark(shape: str, x: float, y: float, radius: float = 4.0) -> Markup:
@@ -71,9 +75,10 @@ def mark(shape: str, x: float, y: float, radius: float = 4.0) -> Markup:
         "diamond": f"M{x:.1f} {y - 1.3 * r:.1f}l{1.3 * r:.1f} {1.3 * r:.1f}l{-1.3 * r:.1f} {1.3 * r:.1f}"
         f"l{-1.3 * r:.1f} {-1.3 * r:.1f}z",
         "cap": f"M{x:.1f} {y + 1.2 * r:.1f}l{1.15 * r:.1f} {-2.1 * r:.1f}h{-2.3 * r:.1f}z",
+        "plus": f"M{x - 1.3 * r:.1f} {y:.1f}h{2.6 * r:.1f}m{-1.3 * r:.1f} {-1.3 * r:.1f}v{2.6 * r:.1f}",
         "cross": f"M{x - r:.1f} {y - r:.1f}l{2 * r:.1f} {2 * r:.1f}m0 {-2 * r:.1f}l{-2 * r:.1f} {2 * r:.1f}",
     }
-    return element("path", d=outlines[shape], class_="stroke" if shape == "cross" else "dot")
+    return element("path", d=outlines[shape], class_="stroke" if shape in ("cross", "plus") else "dot")
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def _bent(self, value: float) -> float:
-        return math.log10(value) if self.log else value
+        return math.log10(max(value, self.low)) if self.log else value  # what is too small lies on the floor
 
     def ticks(self, about: int = 5) -> list[float]:
         return log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high, about)

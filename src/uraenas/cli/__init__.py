@@ -12,7 +12,7 @@ import typer
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.versions import version_of
-from uraenas.cli import data, looking, predicting, reporting, runs, serving
+from uraenas.cli import data, distilling, looking, predicting, reporting, runs, serving, sharing
 from uraenas.cli.printing import tell
 from uraenas.cli.stopping import Stopped, heed
 from uraenas.cli.streams import give_up_output, prepare_streams
@@ -40,7 +40,9 @@ for command in (runs.run, runs.search, runs.train, runs.evaluate):
 app.command("report")(reporting.make_report)
 app.command()(looking.show)
 app.command()(runs.members)
+app.command()(distilling.distil)
 app.command()(runs.export)
+app.command()(sharing.push)
 app.command()(predicting.predict)
 app.command()(serving.serve)
 app.command("data")(data.fetch)

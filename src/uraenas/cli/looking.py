@@ -1,45 +1,208 @@
 """Commands that look: at a run, at what there is to choose from, at how fast this machine is."""
 
 import json
+import sys
+import time
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from uraenas.base.errors import UraenasError
 from uraenas.base.parts import values_of
+from uraenas.base.progress import in_words
 from uraenas.base.words import printable
-from uraenas.cli.printing import AsJson, console, outside_table, shown
-from uraenas.cli.runs import PresetOption, RunPath
+from uraenas.cli.printing import AsJson, console, is_terminal, outside_table, shown
+from uraenas.cli.runs import PresetOption
+from uraenas.run.location import PRETRAINED
 from uraenas.run.presets import PRESETS
 
 
-def show(path: RunPath, as_json: AsJson = False) -> None:
-    """Say what a run is, how far it has come, and which members it has."""
-    from uraenas.run.directory import Run
-    from uraenas.run.show import summary
+def show(
+    path: Annotated[Path, typer.Argument(help="A run directory, or one that holds several.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on showing a run in progress until it is over.")
+    ] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="List every member with its architecture.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a run is, how far it has come and what it has found; of a directory of runs, list them."""
+    from uraenas.run.location import found, is_run
+    from uraenas.run.show import runs_in, summary
 
-    run = Run.find(path)
-    facts = summary(run)
-    if as_json:
-        print(json.dumps(facts, default=asdict))
+    path = found(path)
+    if not is_run(path) and (runs := list(runs_in(path))):
+        _list_runs(path, runs, as_json)
         return
-    heading = f"[bold]{shown(str(path))}[/]: {shown(facts['dataset'])}, seed {facts['seed']}"
-    console.print(heading, highlight=False)
-    if run.is_pretrained:
-        console.print("  pretrained: comes with the package, ready to predict", highlight=False)
-    else:
-        for stage, state in facts["stages"].items():
-            console.print(f"  {stage:9} {state}", highlight=False)
+    if as_json:
+        print(json.dumps(summary(path), default=asdict))
+        return
+    if follow:
+        _follow(path)
+        return
+    facts = summary(path)
+    console.print(_lines(path, facts), highlight=False)
     if facts["outside"]:
         console.print(outside_table(facts["outside"]))
-    for method, rows in facts["members"].items():
+    if members:
+        _print_members(facts["members"])
+
+
+FOLLOWED = 2.0  # seconds between two looks at a run in progress
+
+
+def _follow(path: Path) -> None:
+    """Show a run again and again until nobody works on it; where no one watches, a line whenever something changes."""
+    from uraenas.run.show import progress_of, summary
+
+    def working() -> bool:
+        return bool((progress_of(path) or {}).get("working"))
+
+    if is_terminal(sys.stdout):
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                live.update(_lines(path, summary(path)), refresh=True)
+                if not working():
+                    return
+                time.sleep(FOLLOWED)
+    before = ""
+    while (facts := progress_of(path)) and facts["working"]:
+        line = _progress_words(facts)
+        if line != before:
+            print(line, flush=True)
+        before = line
+        time.sleep(FOLLOWED)
+    console.print(_lines(path, summary(path)), highlight=False)
+
+
+def _lines(path: Path, facts: dict[str, Any]) -> Group:
+    """A run on one screen of eighty columns."""
+    heading = f"[bold]{shown(str(path))}[/]: {shown(facts['dataset'])}, seed {facts['seed']}"
+    parts: list[Any] = [heading]
+    if dates := facts["dates"]:
+        parts.append(f"  begun {_date(dates['begun'])}, last worked on {_date(dates['last'])}")
+    if cost := facts["cost"]:
+        each = ", ".join(f"{stage} {in_words(seconds)}" for stage, seconds in cost.items())
+        parts.append(f"  took {in_words(sum(cost.values()))}: {each}")
+    if path.parent == PRETRAINED:
+        parts.append("  pretrained: comes with the package, ready to predict")
+    else:
+        parts += [f"  {stage:9} {state}" for stage, state in facts["stages"].items()]
+    if facts["progress"]:
+        parts.append(f"  [bold]{_progress_words(facts['progress'])}[/]")
+    if facts["metrics"]:
+        parts.append(_headline(facts["metrics"]))
+    for method, own in facts["members"].items():
+        distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
+        words = f"{len(own)} members of {chains} chains, {distinct} distinct architectures"
+        parts.append(f"  {shown(method):18} {words}")
+    return Group(*(Text.from_markup(one) if isinstance(one, str) else one for one in parts))
+
+
+def _progress_words(facts: dict[str, Any]) -> str:
+    share = 100 * facts["done"] / facts["total"] if facts["total"] else 100.0
+    words = [f"{facts['stage']} {share:.0f} %"]
+    if facts["found"]:
+        words.append(shown(facts["found"]))
+    if facts.get("speed"):
+        words.append(
+            f"{facts['speed']:.3g} steps/s" if facts["stage"] == "train" else f"{facts['speed']:.3g}/s"
+        )
+    if "left" in facts and facts["working"]:
+        words.append(f"{in_words(facts['left'])} left")
+    said = "running: " if facts["working"] else f"stopped {_date(facts['time'])}, at "
+    return said + ", ".join(words) + ("" if facts["working"] else "; the same command goes on from there")
+
+
+def _headline(lines: list[dict[str, Any]]) -> Table:
+    """Headline metrics, best in bold."""
+    table = Table(box=None, padding=(0, 1), show_edge=False, pad_edge=False)
+    keys = [key for key in lines[0] if key not in ("method", "members")]
+    keys = [key for key in keys if any(line[key] is not None for line in lines)]
+    names = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "crps": "CRPS"}
+    table.add_column("  Method", no_wrap=True)
+    for heading in (
+        "E",
+        *(("c" * k.startswith("shifted_")) + names[k.removeprefix("shifted_")] for k in keys),
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    tops = {}
+    for key in keys:
+        values = [line[key] for line in lines if line[key] is not None]
+        tops[key] = max(values) if key.endswith("accuracy") else min(values)
+    for line in lines:
+        cells = []
+        for key in keys:
+            value = line[key]
+            words = (
+                "–" if value is None else f"{100 * value:.2f}" if key.endswith("accuracy") else f"{value:.3f}"
+            )
+            cells.append(f"[bold]{words}[/]" if value is not None and value == tops[key] else words)
+        table.add_row(f"  {shown(line['method'])}", str(line["members"]), *cells)
+    return table
+
+
+def _print_members(members: dict[str, list[dict[str, Any]]]) -> None:
+    for method, rows in members.items():
         console.print(f"[bold]{shown(method)}[/]", highlight=False)
         for number, row in enumerate(rows):  # whole lines, so that genotypes can be copied
             mean = f"mean of {row['samples']}, " if row["samples"] > 1 else ""
             chain = printable(row["chain"])
             print(f"  {number:3} {chain:20} {mean}epoch {row['epoch']:<4} {row['architecture']}")
+
+
+def _list_runs(path: Path, runs: list[Path], as_json: bool) -> None:
+    """A line for each run in a directory; one that cannot be read says why."""
+    from uraenas.run.show import summary
+
+    found: dict[str, Any] = {}
+    for run in runs:
+        try:
+            found[str(run.relative_to(path))] = summary(run)
+        except UraenasError as error:
+            found[str(run.relative_to(path))] = {"error": str(error)}
+    if as_json:
+        print(json.dumps(found, default=asdict))
+        return
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    for heading in ("Run", "Images", "Seed", "Last", "State", "Best NLL"):
+        table.add_column(heading, overflow="fold")
+    for name, facts in found.items():
+        if "error" in facts:
+            table.add_row(shown(name), "", "", "", shown(facts["error"]), "")
+            continue
+        last = _date(facts["dates"]["last"])[:10] if facts["dates"] else "–"
+        table.add_row(
+            shown(name), shown(facts["dataset"]), str(facts["seed"]), last, _state(facts), _best(facts)
+        )
+    console.print(table)
+
+
+def _state(facts: dict[str, Any]) -> str:
+    """How far a run has come, in a word or two."""
+    if facts["progress"]:
+        return _progress_words(facts["progress"])
+    for stage, words in (("report", "reported"), ("evaluate", "evaluated")):
+        if facts["stages"][stage] == "done":
+            return words
+    return f"trained {facts['stages']['train'].partition(';')[0]}"
+
+
+def _best(facts: dict[str, Any]) -> str:
+    found = {line["method"]: line["nll"] for line in facts["metrics"] if line["nll"] is not None}
+    return f"{min(found.values()):.3f} {shown(min(found, key=found.__getitem__))}" if found else "–"
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
@@ -51,7 +214,7 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     from uraenas.learning.methods import METHODS
     from uraenas.learning.recipes import RECIPES
     from uraenas.learning.sources import SOURCES
-    from uraenas.run.config import preset
+    from uraenas.run.config import explanations, preset
     from uraenas.run.directory import pretrained_names
     from uraenas.shifts import SHIFTS, SUITES
     from uraenas.spaces import SPACES
@@ -78,7 +241,9 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     }
     if as_json:
         facts = {kind.split(" (")[0]: list(table) for kind, table in tables.items()}
-        print(json.dumps({**names, **facts, "settings": of_methods}, default=list))
+        print(
+            json.dumps({**names, **facts, "settings": of_methods, "explained": explanations()}, default=list)
+        )
         return
     for kind, values in names.items():
         console.print(f"[bold]{kind}[/]: {', '.join(values)}", highlight=False)
@@ -112,12 +277,16 @@ def _of_search(values: dict[str, Any]) -> set[str]:
 
 def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> None:
     """Settings with their values, in the order of the sections."""
-    chosen = set(keys) - {"methods"}
+    from uraenas.run.config import explanations
+
+    chosen, told = set(keys) - {"methods"}, explanations()
     console.print(f"[bold]{title}[/]", highlight=False)
     for key in (key for key in values if key in chosen):
         value = values[key]
         words = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         console.print(f"  {key:36} {words}", highlight=False, markup=False)
+        if key in told:
+            console.print(Text(f"      {told[key]}", style="dim"), highlight=False)
 
 
 def bench(

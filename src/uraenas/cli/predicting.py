@@ -85,6 +85,7 @@ def predict(
     """
     from uraenas.data.folder import notes_on_left_out
     from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
+    from uraenas.ensemble.table_rows import Asked
     from uraenas.run.directory import Run
 
     if as_csv and as_json:
@@ -94,9 +95,10 @@ def predict(
     ensemble = opened.ensemble(method)
     if ensemble.normalisation.columns is not None:
         whose = {"run": str(opened.path), "method": method}
-        return predict_tables(ensemble, whose, images, coverage, share, as_csv, as_json)
+        asked = Asked(risk, share, certainty, coverage)
+        return predict_tables(ensemble, whose, images, asked, as_csv, as_json)
     known = ensemble.require_known()
-    threshold = known.threshold(risk, certainty)
+    threshold = known.threshold(risk, certainty, share)
     note(known.doubts(risk, share, certainty, coverage))
     files, left_out = find_files(images)
     note(notes_on_left_out(left_out))

@@ -1,5 +1,8 @@
 """The command that reports: a page of a run, a page that compares several, or a table of methods."""
 
+import shlex
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +62,15 @@ def make_report(
             "are printed.",
         ),
     ] = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="On a page of several runs: show the paper's table, too.")
+    ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Write the page of a run in progress again and again until the run is over."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write report.html of one run, a page that compares several, or the table of methods for a paper."""
@@ -85,10 +97,12 @@ def make_report(
         if out is None:
             say(text.rstrip("\n"), as_json, {"table": text})
             return
-    else:
-        text = _page(picks, against, quiet=as_json)
     whole = len(picks) == 1 and not picks[0][1]
     written = out or (picks[0][0] if whole else Path()) / "report.html"
+    if form == "html":
+        if follow:
+            _follow(picks[0][0], written)
+        text = _page(picks, against, as_json, paper)
     write_bytes(written, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
     say(f"wrote {written}", as_json, {"report": str(written)})
 
@@ -127,12 +141,37 @@ def _table(picks: list[Pick], form: str, asked: "Contents") -> str:
     return formats.write(form, rows, replace(asked, competing=alike(found)))
 
 
-def _page(picks: list[Pick], against: str, quiet: bool) -> str:
-    """The page of these runs, or of some of their methods."""
-    from uraenas.report import build
+def _follow(path: Path, written: Path) -> None:
+    """Write the page of a run again and again while somebody works on it."""
+    from uraenas.base.files import write_bytes
+    from uraenas.report import build_partial
+    from uraenas.report.partial import REFRESH
+    from uraenas.run.directory import Run
+    from uraenas.run.show import progress_of
 
+    while (progress_of(path) or {}).get("working"):
+        write_bytes(written, build_partial(Run(path), _command()).encode(errors="backslashreplace"))
+        note([f"wrote {written}; it is written again every {REFRESH} s until the run is over"])
+        time.sleep(REFRESH)
+
+
+def _command() -> str:
+    """What the user typed."""
+    return shlex.join(["uraenas", *sys.argv[1:]])
+
+
+def _page(picks: list[Pick], against: str, quiet: bool, paper: bool) -> str:
+    """The page of these runs, or of some of their methods; of one that is not measured yet, what can be told."""
+    from uraenas.report import build, build_partial
+    from uraenas.run.directory import Run
+
+    run = Run(picks[0][0])
+    if len(picks) == 1 and not picks[0][1] and run.exists and not run.has("metrics.json"):
+        missing = f"{run.path} holds no metrics yet, so the page tells how far it has come"
+        note([f"{missing}; for them, run: uraenas evaluate {run.quoted}"], quiet)
+        return build_partial(run, _command())
     sources = [_with_test_images(path, quiet) for path, _ in picks]
-    return build(sources, against, [methods for _, methods in picks])
+    return build(sources, against, [methods for _, methods in picks], paper, _command())
 
 
 def _with_test_images(path: Path, quiet: bool) -> tuple["Run", "LabelledImages | None"]:

@@ -5,6 +5,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from uraenas.cli.printing import console, note, shown
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
+    from uraenas.ensemble.table_rows import Asked
 
 MOST_SHOWN = 50
 
@@ -26,8 +28,7 @@ def predict_tables(
     ensemble: "Ensemble",
     facts: dict[str, Any],
     files: Sequence[Path],
-    coverage: float,
-    share: float,
+    asked: "Asked",
     as_csv: bool,
     as_json: bool,
 ) -> int:
@@ -35,22 +36,22 @@ def predict_tables(
     from uraenas.data.tables import read_frame
     from uraenas.ensemble.table_rows import predict_rows
 
-    note(ensemble.require_known().doubts(0.05, share, coverage=coverage))
+    note(ensemble.require_known().doubts(asked.risk, asked.share, asked.certainty, asked.coverage))
     rows: list[dict[str, Any]] = []
     for file in files:
         if not file.exists():
             raise UraenasError(f"{file} does not exist; give tables: .csv, .parquet or .npz files")
-        found = predict_rows(ensemble, read_frame(file), coverage, share)
+        found = predict_rows(ensemble, read_frame(file), asked)
         rows += [{"file": str(file), **row} for row in found]
     if as_json:
-        print(json.dumps({**facts, "coverage": coverage, "share": share, "predictions": _finite(rows)}))
+        print(json.dumps({**facts, **asdict(asked), "predictions": _finite(rows)}))
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(list(rows[0]))
         for row in rows:
             writer.writerow([csv_cell(_cell(value)) for value in row.values()])
     else:
-        _print(ensemble, rows, coverage)
+        _print(ensemble, rows, asked.coverage)
     return 0
 
 
@@ -89,7 +90,8 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], coverage: float) ->
                 shown(", ".join(row["prediction_set"])),
             ]
         parts = [f"{row[source]:.3g}" for source in ("total", "data", "weights", "architecture")]
-        word = "foreign" if row["foreign"] else "unseen" if row["note"] else ""
+        marks = {"foreign": row["foreign"], "abstain": row.get("abstain"), "unseen": row["note"]}
+        word = next((name for name, holds in marks.items() if holds), "")
         table.add_row(str(row["row"]), *said, *parts, word)
     console.print(table)
     if len(rows) > MOST_SHOWN:

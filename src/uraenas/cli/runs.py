@@ -3,7 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from uraenas.run.budget import Planned
     from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
+    from uraenas.run.places import Place
 
 SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
 
@@ -42,13 +43,22 @@ MethodsOption = Annotated[
 SetOption = Annotated[
     list[str], typer.Option("--set", help="key=value; repeatable. `uraenas list` names the keys.")
 ]
+OnOption = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        help="Where chains and evaluation are computed: local, this process; processes[:N] of this machine; "
+        "ray[:HOST:PORT], a cluster. The result is the same.",
+    ),
+]
 
 
 def run(
     images: Annotated[
         str,
         typer.Argument(
-            help="Images to learn from, as data.name: a folder, a file, a name; default: the preset's."
+            help="Images to learn from, as data.name: a folder, a file, a name; default: the preset's. A table needs "
+            "--preset table."
         ),
     ] = "",
     preset_name: PresetOption = "digits",
@@ -77,6 +87,7 @@ def run(
         bool,
         typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
     ] = False,
+    on: OnOption = "local",
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -84,7 +95,8 @@ def run(
     from uraenas.run.budget import plan
     from uraenas.run.config import preset
 
-    changes = _changes(methods, assignments)
+    workplace = _workplace(on)
+    changes = changes_of(methods, assignments)
     if images:
         changes |= _named(images, changes)
     if skip_unreadable:
@@ -98,7 +110,8 @@ def run(
             print_plan(planned, as_json)
             return
         pipeline.begin()
-        with working_in(pipeline.run):
+        pipeline.place = workplace
+        with working_in(pipeline.run), closing(workplace):
             note([*pipeline.notes(), *planned.notes, *_on_time(planned)], as_json, pipeline.run)
             searched = pipeline.search()
             note(_on_the_search(searched), as_json, pipeline.run)
@@ -118,6 +131,15 @@ def _named(images: str, changes: dict[str, Any]) -> dict[str, Any]:
     return {"data.name": images}
 
 
+def _workplace(on: str) -> "Place":
+    """Where work is done, if it can be reached."""
+    from uraenas.run.places import place_of
+
+    found = place_of(on)
+    found.check()
+    return found
+
+
 def _search_to_take(name: str, changes: dict[str, Any]) -> "Run | Literal['usual'] | None":
     """Another run's search; where none is named and no setting is of a search, the usual one."""
     from uraenas.run.directory import Run
@@ -132,7 +154,7 @@ def _on_time(planned: "Planned") -> list[str]:
     return [str(planned.expected)] if planned.expected and planned.expected.total >= 1 else []
 
 
-def _changes(methods: str, assignments: list[str]) -> dict[str, Any]:
+def changes_of(methods: str, assignments: list[str]) -> dict[str, Any]:
     from uraenas.run.config import parse_assignments
 
     return {**parse_assignments(assignments), **({"methods": methods} if methods else {})}
@@ -167,17 +189,17 @@ def search(path: RunPath, as_json: AsJson = False) -> None:
     say(f"expected architecture {searched.expected}", as_json, facts)
 
 
-def train(path: RunPath, as_json: AsJson = False) -> None:
+def train(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> None:
     """Train the members of a run (searching first, if that is not done)."""
-    with opened(path, as_json) as pipeline:
+    with opened(path, as_json, on) as pipeline:
         pipeline.train(pipeline.search())
         sizes = {name: len(pipeline.run.ensemble(name)) for name in pipeline.config.methods}
     say("\n".join(f"{name}: {size} members" for name, size in sizes.items()), as_json, {"members": sizes})
 
 
-def evaluate(path: RunPath, as_json: AsJson = False) -> None:
+def evaluate(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> None:
     """Measure the trained members of a run."""
-    with opened(path, as_json) as pipeline:
+    with opened(path, as_json, on) as pipeline:
         metrics = pipeline.evaluate()
     _print_result(pipeline, metrics, as_json)
 
@@ -200,7 +222,7 @@ def members(
     from uraenas.run.pipeline import Pipeline
 
     source = Run(path)
-    config = override(source.config(), _changes(methods, assignments))
+    config = override(source.config(), changes_of(methods, assignments))
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.start(out, config, progress, chains_of=source)
         with working_in(pipeline.run):
@@ -216,8 +238,17 @@ def export(
         Path, typer.Option("--out", help="Directory to write, new or empty; a file for onnx and torch.")
     ],
     form: Annotated[
-        str, typer.Option("--format", help="run, a copy; or one file: onnx, torch (torch.export).")
+        str,
+        typer.Option(
+            "--format", help="run, a copy; one file: onnx, torch (torch.export); web, a page's folder."
+        ),
     ] = "run",
+    runtime: Annotated[
+        str,
+        typer.Option(
+            "--runtime", help="For web: npm's onnxruntime-web, packed or unpacked; `fetch` gets it, 33 MB."
+        ),
+    ] = "",
     methods: Annotated[
         str,
         typer.Option("--methods", help="Comma-separated; default: all that are trained. One for a file."),
@@ -263,17 +294,25 @@ def export(
     heed(signal.SIGTERM)  # what is unfinished is removed
     if form != "run":
         from uraenas.deploy import FORMATS, Wanted, export_file
+        from uraenas.deploy.web import export_web
 
-        if form not in FORMATS:
-            raise unknown("format", form, ("run", *FORMATS))
+        if form not in (*FORMATS, "web"):
+            raise unknown("format", form, ("run", *FORMATS, "web"))
         if len(names) > 1:
             raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
         wanted = Wanted(precision, risk, certainty, share, coverage)
         source, method = Run.find(path), "".join(names)
-        found = export_file(source, out, form, method, wanted)
+        if form == "web":
+            if not runtime:
+                raise UraenasError(
+                    "--format web needs ONNX Runtime Web: --runtime FILE (npm pack onnxruntime-web), or --runtime fetch"
+                )
+            found = export_web(source, out, runtime, method, wanted)
+        else:
+            found = export_file(source, out, form, method, wanted)
         if (known := source.ensemble(method).known) is not None:
             note(known.doubts(risk, share, certainty, coverage))
-        size = out.stat().st_size
+        size = sum(one.stat().st_size for one in out.rglob("*")) if form == "web" else out.stat().st_size
         note(_notes_on_cost(found))
         say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
         return
@@ -304,12 +343,14 @@ def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def opened(path: Path, as_json: bool) -> Iterator["Pipeline"]:
+def opened(path: Path, as_json: bool, on: str = "local") -> Iterator["Pipeline"]:
     from uraenas.run.pipeline import Pipeline
 
+    workplace = _workplace(on)
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.resume(path, progress)
-        with working_in(pipeline.run):
+        pipeline.place = workplace
+        with working_in(pipeline.run), closing(workplace):
             yield pipeline
 
 

@@ -5,8 +5,8 @@ augmentation makes of the images is worked out then, too. Shapes: M members, eac
 batch, K classes; of A augmentations each has N images of its own, one after another.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,10 @@ from uraenas.data.dataset import LabelledImages
 from uraenas.data.tables.columns import Columns
 from uraenas.data.targets import CLASSES, Target, target_of
 
+# raw images [N, H, W, C] → what each of T members of a teacher says of them, class probabilities [T, N, K]
+Teacher = Callable[[Tensor], Tensor]
+
+TAUGHT = 5000  # images that a teacher is shown at once
 LEAST_STEPS, LEAST_BATCH = 8, 8  # a few large steps an epoch teach little, a batch norm of a few images less
 
 
@@ -79,11 +83,13 @@ class Normaliser:
 
 @dataclass(frozen=True)
 class EpochDraws:
-    """What is random about one epoch of M members: image numbers, crop corners, flips."""
+    """What is random about one epoch of M members: image numbers, crop corners, flips; and what is learned of them."""
 
     order: Tensor  # [M, steps, B]
     corner: Tensor  # [M, steps, B, 2]
     flip: Tensor  # [M, steps, B], bool
+    # [M, steps, B, K], in place of labels, times the images' weights; of T members of a teacher [M, steps, B, T·K]
+    targets: Tensor | None = None
 
     def refill(self, fresh: "EpochDraws") -> None:
         """Take over the draws of another epoch in place, where a captured graph looks for them."""
@@ -122,13 +128,14 @@ class Loader:
         dtype: torch.dtype = torch.float32,
         augmentations: Sequence[Augmentation] = (),
         classes: int = 0,  # needed where labels are mixed
+        teacher: Teacher | None = None,  # whose predictions are learned in place of labels
     ) -> None:
         if len(part) < 2:
             raise UraenasError("training needs at least 2 images")
         self.count = len(part)
         self.batch = min(batch, self.count)
         self.steps = self.count // self.batch  # what is left over sits this epoch out
-        self.padding, self.flip = padding, flip
+        self.padding, self.flip, self.teacher = padding, flip, teacher
         self.normalise = normalisation.on(device, dtype)
         images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
         self.height, self.width = images.shape[1:3]
@@ -191,13 +198,45 @@ class Loader:
     def batch_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Images [M, B, C, H, W], labels and, where given, weights [M, B] at this place of the epoch."""
         index, corner, flip = (_at(part, position) for part in (drawn.order, drawn.corner, drawn.flip))
+        return self.normalise(self._raw(index, corner, flip)), *self.labels_at(drawn, position)
+
+    def _raw(self, index: Tensor, corner: Tensor, flip: Tensor) -> Tensor:
+        """Images [..., H, W, C] as they are drawn."""
         raw = self.windows[index, corner[..., 0], corner[..., 1]]
-        if self.flip:
-            raw = torch.where(flip[..., None, None, None], raw.flip(-2), raw)
-        return self.normalise(raw), *self.labels_at(drawn, position)
+        return torch.where(flip[..., None, None, None], raw.flip(-2), raw) if self.flip else raw
+
+    def taught(self, drawn: EpochDraws, each: bool) -> Tensor:
+        """What the teacher says of an epoch's images, as `EpochDraws.targets` has it: its mean, or each member's words.
+
+        It sees just what is trained on. A chain's images are looked at by themselves, so a chain in a stack is taught
+        what the chain alone would be.
+        """
+        shape = drawn.order.shape
+        chains = zip(drawn.order.flatten(1), drawn.corner.flatten(1, 2), drawn.flip.flatten(1), strict=True)
+        found = []
+        for order, corner, flip in chains:
+            parts = zip(order.split(TAUGHT), corner.split(TAUGHT), flip.split(TAUGHT), strict=True)
+            found.append(torch.cat([self._taught(*part, each) for part in parts]))
+        return torch.stack(found).unflatten(1, shape[1:])
+
+    def with_room(self, drawn: EpochDraws, each: bool) -> EpochDraws:
+        """The draws with room for what the teacher will say."""
+        one = (drawn.order[0, 0, :1], drawn.corner[0, 0, :1], drawn.flip[0, 0, :1])
+        said = self._taught(*one, each)
+        return replace(drawn, targets=said.new_zeros(*drawn.order.shape, said.shape[1]))
+
+    def _taught(self, index: Tensor, corner: Tensor, flip: Tensor, each: bool) -> Tensor:
+        assert self.teacher is not None
+        said_TNK = self.teacher(self._raw(index, corner, flip))
+        targets = said_TNK.movedim(0, 1).flatten(1) if each else said_TNK.mean(dim=0)
+        if self.labels.ndim == 2:  # mixed ones, times their weights
+            return targets * self.labels[index].sum(dim=1, keepdim=True)
+        return targets if self.weights is None else targets * self.weights[index, None]
 
     def labels_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor | None]:
-        """Labels [M, B] and, where given, weights [M, B]; of mixed images class probabilities [M, B, K] alone."""
+        """Labels [M, B] and, where given, weights [M, B]; of mixed and taught images class probabilities alone."""
+        if drawn.targets is not None:
+            return _at(drawn.targets, position), None
         index = _at(drawn.order, position)
         return self.labels[index], None if self.weights is None else self.weights[index]
 

@@ -35,7 +35,10 @@ class EnsembleNetwork(nn.Module):
         if any(member.kind.forward is not None for member in ensemble.members):
             raise UraenasError("members whose weights are drawn anew in each pass cannot be exported")
         self.temperature = ensemble.temperature
-        self.members = nn.ModuleList([_Network(member, ensemble.space) for member in ensemble.members])
+        networks = {member.network: place for place, member in enumerate(ensemble.networks)}
+        self.members = nn.ModuleList([_Network(member, ensemble.space) for member in ensemble.networks])
+        # Of each member, its network and, where that has heads, which one it is.
+        self.places = [(networks[member.network], member.draw) for member in ensemble.members]
         functions = list(dict.fromkeys(ensemble.functions))
         self.groups = [[m for m, own in enumerate(ensemble.functions) if own == one] for one in functions]
         units = ensemble.normalisation
@@ -43,7 +46,9 @@ class EnsembleNetwork(nn.Module):
         self.deviation: Tensor
         for name, values in (("mean", units.mean), ("deviation", units.deviation)):
             self.register_buffer(name, torch.tensor(values, dtype=torch.float32)[:, None, None])
-        self.foreign = _Foreign(ensemble.known) if ensemble.known is not None and rule is not None else None
+        self.foreign = None
+        if ensemble.known is not None and rule is not None:
+            self.foreign = _Foreign(ensemble.known, [place for place, _ in self.places])
         self.rule = rule if self.foreign is not None else None
 
     @property
@@ -57,10 +62,15 @@ class EnsembleNetwork(nn.Module):
             found.append(Output("prediction_set", "whether each class may be the true one"))
         return found
 
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+    def look(self, images: Tensor) -> tuple[list[Tensor], list[Features]]:
+        """Log-probabilities of each member, and what each network sees."""
         x = (images.to(torch.float32).permute(0, 3, 1, 2) - self.mean) / self.deviation
         seen = [member(x) for member in self.members]
-        log_p = [torch.log_softmax(logits, dim=-1) for logits, _ in seen]
+        log_p = [torch.log_softmax(seen[place][0][head], dim=-1) for place, head in self.places]
+        return log_p, [features for _, features in seen]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        log_p, features = self.look(images)
         mixed = _mixture(log_p)
         probability = torch.softmax(mixed / self.temperature, dim=-1)
         total, data = _entropy(mixed), _mean([_entropy(one) for one in log_p])
@@ -69,7 +79,7 @@ class EnsembleNetwork(nn.Module):
         found = (probability, total, data, by_architecture - data, total - by_architecture)
         if self.foreign is None or self.rule is None:
             return found
-        p_value = self.foreign(total, [features for _, features in seen])
+        p_value = self.foreign(total, features)
         unsure = probability.amax(dim=-1) < self.rule.threshold.confidence
         abstain = (p_value <= self.rule.share) | unsure
         return (*found, p_value, abstain, _sets(probability, self.rule.quantile))
@@ -81,7 +91,8 @@ class _Network(nn.Module):
     def __init__(self, member: Member, space: Space) -> None:
         super().__init__()
         self.architecture, self.space = member.architecture, space
-        weights = space.weight_layout(member.architecture).views(member.weights)
+        self.heads = max(1, len(member.kind.heads))
+        weights = member.kind.layout(space.weight_layout(member.architecture)).views(member.weights)
         statistics = space.statistics_layout(member.architecture).views(member.statistics)
         ready = folded(space, member.architecture, weights, statistics)
         self.names: list[dict[str, str]] = []
@@ -90,17 +101,21 @@ class _Network(nn.Module):
             for name, tensor in tensors.items():
                 self.register_buffer(self.names[-1][name], tensor.float().clone())
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Features]:
+    def forward(self, x: Tensor) -> tuple[list[Tensor], Features]:
+        """The logits of each head, mostly one, and what the network sees."""
         weights, statistics = (
             {name: getattr(self, own) for name, own in names.items()} for names in self.names
         )
-        return self.space.trace(self.architecture, weights, statistics, x)
+        logits, features = self.space.trace(self.architecture, weights, statistics, x)
+        if self.heads == 1:
+            return [logits], features
+        return list(logits.split(self.space.shape.classes, dim=-1)), features
 
 
 class _Foreign(nn.Module):
-    """p-values as `Known` has them, in float32."""
+    """p-values as `Known` has them, in float32. Members that share a network see the same, so they are asked once."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, networks: list[int]) -> None:
         super().__init__()
         held_out = torch.stack([score.double() for score in known.scores.values()])
         count = held_out.shape[1]
@@ -113,16 +128,19 @@ class _Foreign(nn.Module):
         self.register_buffer("held_out", held_out.float()[:, None])
         self.register_buffer("before", above.double().log().float()[:, None])
         self.register_buffer("after", (above + 1).double().log().float()[:, None])
-        for m, of_member in enumerate(known.levels):
-            for place, level in enumerate(of_member):
-                self.register_buffer(f"whitening_{m}_{place}", level.whitening.clone())
-                self.register_buffer(f"means_{m}_{place}", level.means.clone())
+        self.shares = [networks.count(network) / len(networks) for network in sorted(set(networks))]
+        for network in range(len(self.shares)):
+            for place, level in enumerate(known.levels[networks.index(network)]):
+                self.register_buffer(f"whitening_{network}_{place}", level.whitening.clone())
+                self.register_buffer(f"means_{network}_{place}", level.means.clone())
 
     def forward(self, total: Tensor, features: list[Features]) -> Tensor:
         scores = {"uncertainty": total}
         for place in range(len(features[0])):
-            distances = [self._distance(seen[place], m, place) for m, seen in enumerate(features)]
-            scores[f"distance-{place + 1}"] = _mean(distances)
+            apart = [
+                self._distance(seen[place], n, place) * self.shares[n] for n, seen in enumerate(features)
+            ]
+            scores[f"distance-{place + 1}"] = torch.stack(apart).sum(dim=0)
         new = torch.stack([scores[name] for name in self.names]).unsqueeze(2)  # [S, N, 1]
         below = (new >= self.held_out).to(torch.float32)  # [S, N, n]
         as_large = (new <= self.held_out).to(torch.float32).sum(dim=2)
@@ -131,9 +149,9 @@ class _Foreign(nn.Module):
         no_smaller = (theirs >= own.unsqueeze(1) - TIE).to(torch.float32).sum(dim=1)
         return (no_smaller + 1) / (self.count + 1)
 
-    def _distance(self, features: Tensor, m: int, place: int) -> Tensor:
-        white = features @ getattr(self, f"whitening_{m}_{place}")
-        apart = white.unsqueeze(1) - getattr(self, f"means_{m}_{place}")
+    def _distance(self, features: Tensor, network: int, place: int) -> Tensor:
+        white = features @ getattr(self, f"whitening_{network}_{place}")
+        apart = white.unsqueeze(1) - getattr(self, f"means_{network}_{place}")
         return (apart * apart).mean(dim=2).amin(dim=1)
 
 

@@ -3,13 +3,14 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 from uraenas.base.errors import UraenasError
-from uraenas.deploy.network import EnsembleNetwork
+from uraenas.deploy.network import Output
 from uraenas.deploy.operations import OPSET, Builder
 from uraenas.deploy.recording import Recording, record
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 IR_VERSION = 10  # what runtimes since 2024 read
 SAMPLE = 3  # images that operations are noted down on
 CALIBRATION_BATCH = 16
+
+
+class Described(Protocol):
+    """A module that says what its outputs are."""
+
+    @property
+    def outputs(self) -> list[Output]: ...
+
+    def eval(self) -> nn.Module: ...
 
 
 def require_onnx() -> None:
@@ -32,7 +42,7 @@ def require_onnx() -> None:
         ) from error
 
 
-def model_of(network: EnsembleNetwork, image: tuple[int, int, int], of_bytes: bool) -> "ModelProto":
+def model_of(network: Described, image: tuple[int, int, int], of_bytes: bool) -> "ModelProto":
     """The network as an ONNX model of one input, `images` [N, H, W, C]."""
     from onnx import TensorProto, checker, helper, numpy_helper
 

@@ -1,7 +1,7 @@
 """Writes an ensemble as one file, checks that the file says the same, and measures what a precision costs."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from uraenas.deploy.network import EnsembleNetwork
 from uraenas.ensemble import SHARE, Ensemble
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.predict import Rule
-from uraenas.evaluation import METRICS
+from uraenas.evaluation import METRICS, calibration, conformal, metrics
 from uraenas.evaluation.metrics import SOURCES
 from uraenas.run.directory import Run
 from uraenas.run.task import prepare
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PRECISIONS = ("float32", "half", "int8")
 FORMATS = ("onnx", "torch")
 PARITY = 1e-5  # how far a probability may be from that of `predict_proba`, in float32
-BATCHES = (1, 5)  # numbers of images on which that is checked, other than the one it was recorded with
+BATCHES = (1, 12)  # numbers of images on which that is checked, other than the one it was recorded with
 CALIBRATION = 128  # held-out images for the ranges of int8
 MEASURED = 500  # held-out images on which the loss of a precision is measured
 
@@ -78,6 +78,8 @@ def export_file(
     ensemble.require_images()
     network = EnsembleNetwork(ensemble, wanted.rule(ensemble)).eval()
     facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
+    if (teacher := run.teacher()) is not None:
+        facts["teacher"] = teacher
     begun = unfinished(target)
     try:
         begun.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +141,9 @@ def _write_onnx(
     onnx_file.require_onnx()
     shape = ensemble.space.shape
     model = onnx_file.model_of(network, (shape.height, shape.width, shape.channels), ensemble.of_bytes)
-    parity = _parity(ensemble, Exported(model.SerializeToString(), threads=1), ensemble.of_bytes)
+    parity = _parity(
+        ensemble, Exported(model.SerializeToString(), threads=1), ensemble.of_bytes, network.rule
+    )
     found: dict[str, Any] = {"parity": parity}
     if wanted.precision != "float32":
         plain = model.SerializeToString()
@@ -162,30 +166,74 @@ def _in_precision(
     return onnx_file.in_int8(model, held_out[0][:CALIBRATION])
 
 
-def _parity(ensemble: Ensemble, says: Callable[[np.ndarray], Any], of_bytes: bool) -> dict[str, float]:
-    """The largest difference to the ensemble's own words, on noise of several numbers of images."""
+def _parity(
+    ensemble: Ensemble, says: Callable[[np.ndarray], Any], of_bytes: bool, rule: Rule | None
+) -> dict[str, float]:
+    """The largest difference to the ensemble's own words, on noise and blots in several numbers of images.
+
+    Of `abstain` and `prediction_set` it is the share of images on which they differ. That may be where a number lies on
+    the edge, to within what is allowed; elsewhere it is refused.
+    """
     random = np.random.default_rng(0)
-    shape = ensemble.space.shape
     worst: dict[str, float] = {}
     for count in BATCHES:
-        size = (count, shape.height, shape.width, shape.channels)
-        images = (
-            random.integers(0, 256, size, dtype=np.uint8) if of_bytes else random.random(size, np.float32)
-        )
+        images = _patterns(random, count, ensemble, of_bytes)
         found, split = says(images), ensemble.uncertainty(images, device="cpu")
         expected = {source: getattr(split, source).numpy() for source in SOURCES}
         expected["probabilities"] = ensemble.predict_proba(images, device="cpu")
-        if ensemble.known is not None and "p_value" in found:
-            expected["p_value"] = ensemble.look(images, device="cpu")[1].numpy()
-        for name, values in expected.items():
-            apart = float(np.abs(found[name] - values).max())
-            worst[name] = max(worst.get(name, 0.0), apart)
+        apart = {name: float(np.abs(found[name] - values).max()) for name, values in expected.items()}
+        if rule is not None:
+            apart |= _apart(ensemble, rule, images, found)
+        worst = {name: max(worst.get(name, 0.0), value) for name, value in apart.items()}
     for name in ("probabilities", *SOURCES):
         if not worst[name] <= PARITY:
             raise UraenasError(
                 f"the file does not say what the ensemble says: {name} differ by {worst[name]:.2g}"
             )
     return worst
+
+
+def _patterns(random: np.random.Generator, count: int, ensemble: Ensemble, of_bytes: bool) -> np.ndarray:
+    """Images: noise, and from the second on blots of a few colours, which are less unlike photographs."""
+    shape = ensemble.space.shape
+    found = random.random((count, shape.height, shape.width, shape.channels), np.float32)
+    coarse = random.random((count, 3, 3, shape.channels), np.float32)
+    rows, columns = (np.arange(size) * 3 // size for size in (shape.height, shape.width))
+    found[1:] = 0.9 * coarse[1:][:, rows][:, :, columns] + 0.1 * found[1:]
+    return (found * 256).astype(np.uint8) if of_bytes else found
+
+
+def _apart(
+    ensemble: Ensemble, rule: Rule, images: np.ndarray, found: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """Differences in what follows from the numbers: p-values, and the share of images with another verdict or set."""
+    log_p, p_value = ensemble.look(images, device="cpu")
+    probability = calibration.scale(metrics.mixture(log_p), ensemble.temperature).exp()
+    confidence = probability.amax(dim=1)
+    abstain = (p_value <= rule.share) | (confidence < rule.threshold.confidence)
+    sets = conformal.prediction_sets(probability, rule.quantile)
+    scores = conformal.regularised(*conformal.set_scores(probability))
+    step = 2 / (ensemble.require_known().images + 1)  # sums that are equal but for their last digits
+    unsure = (confidence - rule.threshold.confidence).abs() <= PARITY
+    tied = ((probability.unsqueeze(1) - probability.unsqueeze(2)).abs() <= PARITY).sum(dim=2) > 1
+    on_edge = {
+        "abstain": ((p_value - rule.share).abs() <= step) | unsure,
+        "prediction_set": ((scores - rule.quantile).abs() <= PARITY) | tied,
+    }
+    differ = {
+        name: torch.from_numpy(found[name]) != own
+        for name, own in (("abstain", abstain), ("prediction_set", sets))
+    }
+    for name, which in differ.items():
+        if (which & ~on_edge[name]).any():
+            raise UraenasError(
+                f"the file does not say what the ensemble says: another {name} for some images"
+            )
+    shares = {
+        name: float(which.reshape(len(images), -1).any(dim=1).double().mean())
+        for name, which in differ.items()
+    }
+    return {"p_value": float(np.abs(found["p_value"] - p_value.numpy()).max()), **shares}
 
 
 def _cost(plain: bytes, model: bytes, images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
@@ -220,7 +268,7 @@ def _write_torch(
             outputs = module(torch.from_numpy(images))
         return {name: one.numpy() for name, one in zip(names, outputs, strict=True)}
 
-    found = {"parity": _parity(ensemble, says, ensemble.of_bytes)}
+    found = {"parity": _parity(ensemble, says, ensemble.of_bytes, network.rule)}
     stored = {"facts.json": json.dumps({**facts, **found})}
     torch.export.save(program, path, extra_files=stored)
     return found

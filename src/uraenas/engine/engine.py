@@ -101,7 +101,7 @@ class Engine:
     def predictor(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple[Predictor, int]:
         """Logits of a stack in evaluation, and how many images it wants at a time."""
         forward, drawn = (wrapping.forward, wrapping.draws) if wrapping else (None, ())
-        if forward is None and (kernels := self._kernels(stack.space)):
+        if forward is None and stack.is_plain and (kernels := self._kernels(stack.space)):
             predictor = kernels.Predictor(stack, torch.bfloat16)
             return predictor, predictor.batch
 
@@ -131,7 +131,7 @@ class Engine:
         """As `predictor`, with the same logits; own kernels give these alone, so PyTorch looks once more."""
         forward, drawn = (wrapping.forward, wrapping.draws) if wrapping else (None, ())
         own, batch = None, PREDICTION_BATCH
-        if forward is None and self._kernels(stack.space):
+        if forward is None and stack.is_plain and self._kernels(stack.space):
             own, most = self.predictor(stack)
             batch = min(batch, most)
 

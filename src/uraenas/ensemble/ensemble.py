@@ -27,17 +27,16 @@ from uraenas.data.arrays import as_images
 from uraenas.data.dataset import require_distinct
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble.held_out import COVERAGE
+from uraenas.ensemble.held_out import COVERAGE, SHARE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
-from uraenas.ensemble.predictor import MembersPredictor
+from uraenas.ensemble.predictor import MembersPredictor, Predicting
 from uraenas.evaluation import Measures, UncertaintyBySource, conformal, measures_of, numbers
 from uraenas.evaluation.metrics import undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
 
-SHARE = 0.05  # of images like those of the training that may be called foreign
 DESCRIPTION = "ensemble.json"
 DRAWS = "draws"
 MOST_MEMBERS = 10_000
@@ -89,7 +88,8 @@ class Ensemble:
     @cached_property
     def functions(self) -> tuple[str, ...]:
         """What the members' architectures compute: equal for those that differ in dead edges alone."""
-        return tuple(self.space.canonical(member.architecture) for member in self.members)
+        canonical = self.space.canonical
+        return tuple(m.kind.function(canonical(m.architecture), m.draw) for m in self.members)
 
     @cached_property
     def identity(self) -> str:
@@ -114,7 +114,7 @@ class Ensemble:
 
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member; of a number mean and log-variance."""
-        predict = self._predictor(device)
+        predict = self.predictor(device)
         return self._joined([predict(variant) for variant in self._variants(images)])
 
     def _joined(self, variants: list[Tensor]) -> Tensor:
@@ -132,7 +132,7 @@ class Ensemble:
         for variant in range(1, min(MOST_VARIANTS, columns.most_values) if strange.any() else 1):
             yield columns.encode(frame, variant)[0]
 
-    def _predictor(self, device: str) -> MembersPredictor:
+    def predictor(self, device: str) -> Predicting:
         """Made once for each device: members are put there and made ready by the first prediction."""
         if device not in self._predictors:
             engine = Engine(EngineSettings(device=device, precision=self.precision))
@@ -140,8 +140,12 @@ class Ensemble:
             self._predictors[device] = made
         return self._predictors[device]
 
+    def predict_with(self, device: str, predictor: Predicting) -> None:
+        """Let another make the predictions that are asked of this device. Copies do not take it along."""
+        self._predictors[device] = predictor
+
     @cached_property
-    def _predictors(self) -> dict[str, MembersPredictor]:
+    def _predictors(self) -> dict[str, Predicting]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -152,7 +156,7 @@ class Ensemble:
         """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""
         known = self.require_known()
         first, *others = self._variants(images)
-        predict = self._predictor(device)
+        predict = self.predictor(device)
         log_p, features = predict.look(first)
         log_p = self._joined([log_p, *map(predict, others)])
         return log_p, known.p_values(known.scores_of(log_p, features, self.measures))

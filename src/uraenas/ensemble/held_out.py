@@ -6,7 +6,7 @@ on these alone. The other half says where to look for thresholds, as it may.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from uraenas.evaluation import conformal, metrics
 
 CERTAINTY = 0.95  # with which the risk is kept
 COVERAGE = 0.95  # of prediction sets
-NAMES = ("confidence", "right", "before", "rank", "label", "apart")
+SHARE = 0.05  # of images like those of the training that may be called foreign
+NAMES = ("confidence", "right", "before", "rank", "label", "apart", "p_value")
 OF_OLD = ("confidence", "right")  # what a file has that was written before there were promises
 
 
@@ -32,14 +33,20 @@ class HeldOut:
     rank: Tensor  # of the true class, 0 for the most probable
     label: Tensor
     apart: Tensor  # 1 where neither temperature nor choice of members has seen the image
+    p_value: Tensor  # among other held-out images: as small as the share, and it is called foreign
 
     @classmethod
-    def of(cls, log_probabilities_NK: Tensor, labels_N: Tensor, apart_N: Tensor) -> "HeldOut":
-        """From the ensemble's temperature-scaled prediction."""
+    def of(
+        cls, log_probabilities_NK: Tensor, labels_N: Tensor, apart_N: Tensor, p_value_N: Tensor | None = None
+    ) -> "HeldOut":
+        """From the ensemble's temperature-scaled prediction; without p-values no image is called foreign."""
         _, confidence, right = metrics.confidence_bins(log_probabilities_NK, labels_N)
         of_classes = conformal.set_scores(log_probabilities_NK.exp())
         before, rank = (one.gather(1, labels_N[:, None]).squeeze(1) for one in of_classes)
-        return cls(confidence, right.float(), before, rank.float(), labels_N.float(), apart_N.float())
+        p_value = torch.ones_like(confidence) if p_value_N is None else p_value_N
+        return cls(
+            confidence, right.float(), before, rank.float(), labels_N.float(), apart_N.float(), p_value
+        )
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "HeldOut":
@@ -47,6 +54,8 @@ class HeldOut:
         if all(name in tensors for name in OF_OLD) and not any(name in tensors for name in NAMES[2:]):
             nothing = torch.zeros_like(tensors["right"])
             tensors = {**dict.fromkeys(NAMES, nothing), **tensors}
+        if "right" in tensors and not ("p_value" in tensors and tensors["p_value"].any()):
+            tensors = {**tensors, "p_value": torch.ones_like(tensors["right"], dtype=torch.float64)}
         return cls(**{name: tensors[name] for name in NAMES})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -64,7 +73,7 @@ class HeldOut:
             and self.right.ndim == 1
             and len(self.right) > 0
             and not any(one.isnan().any() for one in every)
-            and all(_lies_in_unit(one) for one in (self.confidence, self.before))
+            and all(_lies_in_unit(one) for one in (self.confidence, self.before, self.p_value))
             and all(bool(((one == 0) | (one == 1)).all()) for one in (self.right, self.apart))
             and all(bool(((one >= 0) & (one == one.round())).all()) for one in (self.rank, self.label))
         )
@@ -73,16 +82,28 @@ class HeldOut:
     def images_apart(self) -> int:
         return int(self.apart.sum())
 
-    def threshold(self, risk: float, certainty: float = CERTAINTY) -> Threshold:
-        """The confidence below which to abstain; an estimate where so few images can promise nothing."""
-        apart = self.apart > 0
-        ours, theirs = ((self.confidence[which], self.right[which]) for which in (apart, ~apart))
-        found = promised(ours, theirs, risk, certainty)
-        return estimated(self.confidence, self.right.double(), risk) if found is None else found
+    def threshold(self, risk: float, certainty: float = CERTAINTY, share: float = SHARE) -> Threshold:
+        """The confidence below which to abstain; an estimate where so few images can promise nothing.
 
-    def doubts(self, risk: float, certainty: float = CERTAINTY, coverage: float = COVERAGE) -> list[str]:
+        An image that is called foreign, at this share of false alarms, is not answered, however sure the ensemble is.
+        """
+        known, apart = self.p_value > share, self.apart > 0
+        known = known if known.any() else torch.ones_like(known)
+        ours, theirs = (
+            (self.confidence[which & known], self.right[which & known]) for which in (apart, ~apart)
+        )
+        found = promised(ours, theirs, risk, certainty)
+        if found is not None:
+            return found
+        return estimated(self.confidence[known], self.right[known].double(), risk)
+
+    def judged(self, p_value_N: Tensor) -> "HeldOut":
+        """The same, with these p-values: an image that is called foreign is not answered."""
+        return replace(self, p_value=p_value_N)
+
+    def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
         """What so few held-out images cannot promise, in words."""
-        threshold = self.threshold(risk, certainty)
+        threshold = self.threshold(risk, certainty, share)
         apart = f"{self.images_apart:,} held-out images apart"
         found = [] if threshold.certainty else [f"{apart} are too few to promise this risk: {threshold}"]
         if math.isinf(self.quantile(coverage)):

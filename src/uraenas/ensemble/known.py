@@ -21,7 +21,7 @@ from torch import Tensor
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_tensors, write_tensors
 from uraenas.ensemble import residuals
-from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, HeldOut, stored_held_out
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, SHARE, HeldOut, stored_held_out
 from uraenas.ensemble.residuals import Residuals
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import MEASURES, Measures
@@ -131,7 +131,7 @@ class Known:
         self, risk: float, share: float, certainty: float = CERTAINTY, coverage: float = COVERAGE
     ) -> list[str]:
         """What so few held-out images cannot tell, in words."""
-        found, least = self.held_out.doubts(risk, certainty, coverage), 1 / (self.images + 1)
+        found, least = self.held_out.doubts(risk, share, certainty, coverage), 1 / (self.images + 1)
         if least > share:
             images = f"{self.images:,} held-out images"
             found.append(
@@ -139,9 +139,16 @@ class Known:
             )
         return found
 
-    def threshold(self, risk: float, certainty: float = CERTAINTY) -> Threshold:
-        """The confidence below which to abstain, for at most this share of errors among the rest."""
-        return self.of_classes.threshold(risk, certainty)
+    def threshold(self, risk: float, certainty: float = CERTAINTY, share: float = SHARE) -> Threshold:
+        """The confidence below which to abstain, for at most this share of errors among the rest.
+
+        Images that are called foreign, at this share of false alarms, are not among the rest.
+        """
+        return self.of_classes.threshold(risk, certainty, share)
+
+    def own_p_values(self) -> Tensor:
+        """Of each held-out image that has scores here, among the others [n]."""
+        return mutual_p_values(torch.stack([score.double() for score in self.scores.values()]))
 
     @property
     def of_classes(self) -> HeldOut:
@@ -235,6 +242,19 @@ def conformal_p_values(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
     return (
         (torch.cat(found) + 1).double() / (count + 1) if found else new_SN.new_zeros(0, dtype=torch.float64)
     )
+
+
+def mutual_p_values(scores_Sn: Tensor) -> Tensor:
+    """Of each image, the conformal p-value with all others as the held-out ones [n].
+
+    Left out and put back as the new one, an image leaves all ranks as they are. So p is the share of all images, itself
+    among them, whose sum of log ranks is no smaller.
+    """
+    count = scores_Sn.shape[1]
+    above_Sn = count - torch.searchsorted(scores_Sn.sort(dim=1).values, scores_Sn.contiguous())
+    joined_n = -above_Sn.double().log().sum(dim=0)
+    smaller_n = torch.searchsorted(joined_n.sort().values, joined_n - TIE)
+    return (count - smaller_n).double() / count
 
 
 def joined_scores(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:

@@ -43,6 +43,15 @@ class Kind:
         """What is wrapped around the network when it predicts."""
         return self.method.forward
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Where one pass makes several predictions, the architecture that each stands for."""
+        return self.method.changes.heads
+
+    def function(self, canonical: str, draw: int) -> str:
+        """What a draw computes, given what its architecture does; a head stands for another's."""
+        return f"{canonical}, head of {self.heads[draw % len(self.heads)]}" if self.heads else canonical
+
     def layout(self, plain: Layout) -> Layout:
         """Where its weights lie, with those that this kind has beside the network's."""
         changes = self.method.changes
@@ -183,7 +192,7 @@ class MemberFacts:
     @cached_property
     def function(self) -> str:
         """What its architecture computes: equal for members that differ in dead edges alone."""
-        return self.space.canonical(self.architecture)
+        return self.kind.function(self.space.canonical(self.architecture), self.draw)
 
 
 def _flatten(layout: Layout, tensors: dict[str, Tensor], path: Path) -> Tensor:

@@ -63,7 +63,8 @@ class Rule:
     ) -> "Rule":
         held_out = ensemble.require_known().of_classes
         quantile = held_out.quantile(coverage)
-        return cls(held_out.threshold(risk, certainty), checked_share(share), coverage, quantile)
+        threshold = held_out.threshold(risk, certainty, checked_share(share))
+        return cls(threshold, share, coverage, quantile)
 
 
 @dataclass(frozen=True)

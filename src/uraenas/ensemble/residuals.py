@@ -57,7 +57,11 @@ class Residuals:
         """How many standard deviations an interval of this coverage reaches on both sides."""
         return conformal.conformal_quantile(self.residual[self.apart > 0], coverage)
 
-    def doubts(self, risk: float, certainty: float, coverage: float) -> list[str]:
+    def judged(self, p_value_N: Tensor) -> "Residuals":
+        """The same: every row has its interval, whether it is called foreign or not."""
+        return self
+
+    def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
         """What so few held-out rows cannot promise, in words."""
         if not math.isinf(self.quantile(coverage)):
             return []

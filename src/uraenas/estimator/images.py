@@ -166,7 +166,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         known = ensemble.require_known()
         for line in known.doubts(risk, share, certainty):
             warnings.warn(line, stacklevel=2)
-        threshold = known.threshold(risk, certainty).confidence
+        threshold = known.threshold(risk, certainty, share).confidence
         mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
         return np.ma.masked_array(self.classes_[proba.argmax(axis=1)], mask=mask)
 

@@ -5,7 +5,6 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 
 from uraenas.evaluation.metrics import entropy, mixture
@@ -58,6 +57,8 @@ def architecture_effect(
     pseudo = torch.tensor(
         [count * whole - (count - 1) * one for one in without if one is not None], dtype=torch.float64
     )
+    from scipy.special import stdtrit  # takes as long to import as all of this package
+
     half = float(stdtrit(count - 1, 0.975) * pseudo.std() / math.sqrt(count))
     return ArchitectureEffect(whole, whole - half, whole + half)
 

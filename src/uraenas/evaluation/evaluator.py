@@ -32,6 +32,11 @@ class Judged:
     scores: Mapping[str, Tensor] = field(default_factory=dict)
     p_values: Tensor | None = None  # [N], how often an image like those of the training looks so
 
+    @property
+    def all_scores(self) -> dict[str, Tensor]:
+        """With those of uncertainty."""
+        return {**_uncertainty_scores(self), **self.scores}
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -85,8 +90,7 @@ class Evaluator:
             rows += self._rows(place, among, len(log_p), "raw")
             for size in range(1, len(log_p)):
                 found = self.measures.of_subsets(log_p, labels, self._subsets(len(log_p), size))
-                means = {metric: float(value.mean()) for metric, value in found.items()}
-                rows += self._rows(place, means, size, "raw")
+                rows += self._rows_of_subsets(place, found, size)
         temperatures = {name: ensemble.temperature for name, ensemble in judged.items()}
         return Cell(where.shift, where.severity, rows, replicates, temperatures)
 
@@ -103,7 +107,7 @@ class Evaluator:
             members = len(inside[name].log_probabilities_MNK)
             images = outside[name].log_probabilities_MNK.shape[1]
             rows += self._rows(place, {"images": float(images)}, members, "raw")
-            scores = [{**_uncertainty_scores(one), **one.scores} for one in (inside[name], outside[name])]
+            scores = [one.all_scores for one in (inside[name], outside[name])]
             for words, one in (("false_alarms", inside[name]), ("turned_away", outside[name])):
                 if one.p_values is not None:
                     share = float((one.p_values <= TURNED_AWAY).double().mean())
@@ -118,6 +122,23 @@ class Evaluator:
         self, place: tuple[str, str, str, int], values: Mapping[str, float], members: int, kind: str
     ) -> list[Row]:
         return [Row(*place, metric, value, members, kind, self.seed) for metric, value in values.items()]
+
+    def _rows_of_subsets(
+        self, place: tuple[str, str, str, int], values: Mapping[str, Tensor], members: int
+    ) -> list[Row]:
+        """Means over subsets [S], and their standard deviations."""
+        return [
+            Row(
+                *place,
+                metric,
+                float(one.mean()),
+                members,
+                "raw",
+                self.seed,
+                spread=float(one.std(correction=0)),
+            )
+            for metric, one in values.items()
+        ]
 
     def _subsets(self, members: int, size: int) -> Tensor:
         """[S, M], 1 where a member is in a subset; drawn once, since drawing takes longer than measuring."""

@@ -17,7 +17,7 @@ LEVELS = torch.arange(
     0.05, 0.96, 0.05, dtype=torch.float64
 )  # at which F is held against how often it is right
 STEPS = 60  # of a bisection: an interval is halved so often
-SPREAD = 0.5  # of ln T before any row is seen, as for classes
+SPREAD = 0.5  # of ln T before any row is seen: few temperatures lie outside 0.37 … 2.7
 METRICS = (
     "rmse",
     "mae",

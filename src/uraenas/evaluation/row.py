@@ -1,10 +1,12 @@
 """One measured value: the typed row that goes from evaluation through metrics.json to the report."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from uraenas.base.fields import Fields
+from uraenas.base.fields import MOST_NUMBER, MOST_TEXT, MOST_WHOLE, Fields
 
 CALIBRATIONS = ("raw", "temperature")
 
@@ -29,6 +31,7 @@ class Row:
     low: float | None = None  # of the 95 % interval, where there is one
     high: float | None = None
     baseline: str | None = None  # the value is a difference to this method
+    spread: float | None = None  # of a mean over subsets of the members: their standard deviation
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -41,6 +44,13 @@ class Row:
     @classmethod
     def of(cls, stored: Fields) -> "Row":
         """The row that `as_json` described."""
+        if not _is_plain(stored.stored):  # there are thousands of rows, and few are damaged
+            return cls._checked(stored)
+        return cls(**stored.stored)
+
+    @classmethod
+    def _checked(cls, stored: Fields) -> "Row":
+        """The same, saying what is wrong where something is."""
         stored.only(*FIELDS)
         row = cls(
             **{
@@ -63,9 +73,38 @@ FIELDS: dict[str, Callable[[Fields, str], Any]] = {
     "calibration": Fields.text,
     "seed": Fields.whole,
     "baseline": Fields.text,
-    **dict.fromkeys(("low", "high"), Fields.number),
+    **dict.fromkeys(("low", "high", "spread"), Fields.number),
 }
-NEEDED = FIELDS.keys() - {"low", "high", "baseline"}
+NEEDED = FIELDS.keys() - {"low", "high", "baseline", "spread"}
+
+
+def _is_plain(values: Mapping[str, Any]) -> bool:
+    """Whether these are values of a row beyond doubt."""
+    if tuple(map(type, values.values())) != _kinds(tuple(values)):
+        return False
+    texts = values["method"], values["dataset"], values["shift"], values["metric"], values.get("baseline", "")
+    numbers = values["value"], values.get("low", 0.0), values.get("high", 0.0), values.get("spread", 0.0)
+    return (
+        sum(map(len, texts)) <= MOST_TEXT
+        and min(numbers) >= -MOST_NUMBER
+        and max(numbers) <= MOST_NUMBER
+        and not any(map(math.isnan, numbers))
+        and 0 <= values["severity"] <= 5
+        and 1 <= values["members"] <= 1_000_000
+        and 0 <= values["seed"] <= MOST_WHOLE
+        and values["calibration"] in CALIBRATIONS
+    )
+
+
+@cache
+def _kinds(names: tuple[str, ...]) -> tuple[type, ...] | None:
+    """The types of these fields, if they are those of a row."""
+    whole = NEEDED <= set(names) <= FIELDS.keys() and ("low" in names) == ("high" in names)
+    kinds = {
+        **dict.fromkeys(("severity", "members", "seed"), int),
+        **dict.fromkeys(("value", "low", "high", "spread"), float),
+    }
+    return tuple(kinds.get(name, str) for name in names) if whole else None
 
 
 def sizes_of(rows: Iterable[Row]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """What is measured, and on which images: the clean test set, and every shift at every severity."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,7 +64,7 @@ class EvaluationSet:
 
     @property
     def name(self) -> str:
-        return self.dataset if self.shift == "none" else f"{self.dataset}-{self.shift}-{self.severity}"
+        return _name(self.dataset, self.shift, self.severity)
 
     @cached_property
     def checksum(self) -> str:
@@ -73,20 +73,39 @@ class EvaluationSet:
 
 
 def evaluation_sets(
-    dataset: str, test: LabelledImages, settings: EvaluateSettings
+    dataset: str, test: LabelledImages, settings: EvaluateSettings, names: Collection[str] | None = None
 ) -> Iterator[EvaluationSet]:
-    """The clean test set, then every shift at every severity, made or mapped from disk when it is asked for."""
+    """The clean test set, then every shift at every severity, made or mapped from disk when it is asked for.
+
+    With `names`, those of these names alone.
+    """
     require_suite_fits(test, settings)
-    yield EvaluationSet(dataset, "none", 0, test)
+
+    def wanted(shift: str, severity: int) -> bool:
+        return names is None or _name(dataset, shift, severity) in names
+
+    if wanted("none", 0):
+        yield EvaluationSet(dataset, "none", 0, test)
     if _is_folder(settings):
         for shift, severity, images in open_suite(settings.suite):
-            if severity in settings.severities:
+            if severity in settings.severities and wanted(shift, severity):
                 part = LabelledImages(in_units_of(images, test.images.dtype), test.labels)
                 yield EvaluationSet(dataset, shift, severity, part)
         return
     for shift in _shift_names(test, settings):
         for severity in settings.severities:
-            yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity))
+            if wanted(shift, severity):
+                yield EvaluationSet(dataset, shift, severity, _shifted(test, shift, severity))
+
+
+def set_names(dataset: str, test: LabelledImages, settings: EvaluateSettings) -> list[str]:
+    """The names of the evaluation sets, none of which is made."""
+    if _is_folder(settings):
+        parts = open_suite(settings.suite).parts
+        found = [(part.corruption, part.severity) for part in parts if part.severity in settings.severities]
+    else:
+        found = [(shift, one) for shift in _shift_names(test, settings) for one in settings.severities]
+    return [dataset, *(_name(dataset, *one) for one in found)]
 
 
 def require_suite_fits(test: LabelledImages, settings: EvaluateSettings) -> None:
@@ -115,9 +134,11 @@ def require_suite_fits(test: LabelledImages, settings: EvaluateSettings) -> None
 
 def cell_count(test: LabelledImages, settings: EvaluateSettings) -> int:
     """How many evaluation sets there are."""
-    if _is_folder(settings):
-        return 1 + sum(part.severity in settings.severities for part in open_suite(settings.suite).parts)
-    return 1 + len(_shift_names(test, settings)) * len(settings.severities)
+    return len(set_names("", test, settings))
+
+
+def _name(dataset: str, shift: str, severity: int) -> str:
+    return dataset if shift == "none" else f"{dataset}-{shift}-{severity}"
 
 
 def _is_folder(settings: EvaluateSettings) -> bool:

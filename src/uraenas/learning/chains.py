@@ -36,6 +36,10 @@ class TrainSettings:
         "none"  # balanced: in the loss every class counts as much, however many images it has
     )
     augmentation: tuple[str, ...] = ("none",)  # of training images in each epoch, besides crops and flips
+    teacher: str = (
+        ""  # a run, or one of the package, whose ensemble's predictions are learned in place of labels
+    )
+    teacher_method: str = ""  # which of its methods; empty: the one that is asked unless told
 
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)

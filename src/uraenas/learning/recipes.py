@@ -46,9 +46,12 @@ class Same:
 class Varied:
     """Each chain its own: factors are log-uniform, smoothing is uniform, augmentation is one of those there are."""
 
-    step_size: tuple[float, ...] = (0.5, 2.0)
-    prior_deviation: tuple[float, ...] = (0.5, 2.0)
-    smoothing: tuple[float, ...] = (0.0, 0.01)
+    step_size: tuple[float, ...] = (0.5, 2.0)  # bounds of a factor of the step size
+    prior_deviation: tuple[float, ...] = (0.5, 2.0)  # bounds of a factor of the prior's deviation
+    smoothing: tuple[float, ...] = (
+        0.0,
+        0.01,
+    )  # bounds of the share of a label that is spread over all classes
     augmentation: bool = True  # off: each image goes through one of them, by chance
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from uraenas.base import draws
-from uraenas.data.loader import Loader
+from uraenas.data.loader import EpochDraws, Loader
 from uraenas.engine import Engine, Penalty, Wrapping, naming_want_of_memory
 from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import RESTARTS, ChainState, TrainSettings, cycle_of, initial_chain
@@ -46,6 +46,7 @@ class StackOfChains:
         cycle = cycle_of(self.method, settings.epochs, loader.steps, chains[0].restarts)
         self.pace = Pace(self.method, cycle, loader.count, device, dtype)
 
+        self.by_head = bool(self.method.changes.heads)  # whether heads learn from a teacher's members each
         changes, architectures = self.method.changes, [spec.architecture for spec in self.specs]
         self.stack = Stack(architectures, space, changes.layout).to(device, dtype).train()
         for m, chain in enumerate(chains):
@@ -70,7 +71,7 @@ class StackOfChains:
         self.losses = torch.zeros(count, device=device, dtype=torch.float64)  # summed over an epoch
         self.failed_at = torch.full((count,), -1, device=device)  # step at which the chain diverged
         self.kinds = [recipe.kind(loader.kinds) for recipe in recipes]  # of augmentation
-        self.drawn = loader.draw(self.order_keys, self.epoch, self.kinds)
+        self.drawn = self._first_draws()
         self.augmentation_key = draws.key(seed, "augmentation")  # of no chain: all see the same images
         own_draws = [Draw(torch.tensor(spec.key(seed, "forward")).to(device)) for spec in self.specs]
         wrapping = Wrapping(
@@ -85,6 +86,13 @@ class StackOfChains:
         self.gradients = engine.gradients(self.stack, loader, wrapping)
         self._explore = engine.capture(lambda: self._step(exploring=True))
         self._sample = engine.capture(lambda: self._step(exploring=False))
+
+    def _first_draws(self) -> EpochDraws:
+        """Draws of an epoch, with room for what a teacher says: a captured graph looks for both in this memory."""
+        drawn = self.loader.draw(self.order_keys, self.epoch, self.kinds)
+        if self.loader.teacher is None:
+            return drawn
+        return self.loader.with_room(drawn, self.by_head)
 
     def _per_weight(self, values: Sequence[float]) -> float | Tensor:
         """The members' value where it is one and the same, else that of each weight's member [W]."""
@@ -117,6 +125,8 @@ class StackOfChains:
             self._renew()
         self.drawn.refill(self.loader.draw(self.order_keys, self.epoch, self.kinds))
         self.loader.augment(self.augmentation_key, self.epoch)
+        if self.drawn.targets is not None:
+            self.drawn.targets.copy_(self.loader.taught(self.drawn, self.by_head))
         self.losses.zero_()
         first = self.epoch * self.loader.steps
         for step in range(self.loader.steps):

@@ -2,6 +2,7 @@
 
 from uraenas.report import formats
 from uraenas.report.page import build, write
+from uraenas.report.partial import build_partial
 from uraenas.report.reading import Picked, alike
 from uraenas.report.seeds import why_no_mean
 from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, columns_of, table
@@ -14,6 +15,7 @@ __all__ = [
     "alike",
     "best",
     "build",
+    "build_partial",
     "columns_of",
     "formats",
     "table",

@@ -40,6 +40,7 @@ class Line:
     name: str
     cells: Sequence[Cell]
     colour: str = ""
+    small: str = ""  # beneath its name
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,22 @@ class Choice:
     label: str
     options: Mapping[str, Sequence[Figure] | Sequence[Table]]
     kind: str = "choice"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number that a reader looks for first, how it compares, and who is best."""
+
+    title: str
+    value: str
+    beneath: str
+    rank: str = ""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    tiles: Sequence[Tile]
+    kind: str = "tiles"
 
 
 @dataclass(frozen=True)
@@ -85,7 +102,7 @@ class Facts:
     kind: str = "facts"
 
 
-Block = Grid | Choice | Table | Note | Key | Facts
+Block = Grid | Choice | Table | Tiles | Note | Key | Facts
 
 
 @dataclass

@@ -2,18 +2,21 @@
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from uraenas.base.svg import Scale, decimals, element, join, line, mark, path, rect, text
 from uraenas.report.blocks import Figure, Key
 from uraenas.report.style import colour, marker
 
 WIDTH = 360
-HEAD = 44  # pixels that title and n take
+HEAD = 44  # pixels that title and n take, each on one line
+LETTER = 7.3  # pixels that a letter takes, rather too many
+TITLE, WORDS = 40, 51  # letters of a title, and of other words, that fit into a line
 Legend = Sequence[tuple[str, str, Markup]]
 
 
@@ -21,12 +24,19 @@ def draw(
     id: str, title: str, n: str, height: float, content: str, legend: Legend = (), summary: str = ""
 ) -> Figure:
     """A figure: title and n above the content. The legend lies below the visible part and is shown when saved."""
-    head = text(0, 15, title, "title") + text(0, 32, n, "n")
-    drawn_legend, legend_height = _legend(legend, height)
+    titles, words = wrapped(title, TITLE), wrapped(n, WORDS)
+    head = [text(0, 15 + 17 * k, line, "title") for k, line in enumerate(titles)]
+    below = 32 + 17 * (len(titles) - 1)
+    head += [text(0, below + 16 * k, line, "n") for k, line in enumerate(words)]
+    if more := below - 32 + 16 * (len(words) - 1):
+        content = element("g", content, transform=f"translate(0 {more})")
+    drawn_legend, legend_height = _legend(legend, height + more)
     svg = element(
         "svg",
-        head + content + drawn_legend,
-        viewBox=f"0 0 {WIDTH} {height:.0f}",
+        *head,
+        content,
+        drawn_legend,
+        viewBox=f"0 0 {WIDTH} {height + more:.0f}",
         role="img",
         tabindex="0",
         aria_label=f"{title}. {n}. {summary}".strip(),
@@ -36,10 +46,23 @@ def draw(
     return Figure(id, title, svg)
 
 
+def wrapped(words: str, most: int) -> list[str]:
+    """Lines of at most so many letters: broken between parts where that is enough, else between words."""
+    lines: list[str] = []
+    for part in words.split(" · "):
+        if lines and len(lines[-1]) + len(part) + 3 <= most:
+            lines[-1] += f" · {part}"
+            continue
+        if lines:
+            lines[-1] += " ·"
+        lines += textwrap.wrap(part, most) or [""]
+    return lines
+
+
 def _legend(legend: Legend, top: float) -> tuple[Markup, int]:
     parts, x, y = [], 0.0, top + 14
     for name, class_, sample in legend:
-        width = 30 + 6.6 * len(name)
+        width = 30 + LETTER * len(name)
         if x + width > WIDTH:
             x, y = 0.0, y + 18
         drawn = element("g", sample, class_=class_, transform=f"translate({x + 10:.0f} {y - 4:.0f})")
@@ -89,7 +112,7 @@ class Frame:
     @cached_property
     def left(self) -> float:
         """Beside the longest label of the y axis."""
-        return 12 + 6.4 * max(3, *(len(label) for _, label in _labels(self.y, self.up)))
+        return 12 + LETTER * max(3, *(len(label) for _, label in _labels(self.y, self.up)))
 
     @cached_property
     def across(self) -> Scale:
@@ -139,19 +162,21 @@ def _labels(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True)
 class Series:
-    """A line's values: points (x, y) from left to right. It looks as its method does, or as its slot says."""
+    """A line's values: points (x, y) from left to right. Its colour is the method's, its shape that or a run's."""
 
-    name: str  # a method's, unless it has a slot
+    name: str
     points: Sequence[tuple[float, float]]
-    slot: int | None = None
+    method: str = ""  # its name, unless told
+    shape: int | None = None  # None: as the method's
+    band: Sequence[tuple[float, float, float]] = ()  # x, low, high
 
     @property
     def colour(self) -> str:
-        return colour(self.name if self.slot is None else self.slot)
+        return colour(self.method or self.name)
 
     @property
     def marker(self) -> str:
-        return marker(self.name if self.slot is None else self.slot)
+        return marker((self.method or self.name) if self.shape is None else self.shape)
 
 
 def line_chart(
@@ -165,34 +190,70 @@ def line_chart(
     marks: bool = True,
 ) -> Figure:
     """One line per method; pointing at an x gives all their values there."""
-    drawn = []
-    for one in series:
-        places = [(frame.across(x), frame.up(y)) for x, y in one.points]
-        points = [mark(one.marker, x, y, 3.4) for x, y in places] if marks else []
-        level = (
-            line(places[0][0], places[0][1], frame.right, places[0][1], "level") if len(places) == 1 else ""
-        )
-        drawn.append(
-            element("g", path(places, "line"), level, *points, class_=one.colour, data_method=one.name)
-        )
+    bands = [_band(one, frame) for one in series if one.band]
+    drawn = [_line(one, frame, marks) for one in series]
     positions = sorted({x for one in series for x, _ in one.points})
     tips = [heading(x) + "".join(_values_at(x, series, show)) for x in positions]
-    content = frame.axes() + frame.bands(positions, tips) + join(drawn)
+    content = join([*bands, frame.axes(), frame.bands(positions, tips), *drawn])
     summary = "Last values: " + ", ".join(f"{s.name} {show(s.points[-1][1])}" for s in series if s.points)
     return draw(id, title, n, frame.figure_height, content, series_legend(series), summary)
 
 
+def _line(one: Series, frame: Frame, marks: bool) -> Markup:
+    places = [(frame.across(x), frame.up(y)) for x, y in one.points]
+    points = [mark(one.marker, x, y, 3.4) for x, y in places] if marks else []
+    level = line(places[0][0], places[0][1], frame.right, places[0][1], "level") if len(places) == 1 else ""
+    method = one.method or one.name
+    return element("g", path(places, "line"), level, *points, class_=one.colour, data_method=method)
+
+
+def _band(one: Series, frame: Frame) -> Markup:
+    low = [(frame.across(x), frame.up(low)) for x, low, _ in one.band]
+    high = [(frame.across(x), frame.up(high)) for x, _, high in reversed(one.band)]
+    method = one.method or one.name
+    return element("g", path([*low, *high], "spread"), class_=one.colour, data_method=method)
+
+
 def _values_at(x: float, series: Sequence[Series], show: Callable[[float], str]) -> list[str]:
     found = [(one, y) for one in series for place, y in one.points if place == x]
-    return [f"\n{{{one.colour}}}{one.name}\t{show(y)}" for one, y in found if math.isfinite(y)]
+    between = {
+        one.name: f" ({show(low)} – {show(high)})" for one in series for p, low, high in one.band if p == x
+    }
+    return [
+        f"\n{{{one.colour}}}{one.name}\t{show(y)}{between.get(one.name, '')}"
+        for one, y in found
+        if math.isfinite(y)
+    ]
 
 
 def heat_cell(x: float, y: float, width: float, height: float, share: float, label: str, tip: str) -> Markup:
     """A cell coloured by a share 0 … 1 of the range, its value printed on it."""
     opacity = 0.05 + 0.95 * min(max(share, 0.0), 1.0)
-    cell = rect(x + 0.5, y + 0.5, width - 1, height - 1, "heat", fill_opacity=opacity)
-    words = text(x + width / 2, y + height / 2 + 4, label, "cell", "middle") if label else ""
-    return element("g", cell + words, class_="spot", data_tip=tip)
+    return _cell(x, y, width, height, "heat", opacity, label, tip)
+
+
+def signed_cell(
+    x: float, y: float, width: float, height: float, share: float, label: str, tip: str
+) -> Markup:
+    """A cell coloured by how much better (0 … 1) or worse (−1 … 0) something is."""
+    kind = "heat better" if share > 0 else "heat worse"
+    return _cell(x, y, width, height, kind, min(abs(share), 1.0), label, tip)
+
+
+def _cell(
+    x: float, y: float, width: float, height: float, kind: str, opacity: float, label: str, tip: str
+) -> Markup:
+    """Thousands are drawn: no element more than is needed."""
+    cell = (
+        f'<rect class="{kind}" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{width - 1:.1f}" '
+        f'height="{height - 1:.1f}" fill-opacity="{opacity:.2f}" data-tip="{escape(tip)}"/>'
+    )
+    words = (
+        f'<text class="cell" x="{x + width / 2:.1f}" y="{y + height / 2 + 4:.1f}">{escape(label)}</text>'
+        if label
+        else ""
+    )
+    return Markup(cell + words)
 
 
 def share_of(value: float, low: float, high: float) -> float:

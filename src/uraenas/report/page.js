@@ -75,10 +75,13 @@
   document.addEventListener("pointerdown", point);
   document.addEventListener("scroll", () => (byKey && current ? showAt(current) : show(null)), { passive: true });
 
-  all(".figure > svg").forEach((svg) => {
+  // What is on the page, and what is unpacked later.
+  const ofFigure = (svg) => {
     svg.setAttribute("aria-describedby", "keys");
     svg.addEventListener("keydown", (event) => {
       if (event.key === "Escape") return show(null);
+      if (!event.ctrlKey && !event.metaKey && !event.altKey && "sp".includes(event.key.toLowerCase()))
+        return (event.key.toLowerCase() === "s" ? saveSvg : savePng)(svg);
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       const marks = all("[data-tip]", svg);
       if (!step || !marks.length) return undefined;
@@ -90,28 +93,40 @@
       return undefined;
     });
     svg.addEventListener("blur", () => show(null));
-  });
+  };
 
   // One set of figures at a time.
-  all(".choice").forEach((choice) => {
+  const ofChoice = (choice) => {
     const choose = () => {
       const chosen = choice.querySelector("input:checked").value;
       all(".option", choice).forEach((option) => { option.hidden = option.dataset.option !== chosen; });
+      hintAtScrolling();
     };
     choice.addEventListener("change", choose);
     choose();
-  });
+  };
 
   // A pressed method stands out in every figure.
-  all("[data-focus]").forEach((press) => press.addEventListener("click", () => {
-    const name = press.getAttribute("aria-pressed") === "true" ? null : press.dataset.focus;
-    all("[data-focus]").forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.focus === name)));
-    all("[data-method]").forEach((one) => one.classList.toggle("dim", name !== null && one.dataset.method !== name));
-  }));
+  let focused = null;
+  const dim = (within = document) => {
+    all("[data-focus]", within).forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.focus === focused)));
+    all("[data-method]", within)
+      .forEach((one) => one.classList.toggle("dim", focused !== null && one.dataset.method !== focused));
+  };
+  const ofKey = (press) => press.addEventListener("click", () => {
+    focused = press.getAttribute("aria-pressed") === "true" ? null : press.dataset.focus;
+    dim();
+  });
+
+  // A table that is wider than the page says so.
+  const hintAtScrolling = () => all(".scroll").forEach((box) => {
+    box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1);
+  });
+  addEventListener("resize", hintAtScrolling);
 
   // Saving: a copy with its legend and with all styles written out, in light colours, as papers want it.
   const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
-    "opacity", "font-family", "font-size", "font-weight", "image-rendering"];
+    "opacity", "font-family", "font-size", "font-weight", "text-anchor", "image-rendering"];
   const copy = (svg) => {
     const before = root.style.colorScheme;
     root.style.colorScheme = "light";
@@ -125,7 +140,12 @@
     });
     root.style.colorScheme = before;
     const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-    const whole = [width + 24, height + Number(svg.dataset.legend) + 24];
+    const below = height + Number(svg.dataset.legend);
+    const lines = whose(svg).reduce((found, word) => {
+      const last = found.at(-1) ?? "";
+      return last && last.length + word.length < 54 ? [...found.slice(0, -1), `${last} ${word}`] : [...found, word];
+    }, []);
+    const whole = [width + 24, below + 17 * lines.length + 24];
     ["tabindex", "aria-describedby", "data-name", "data-legend"].forEach((name) => twin.removeAttribute(name));
     const attributes = { xmlns: "http://www.w3.org/2000/svg", width: whole[0], height: whole[1],
       viewBox: `-12 -12 ${whole[0]} ${whole[1]}` };
@@ -134,8 +154,19 @@
     Object.entries({ x: -12, y: -12, width: whole[0], height: whole[1], fill: "#fff" })
       .forEach(([name, value]) => paper.setAttribute(name, value));
     twin.prepend(paper);
+    lines.forEach((words, k) => {
+      const line = document.createElementNS("http://www.w3.org/2000/svg", "text");
+      Object.entries({ x: 0, y: below + 14 + 17 * k, fill: "#56606c", "font-size": "12px", "font-family": "sans-serif" })
+        .forEach(([name, value]) => line.setAttribute(name, value));
+      line.textContent = words;
+      twin.append(line);
+    });
     return { text: new XMLSerializer().serializeToString(twin), size: whole };
   };
+  // A saved figure says of which run it is, and is called so.
+  const run = (svg) => svg.closest("[data-run]")?.dataset.run;
+  const whose = (svg) => (run(svg) ? `Run: ${run(svg)}` : `Runs: ${document.getElementById("content").dataset.runs}`).split(" ");
+  const called = (svg) => `${run(svg) ?? "comparison"}-${svg.dataset.name}`.replace(/[^\w.-]+/g, "-");
   const download = (blob, name) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
@@ -143,7 +174,7 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
-  const saveSvg = (svg) => download(new Blob([copy(svg).text], { type: "image/svg+xml" }), `${svg.dataset.name}.svg`);
+  const saveSvg = (svg) => download(new Blob([copy(svg).text], { type: "image/svg+xml" }), `${called(svg)}.svg`);
   const savePng = (svg) => {
     const { text, size } = copy(svg);
     const picture = new Image();
@@ -151,24 +182,25 @@
       const canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = size.map((side) => 3 * side);
       canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob((blob) => download(blob, `${svg.dataset.name}.png`), "image/png");
+      canvas.toBlob((blob) => download(blob, `${called(svg)}.png`), "image/png");
     };
     picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   };
-  all(".figure").forEach((figure) => {
+  const withTools = (figure) => {
     const svg = figure.querySelector("svg");
     const tools = document.createElement("div");
     tools.className = "tools";
     [["SVG", saveSvg], ["PNG", savePng]].forEach(([kind, save]) => {
       const one = document.createElement("button");
       one.type = "button";
+      one.tabIndex = -1; // the keyboard stops once, at the figure, and has keys for both
       one.textContent = kind;
       one.setAttribute("aria-label", `Save this figure as ${kind}`);
       one.addEventListener("click", () => save(svg));
       tools.append(one);
     });
     figure.append(tools);
-  });
+  };
 
   // The contents follow the reader; on a narrow screen they start closed.
   if (innerWidth < 640) document.querySelector(".contents details").open = false;
@@ -178,5 +210,42 @@
     links.forEach((link) => link.removeAttribute("aria-current"));
     links.get(target.id)?.setAttribute("aria-current", "true");
   }), { rootMargin: "-15% 0px -75% 0px" });
-  all("section[id]").forEach((section) => watch.observe(section));
+
+  const prepare = (within) => {
+    all(".figure", within).forEach(withTools);
+    all(".figure > svg", within).forEach(ofFigure);
+    all(".choice", within).forEach(ofChoice);
+    all("[data-focus]", within).forEach(ofKey);
+    all("section[id]", within).forEach((section) => watch.observe(section));
+    if (focused) dim(within);
+    hintAtScrolling();
+  };
+  prepare(document);
+
+  // Single runs of a comparison are packed, and unpacked when a reader opens them.
+  const unpack = async (article) => {
+    const packed = article.dataset.packed;
+    if (!packed) return;
+    delete article.dataset.packed;
+    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    article.innerHTML = await new Response(stream).text();
+    prepare(article);
+  };
+  all("details.of-run").forEach((run) => {
+    run.addEventListener("toggle", () => { if (run.open) unpack(run.querySelector("article")); });
+  });
+  const openAt = async () => {
+    const run = document.getElementById(location.hash.slice(1).replace(/^(run\d+)-.*/, "$1-top"));
+    if (!run?.matches("details.of-run")) return;
+    run.open = true;
+    await unpack(run.querySelector("article"));
+    document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  };
+  addEventListener("hashchange", openAt);
+  openAt();
+
+  // The page of a run in progress is read again, at the place where the reader is.
+  const again = Number(document.body.dataset.refresh);
+  if (again) setTimeout(() => location.reload(), 1000 * again);
 })();

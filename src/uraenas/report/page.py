@@ -1,5 +1,8 @@
 """report.html: one page that needs nothing else, for one run or for several side by side."""
 
+import base64
+import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,10 +12,12 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
-from uraenas.report.blocks import Section
-from uraenas.report.compare import comparison
+from uraenas.evaluation import sizes_of
+from uraenas.report.blocks import Section, Tile
+from uraenas.report.compared import comparison
+from uraenas.report.entries import labels_of
 from uraenas.report.reading import RunFacts, read
 from uraenas.report.sections import (
     architecture,
@@ -29,8 +34,9 @@ from uraenas.report.sections import (
     reliability,
     shift,
     size,
+    training,
 )
-from uraenas.report.style import colour, count
+from uraenas.report.style import colour, colours_of, count
 from uraenas.run.directory import Run
 
 
@@ -39,57 +45,90 @@ class RunPart:
     """A run's share of the page."""
 
     name: str
-    facts: RunFacts
     prefix: str  # of its anchors
     summary: str
-    colour: str  # of the method the tiles are about
-    tiles: list[headline.Tile]
+    primary: str  # the method the tiles are about
+    colour: str  # of it
+    tiles: list[Tile]
     sections: list[Section]
+    packed: str = ""  # of several runs: the share, to be unpacked when a reader opens it
 
 
 def build(
     sources: Sequence[tuple[Run, LabelledImages | None]],
     against: str = "",
     methods: Sequence[Sequence[str]] = (),
+    paper: bool = False,
+    command: str = "",
 ) -> str:
     """The page of these runs, each with its labelled test set; without one, what needs labels is left out.
 
     Differences are shown to the method `against`, or to the baseline of each run's settings. Of each run these
-    methods are shown, where there are any, or else all.
+    methods are shown, where there are any, or else all. `paper` puts the paper's table beside that of several runs;
+    `command` is what the page says it was made by.
     """
     if not sources:
         raise UraenasError("a report needs at least one run")
     chosen = methods or [()] * len(sources)
-    return render(
-        [read(run, test, against, these) for (run, test), these in zip(sources, chosen, strict=True)]
-    )
+    facts = [
+        read(run, test, _own_baseline(run, against, len(sources)), these)
+        for (run, test), these in zip(sources, chosen, strict=True)
+    ]
+    if against and not any(one.against for one in facts):
+        raise unknown("method of these runs", against, dict.fromkeys(n for one in facts for n in one.sizes))
+    return render(facts, against, paper, command)
+
+
+def _own_baseline(run: Run, against: str, runs: int) -> str:
+    """What this run's own differences are to: of several runs, some may lack the method."""
+    if not against or runs == 1 or ":" in against:
+        return against
+    return against if against in sizes_of(run.metrics().rows) else ""
 
 
 def write(run: Run, test: LabelledImages | None, against: str = "") -> Path:
     """Write report.html of a run into its directory."""
-    run.write_text("report.html", build([(run, test)], against))
+    run.write_text("report.html", build([(run, test)], against, command=f"uraenas report {run.quoted}"))
     return run.path / "report.html"
 
 
-def render(runs: Sequence[RunFacts]) -> str:
+def render(runs: Sequence[RunFacts], against: str = "", paper: bool = False, command: str = "") -> str:
     """The HTML of the page."""
-    parts = [_part(facts, f"run{k + 1}-" if len(runs) > 1 else "") for k, facts in enumerate(runs)]
-    title = "uraenas · " + ", ".join(facts.name for facts in runs)
-    html = _template().render(
-        title=title,
+    with colours_of(name for facts in runs for name in facts.sizes):
+        names = labels_of(runs)
+        several = len(runs) > 1
+        parts = [_part(facts, names[k], f"run{k + 1}-" if several else "") for k, facts in enumerate(runs)]
+        title = "uraenas · " + ", ".join(names)
+        return finished(
+            title=title,
+            heading=f"{len(runs)} runs compared" if several else names[0],
+            parts=parts,
+            compared=comparison(runs, against, paper) if several else None,
+            runs=", ".join(names),
+            command=command,
+        )
+
+
+def finished(refresh: int = 0, **content: object) -> str:
+    """The page with this content; `refresh` is after how many seconds a browser should look again."""
+    html = _template("page.html").render(
         style=Markup(_file("page.css")),
         script=Markup(_file("page.js")),
-        parts=parts,
-        compared=comparison(runs) if len(runs) > 1 else None,
+        made=time.strftime("%Y-%m-%d %H:%M"),
+        refresh=refresh,
+        **content,
     )
     return html.lstrip()  # the doctype comes first
 
 
-def _part(facts: RunFacts, prefix: str) -> RunPart:
-    tiles = headline.tiles(facts)
-    return RunPart(
-        facts.name, facts, prefix, _summary(facts), colour(facts.primary), tiles, sections_of(facts)
-    )
+def _part(facts: RunFacts, name: str, prefix: str) -> RunPart:
+    found = (facts.primary, colour(facts.primary), headline.tiles(facts), sections_of(facts))
+    part = RunPart(name, prefix, _summary(facts), *found)
+    if not prefix:
+        return part
+    inside = str(_template("parts.html").module.of_run(part))  # type: ignore[attr-defined]
+    packed = base64.b64encode(zlib.compress(inside.encode(errors="backslashreplace"), 6)).decode()
+    return RunPart(name, prefix, part.summary, *found, packed)
 
 
 def sections_of(facts: RunFacts) -> list[Section]:
@@ -104,6 +143,7 @@ def _of_numbers(facts: RunFacts) -> list[Section]:
         numbers.observed(facts),
         numbers.intervals(facts),
         architecture.section(facts),
+        training.section(facts),
         members.uncertainty(facts),
         numbers.unsure(facts),
         cost.section(facts),
@@ -121,6 +161,7 @@ def _of_classes(facts: RunFacts) -> list[Section]:
         promises.section(facts),
         classes.section(facts),
         architecture.section(facts),
+        training.section(facts),
         members.disagreement(facts),
         members.uncertainty(facts),
         images.section(facts),
@@ -132,7 +173,7 @@ def _of_classes(facts: RunFacts) -> list[Section]:
 def _summary(facts: RunFacts) -> str:
     dataset = facts.rows[0].dataset
     height, width, channels = facts.data.image
-    if (height, width) == (1, 1):  # rows of a table
+    if facts.data.is_table:
         words = [f"Table: {dataset}", count(channels, "input")]
     else:
         words = [f"Images: {dataset}", f"{height} × {width} × {channels}"]
@@ -152,8 +193,12 @@ def _file(name: str) -> str:
 
 
 @cache
-def _template() -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.from_string(_file("page.html"))
+    return environment.get_template(name)

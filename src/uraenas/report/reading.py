@@ -1,7 +1,7 @@
 """What the report needs of a run, read from its directory once."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -24,12 +24,13 @@ from uraenas.evaluation import (
     mean_names,
     metrics,
     same_suite,
+    separations,
     sizes_of,
 )
 from uraenas.learning.methods import Assembled
 from uraenas.report.style import HEADLINE, NUMBER_HEADLINE
 from uraenas.run.config import Config
-from uraenas.run.directory import PRIMARY, Run
+from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
 from uraenas.run.pairing import differences
 
@@ -104,7 +105,7 @@ def _images(rows: Sequence[Row], data: DataFacts | None) -> tuple:
 class RunFacts:
     """One run as the report sees it. What the directory does not hold is empty."""
 
-    name: str
+    run: Run
     metrics: Metrics
     config: Config
     environment: dict[str, str | int]
@@ -118,10 +119,23 @@ class RunFacts:
     test: LabelledImages | None
     differences: list[Row]  # paired, between all methods or to `against`
     against: str = ""  # the method differences are shown to; empty: as the settings say
+    scores: dict[str, dict[str, Tensor]] = field(
+        default_factory=dict
+    )  # of the primary method, by images from elsewhere
+    losses: dict[str, list[float]] = field(default_factory=dict)  # of chains, by epoch
+
+    @property
+    def name(self) -> str:
+        return self.run.path.resolve().name
 
     @property
     def rows(self) -> list[Row]:
         return self.metrics.rows
+
+    @cached_property
+    def main_rows(self) -> list[Row]:
+        """All but those of single shifts."""
+        return [row for row in self.rows if row.severity == 0]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,12 +144,27 @@ class RunFacts:
 
     def method(self, name: str) -> Assembled:
         """A method with its parts, also one that the run is no longer asked for."""
-        return self.config.only(name).method(name)
+        return self.own_config(name).method(name)
+
+    def own_config(self, method: str) -> Config:
+        """The settings that this method has."""
+        if method not in self._own_configs:
+            self._own_configs[method] = self.config.only(method)
+        return self._own_configs[method]
+
+    @cached_property
+    def _own_configs(self) -> dict[str, Config]:
+        return {}
+
+    @cached_property
+    def replicates(self) -> dict[str, Tensor]:
+        """The bootstrap's, by shift/method/calibration/metric; none where they are not there."""
+        return self.run.replicates() if self.run.has(REPLICATES) else {}
 
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The methods of the run, each with its number of members."""
-        return sizes_of(self.rows)
+        return sizes_of(self.main_rows)
 
     @property
     def methods(self) -> list[str]:
@@ -169,7 +198,7 @@ class RunFacts:
     @cached_property
     def shifted(self) -> str | None:
         """The name of the widest suite mean."""
-        return next(iter(mean_names(self.rows)), None)
+        return next(iter(mean_names(self.main_rows)), None)
 
     @property
     def places(self) -> dict[str, str]:
@@ -190,7 +219,7 @@ class RunFacts:
     def severities(self) -> list[int]:
         return sorted({severity for _, severity in self.cells})
 
-    @property
+    @cached_property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
         return _images(self.rows, self.data)
@@ -271,8 +300,8 @@ def read(
     if not methods:
         raise UraenasError(f"a page needs a trained method; {', '.join(picked.methods)} have no members")
     dataset = picked.rows[0].dataset
-    return RunFacts(
-        name=run.path.resolve().name,
+    facts = RunFacts(
+        run=run,
         metrics=picked.found,
         config=picked.config,
         environment=run.environment(),
@@ -286,7 +315,18 @@ def read(
         test=test,
         differences=picked.differences(against),
         against=against,
+        losses=run.losses(),
     )
+    return replace(facts, scores=_scores(run, facts.primary, facts.main_rows))
+
+
+def _scores(run: Run, method: str, rows: Sequence[Row]) -> dict[str, dict[str, Tensor]]:
+    """What images from elsewhere and test images were told apart by, where it was kept."""
+    found = {}
+    for one in separations(rows):
+        if one.method == method and run.has(file := run.scores_file(method, one.other)):
+            found[one.other] = run.read_tensors(file)[0]
+    return found
 
 
 def _promising(run: Run, methods: Sequence[str], kind: type[T]) -> dict[str, T]:

@@ -1,13 +1,16 @@
 """How methods and values look: the same in every figure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from uraenas.base.svg import MARKS
 from uraenas.learning.methods import METHODS
 
-# The colours of the slots are in page.css; each method keeps its own whatever else is in the run.
+# The colours of the slots are in page.css. These methods keep theirs whatever else is on the page.
 _ORDER = ("uraenas", "deep-ensemble", "uraenas-a", "uraenas-w", "random-ensemble", "snapshot", "drnas")
-_SLOTS = {name: slot for slot, name in enumerate(dict.fromkeys((*_ORDER, *METHODS)))}
+_HOMES = {name: place % 8 for place, name in enumerate(dict.fromkeys((*_ORDER, *METHODS)))}
+_SLOTS: ContextVar[dict[str, int]] = ContextVar("slots", default=_HOMES)
 
 METRIC_NAMES = {
     "accuracy": "Accuracy",
@@ -26,9 +29,26 @@ HEADLINE = ("accuracy", "ece", "nll")  # on clean and on shifted images
 NUMBER_HEADLINE = ("rmse", "crps", "nll")  # where the target is a number
 
 
+@contextmanager
+def colours_of(methods: Iterable[str]) -> Iterator[None]:
+    """While a page of these methods is made, no two of them share a colour, unless they are more than eight."""
+    names = list(dict.fromkeys(methods))
+    taken: dict[str, int] = {name: _HOMES[name] for name in _ORDER if name in names}
+    for name in names:
+        if name not in taken:
+            free = [slot for slot in range(8) if slot not in taken.values()]
+            home = _HOMES.get(name, 7)
+            taken[name] = home if home in free or not free else free[-1]
+    token = _SLOTS.set(taken)
+    try:
+        yield
+    finally:
+        _SLOTS.reset(token)
+
+
 def slot(method: str) -> int:
     """Which of the page's colours is this method's."""
-    return _SLOTS.get(method, len(_SLOTS)) % 8
+    return _SLOTS.get().get(method, 7)
 
 
 def colour(of: str | int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -55,7 +56,11 @@ class SampleWriter:
         path = self.run.sample_path(sample.origin.chain, sample.origin.epoch)
         if len(self.writing) >= MOST_UNWRITTEN:
             self._await_oldest()
-        self.writing.append(self.thread.submit(sample.save, path, self.space))
+        self.writing.append(self.thread.submit(self._save, sample, path))
+
+    def _save(self, sample: Member, path: Path) -> None:
+        with self.run.guard(str(path.relative_to(self.run.path))):
+            sample.save(path, self.space)
 
     def finish(self) -> None:
         """Wait until all are written; where one could not be, this is said every time."""

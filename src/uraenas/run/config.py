@@ -25,6 +25,7 @@ from uraenas.learning.methods import DEFAULT, METHODS, Assembled, method
 from uraenas.learning.recipes import RECIPES
 from uraenas.learning.search import SearchSettings
 from uraenas.learning.sources import SOURCES
+from uraenas.run.explained import explained
 from uraenas.run.parsing import parse
 from uraenas.run.presets import PRESETS
 from uraenas.spaces import SPACES, Space
@@ -346,9 +347,23 @@ def _needs_search(source: str, values: Mapping[str, Any]) -> bool:
         return SOURCES[source].make(own).needs_search
 
 
+def explanations() -> dict[str, str]:
+    """What each setting is for, in a line."""
+    return {
+        f"{section}.{name}" if section else name: explained(part.made, name)
+        for section, part in _every_part()
+        for name in part.settings
+    }
+
+
 def _every_key() -> dict[str, Any]:
     """All keys that there are, whatever is chosen, with their types."""
-    parts: Iterator[tuple[str | None, Part[Any]]] = iter(
+    return {key: s.kind for section, part in _every_part() for key, s in _of(section, part).items()}
+
+
+def _every_part() -> Iterator[tuple[str | None, Part[Any]]]:
+    """All parts that have settings, with their sections."""
+    return iter(
         [
             (None, Part(TopSettings)),
             ("data", Part(DataSettings)),
@@ -369,7 +384,6 @@ def _every_key() -> dict[str, Any]:
             ("engine", Part(EngineSettings)),
         ]
     )
-    return {key: s.kind for section, part in parts for key, s in _of(section, part).items()}
 
 
 def _who_has(key: str, values: Mapping[str, Any]) -> list[str]:

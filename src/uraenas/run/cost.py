@@ -3,23 +3,17 @@
 import time
 from collections.abc import Callable, Mapping
 
-from uraenas.base.fields import Fields
-
 Amounts = Mapping[str, Mapping[str, float]]
 
 
 class Costs:
     """The amounts in a run's cost.json, such as `chains/expected-point-00`: seconds 12.5, images 8000."""
 
-    def __init__(self, read: Callable[[], Fields | None], write: Callable[[Amounts], None]) -> None:
+    def __init__(self, read: Callable[[], Amounts], write: Callable[[Amounts], None]) -> None:
         self._read, self._write = read, write
 
     def read(self) -> dict[str, dict[str, float]]:
-        stored = self._read()
-        if stored is None:
-            return {}
-        items = {item: stored.table(item) for item in stored.stored}
-        return {item: {unit: own.number(unit, 0) for unit in own.stored} for item, own in items.items()}
+        return {item: dict(amounts) for item, amounts in self._read().items()}
 
     def add(self, items: Mapping[str, Mapping[str, float]]) -> None:
         """Add to what earlier parts of the run have cost."""
@@ -29,6 +23,10 @@ class Costs:
             for unit, amount in amounts.items():
                 entry[unit] = entry.get(unit, 0) + amount
         self._write(costs)
+
+    def put(self, items: Amounts) -> None:
+        """Say what these have cost in all, in place of what was said before."""
+        self._write({**self.read(), **items})
 
     def forget(self, item: str) -> None:
         costs = self.read()

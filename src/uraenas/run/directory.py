@@ -1,12 +1,15 @@
 """The run directory: every file in it by name, and what each holds. docs/run-directory.md describes them."""
 
+import itertools
 import json
+import math
 import os
+import platform
 import shlex
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +27,6 @@ from uraenas.base.files import (
     parse_json,
     read_json,
     read_tensors,
-    require_format,
     write_bytes,
     write_json,
     write_tensors,
@@ -47,15 +49,28 @@ from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import Metrics
 from uraenas.learning.chains import MOST_EPOCHS
 from uraenas.run.config import Config, deciding, from_json
-from uraenas.run.cost import Costs
+from uraenas.run.cost import Amounts, Costs
 from uraenas.run.facts import DataFacts
+from uraenas.run.location import (
+    PRETRAINED,
+    PROGRESS,
+    REPLICATES,
+    is_run,
+    mending,
+    pretrained_names,
+    remedy,
+    require_run,
+    stored_config,
+)
+from uraenas.run.location import found as found_at
 from uraenas.spaces import facts_of, space_of
 
 PRIMARY = ("uraenas", "uraenas-swa", "uraenas-adam")  # whom to ask unless told
 COSTS = "cost.json"
-REPLICATES = "bootstrap.safetensors"
+LOSSES = "training.json"  # of all chains, to look at
+TEACHER = "teacher.json"
+HUB = "hf:/"  # as a path has it: two slashes are one
 SEARCH_STATE = "search/state.safetensors"
-PRETRAINED = Path(__file__).parent.parent / "pretrained"
 SEARCH_FILES = ("search/history.jsonl", "search/architecture.safetensors")  # the first is for reading along
 # What a copy of a run takes along, apart from its settings and its methods' own files.
 KEPT_FILES = (
@@ -63,8 +78,10 @@ KEPT_FILES = (
     "environment.json",
     "log.jsonl",
     COSTS,
+    LOSSES,
     "metrics.json",
     REPLICATES,
+    TEACHER,
     "report.html",
     *SEARCH_FILES,
 )
@@ -75,7 +92,10 @@ class Run:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.costs = Costs(partial(self._read, COSTS), partial(self._write, COSTS))
+        self.costs = Costs(self._read_costs, partial(self._write, COSTS))
+        # A worker writes under its lease, and leaves to its driver what all of them would append to.
+        self.guard: Callable[[str], AbstractContextManager[Any]] = nullcontext
+        self.append: Callable[[str, Mapping[str, Any]], None] = self._append
         self._identities: tuple[str, str] | None = None
 
     @classmethod
@@ -86,10 +106,19 @@ class Run:
         return cls(PRETRAINED / name)
 
     @classmethod
+    def from_hub(cls, repo: str, revision: str = "") -> "Run":
+        """The run in the repository OWNER/NAME of the Hugging Face hub; needs `uraenas[hub]`."""
+        from uraenas.run.hub import fetch  # which needs this module
+
+        return fetch(repo, revision)
+
+    @classmethod
     def find(cls, path: Path | str) -> "Run":
-        """The run in this directory; where there is none, the pretrained one of this name."""
-        own, name = cls(path), str(path)
-        return cls.pretrained(name) if not own.exists and name in pretrained_names() else own
+        """The run in this directory or under hf://OWNER/NAME; where there is none, the pretrained one of this name."""
+        name = str(path)
+        if name.startswith(HUB):
+            return cls.from_hub(name.removeprefix(HUB).lstrip("/"))
+        return cls(found_at(path))
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.state})"
@@ -129,19 +158,11 @@ class Run:
 
     @property
     def exists(self) -> bool:
-        return self.has("config.json")
+        return is_run(self.path)
 
     def require(self) -> None:
         """Refuse a directory that is no run."""
-        if self.has("estimator.json"):
-            raise UraenasError(
-                f"{self.path} is a saved UraeNAS, not a run; open it with UraeNAS.load in Python"
-            )
-        if not self.exists:
-            raise UraenasError(
-                f"{self.path} is not a run directory; start one with: uraenas run --out {self.quoted} "
-                f"(pretrained, to predict with: {', '.join(pretrained_names())})"
-            )
+        require_run(self.path)
 
     @property
     def is_free(self) -> bool:
@@ -153,9 +174,18 @@ class Run:
             for entry in self.path.iterdir()
         )
 
-    def held(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def held(self) -> Iterator[None]:
         """Hold the directory while working in it."""
-        return hold(self.path)
+        with hold(self.path):
+            try:
+                yield
+            finally:
+                self.remove(PROGRESS)  # nobody works here any more
+
+    def tell_progress(self, facts: Mapping[str, Any]) -> None:
+        """Write down how far the work here has come, for whoever looks meanwhile."""
+        self._write(PROGRESS, {**facts, "process": os.getpid(), "host": platform.node(), "time": time.time()})
 
     # Files
 
@@ -174,7 +204,8 @@ class Run:
         """Write tensors with a header of JSON values, and whose they are: a run's, under the name they are read by."""
         whose = {"file": name, "run": self._owner_of(name)}
         texts = {key: json.dumps(value) for key, value in {**header, **whose}.items()}
-        write_tensors(self.path / name, tensors, texts)
+        with self.guard(name):
+            write_tensors(self.path / name, tensors, texts)
 
     def read_tensors(self, name: str, needed: Iterable[str] = ()) -> tuple[dict[str, Tensor], Fields]:
         """Tensors, among them the needed ones, and header of a file of this run."""
@@ -199,6 +230,13 @@ class Run:
             self._require_own(name, found)
         return Fields(found.where, {key: value for key, value in found.stored.items() if key != "run"})
 
+    def _read_costs(self) -> Amounts:
+        stored = self._read(COSTS)
+        if stored is None:
+            return {}
+        items = {item: stored.table(item) for item in stored.stored}
+        return {item: {unit: own.number(unit, 0) for unit in own.stored} for item, own in items.items()}
+
     def _owner_of(self, name: str) -> str:
         return self.chains_identity if name.startswith("chains/") else self.identity
 
@@ -209,24 +247,9 @@ class Run:
             whose = "this run, put in its place" if own else "another run"
             raise DamagedFile(f"{facts.where} is another file of {whose}")
 
-    @contextmanager
-    def mending(self, name: str) -> Iterator[None]:
+    def mending(self, name: str) -> AbstractContextManager[None]:
         """Say how to mend a file that is found to be damaged, by what it is for."""
-        try:
-            yield
-        except DamagedFile as error:
-            raise UraenasError(f"{error}; {self._remedy(name)}") from error
-
-    def _remedy(self, name: str) -> str:
-        if self.is_pretrained:
-            return "install uraenas again"
-        if name == "config.json":
-            return "it cannot be made again: put back a copy, or begin anew in another directory (--out)"
-        if name in ("data.json", "environment.json"):
-            return "delete it and repeat the `uraenas run` command that the run began with"
-        if name in ("metrics.json", REPLICATES) or "/predictions/" in name or "/evaluation/" in name:
-            return f"delete it and run: uraenas evaluate {self.quoted}"
-        return f"delete it and run: uraenas train {self.quoted}"
+        return mending(self.path, name)
 
     def hand_on(self, names: Iterable[str], other: "Run") -> None:
         """Copy whole files to another run, where they are there; a damaged one is not handed on."""
@@ -259,20 +282,14 @@ class Run:
         return self._identities
 
     def _stored_config(self) -> Fields:
-        self.require()
-        with self.mending("config.json"):
-            stored = read_json(self.path / "config.json")
-            require_format(self.path, stored)
-            facts = Fields(self.path / "config.json", stored)
-            facts.text("run", 64)
-            return facts
+        return stored_config(self.path)
 
     def config(self) -> Config:
         facts = self._stored_config()
         try:
             return from_json(facts.stored)
         except UraenasError as error:
-            raise UraenasError(f"{facts.where}: {error}; {self._remedy('config.json')}") from error
+            raise UraenasError(f"{facts.where}: {error}; {remedy(self.path, 'config.json')}") from error
 
     def begin(self, config: Config, data: DataFacts, chains_of: "Run | None" = None) -> None:
         """Write settings and what the images are known by. A run that has begun stays who it is."""
@@ -315,7 +332,22 @@ class Run:
     def write_environment(self, facts: Mapping[str, Any]) -> None:
         self._write("environment.json", facts)
 
+    def teacher(self) -> dict[str, Any] | None:
+        """What its networks learned from in place of labels, if they did, and how the two compare."""
+        stored = self._read(TEACHER)
+        if stored is None:
+            return None
+        with self.mending(TEACHER):
+            stored.text("ensemble", 64)
+            return dict(stored.stored)
+
+    def write_teacher(self, facts: Mapping[str, Any]) -> None:
+        self._write(TEACHER, facts)
+
     def log(self, event: str, **facts: Any) -> None:
+        self.append(event, facts)
+
+    def _append(self, event: str, facts: Mapping[str, Any]) -> None:
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
 
     # The search
@@ -387,6 +419,17 @@ class Run:
         """The chains that have a checkpoint."""
         return sorted(path.parent.name for path in self.path.glob("chains/*/state.safetensors"))
 
+    def losses(self) -> dict[str, list[float]]:
+        """Mean training loss of chains by epoch."""
+        stored = self._read(LOSSES)
+        with self.mending(LOSSES):
+            return {} if stored is None else {name: list(stored.numbers(name)) for name in stored.stored}
+
+    def write_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
+        """To look at while chains are trained, and afterwards; nothing is computed from them."""
+        known = {name: own for name, own in self.losses().items() if name not in losses}
+        self._write(LOSSES, {**known, **{name: _finite(own) for name, own in losses.items()}})
+
     def sample_path(self, chain: str, epoch: int) -> Path:
         return self.path / "chains" / chain / "samples" / f"{epoch:04d}.safetensors"
 
@@ -403,6 +446,14 @@ class Run:
                     raise DamagedFile(f"{path} is another sample, put in its place")
         return members
 
+    @property
+    def leases_folder(self) -> Path:
+        return self.path / "leases"
+
+    def lease_path(self, key: str) -> Path:
+        """Who may write what: `chains/<chain>`, `evaluate/<set>`."""
+        return self.leases_folder / f"{key}.lease"
+
     # Members
 
     def members_folder(self, method: str) -> Path:
@@ -414,6 +465,10 @@ class Run:
     def cell_file(self, method: str, images: str) -> str:
         """What the method was found to be on one evaluation set."""
         return f"methods/{method}/evaluation/{images}.safetensors"
+
+    def scores_file(self, method: str, other: str) -> str:
+        """By what images from elsewhere were told from the test images."""
+        return f"methods/{method}/outside/{other}.safetensors"
 
     @property
     def has_predictions(self) -> bool:
@@ -553,6 +608,11 @@ def history_of(header: Fields, needed: str) -> list[dict[str, Any]]:
     return rows
 
 
+def _finite(losses: Sequence[float]) -> list[float]:
+    """Those before the first that is none; a chain that diverges says so elsewhere."""
+    return [float(f"{loss:.6g}") for loss in itertools.takewhile(math.isfinite, losses)]
+
+
 def link(source: Path, target: Path) -> None:
     """The same file under a second name, or a copy where the disk does not allow that."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -560,11 +620,6 @@ def link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def pretrained_names() -> list[str]:
-    """The runs that come with the package."""
-    return sorted(path.parent.name for path in PRETRAINED.glob("*/config.json"))
 
 
 def _table_row(kind: str, *cells: str) -> str:

@@ -4,7 +4,7 @@ What is kept says what it was made from, so it is used as long as that is the sa
 the same images, and rows measured in the same way from these.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -26,10 +26,13 @@ from uraenas.evaluation import (
     References,
     Row,
     evaluation_sets,
+    set_names,
 )
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
+
+DRAWN_SCORES = ("foreign", "total_uncertainty")  # that are kept, for histograms
 
 
 class Judge:
@@ -47,13 +50,33 @@ class Judge:
         for where in evaluation_sets(name, test, config.evaluate):
             yield self._cell(where)
 
+    def unjudged(self) -> list[str]:
+        """The evaluation sets on which some method has not been judged yet, as far as files tell."""
+        names = set_names(self.dataset.name, self.dataset.test, self.config.evaluate)
+        return [
+            name
+            for name in names
+            if not all(self.run.has(self.run.cell_file(method, name)) for method in self.config.methods)
+        ]
+
+    def keep(self, names: Collection[str]) -> Iterator[None]:
+        """Judge the methods on the sets of these names, one by one; what is found is kept for `cells`."""
+        for where in evaluation_sets(self.dataset.name, self.dataset.test, self.config.evaluate, names):
+            self._own_cell(where)
+            yield
+
     def outside_rows(self) -> list[Row]:
         """Rows on images from elsewhere, where some are set, that should be told from the test images."""
         rows: list[Row] = []
         inside: dict[str, Judged] = {}
         for other, part in outside_images(self.config, self.dataset).items():
             inside = inside or self._look(self.dataset.test.images)
-            rows += self.evaluator.outside(self.dataset.name, other, inside, self._look(part.images))
+            outside = self._look(part.images)
+            rows += self.evaluator.outside(self.dataset.name, other, inside, outside)
+            for name in inside:
+                both = {"inside": inside[name].all_scores, "outside": outside[name].all_scores}
+                kept = {f"{where}.{s}": both[where][s].float() for where in both for s in DRAWN_SCORES}
+                self.run.write_tensors(self.run.scores_file(name, other), kept, {})
         return rows
 
     def _look(self, images: np.ndarray) -> dict[str, Judged]:
@@ -89,6 +112,13 @@ class Judge:
         return References(self.task.train, self.task.held_out, self.config.seed) if wanted else None
 
     def _cell(self, where: EvaluationSet) -> Cell:
+        cell = self._own_cell(where)
+        if self._references is not None:
+            cell.add(self.evaluator.cell(where, self._references.judged(where.part.images)))
+        return cell
+
+    def _own_cell(self, where: EvaluationSet) -> Cell:
+        """Without the references, of which nothing is kept."""
         files = {name: self.run.cell_file(name, where.name) for name in self._ensembles}
         cell = Cell(where.shift, where.severity, images=where.checksum)
         known = {name: self._read_cell(file, name, where) for name, file in files.items()}
@@ -104,8 +134,6 @@ class Judge:
                 }
                 self.run.write_tensors(file, own.replicates, facts)
             cell.add(own)
-        if self._references is not None:
-            cell.add(self.evaluator.cell(where, self._references.judged(where.part.images)))
         return cell
 
     def _read_cell(self, file: str, name: str, where: EvaluationSet) -> Cell | None:

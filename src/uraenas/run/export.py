@@ -96,9 +96,12 @@ def check_starts(config: Config, task: Task) -> None:
         source = Run.find(start)
         images = source.data()
         if images is not None and images.blake2b == task.facts.blake2b:
-            _require_alike(
-                source, source.config(), config, ("seed", "data."), "training (train.sampled.start)"
-            )
+            require_same_division(source, config, "training (train.sampled.start)")
+
+
+def require_same_division(source: Run, config: Config, what: str) -> None:
+    """Refuse another run's work on the same images where other ones of them are held out now."""
+    _require_alike(source, source.config(), config, ("seed", "data."), what)
 
 
 def _searched(source: Run) -> Searched:

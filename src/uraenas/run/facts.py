@@ -25,6 +25,11 @@ class DataFacts:
     blake2b: str
 
     @property
+    def is_table(self) -> bool:
+        """Whether images are rows of a table, of one pixel each."""
+        return self.image[:2] == (1, 1)
+
+    @property
     def outputs(self) -> int:
         """How many numbers a member says of an image."""
         return len(self.classes) or Numbers().outputs(0)

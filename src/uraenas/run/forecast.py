@@ -169,6 +169,7 @@ class Countdown:
         self.begun = clock()
         self.stages: dict[str, tuple[float, float, float, float]] = {}  # begun, first done, done, total
         self.found: dict[str, str] = {}  # stage → what it has come to, where there is something to tell
+        self.heed: Callable[[], None] = _nothing  # asked at every word; raises where the work is to be left
         self._told = -PAUSE
 
     def expect(self, forecast: Forecast, end: float | None = None) -> None:
@@ -176,6 +177,7 @@ class Countdown:
         self.forecast, self.end, self.begun = forecast, end, self.clock()
 
     def __call__(self, stage: str, done: float, total: float) -> None:
+        self.heed()
         now = self.clock()
         begun, first, _, _ = self.stages.get(stage, (now, done, done, total))
         news = stage not in self.stages or done >= total
@@ -220,6 +222,10 @@ class Countdown:
     def room(self, stage: str) -> float:
         """Seconds that this stage may still take, if those after it are to be over in time."""
         return float("inf") if self.end is None else self.end - self.clock() - self.after(stage)
+
+
+def _nothing() -> None:
+    """Nobody asks for the work to be left."""
 
 
 def _part(first: float, done: float, total: float) -> float:

@@ -24,6 +24,7 @@ from uraenas.run.task import Task
 from uraenas.weights import Candidate, Fit
 
 LOOKED_AT = 5000  # training images, where there are more: enough for means and covariances
+FEW = 50  # held-out images; fewer are all needed to tell foreign ones
 
 
 class Chooser:
@@ -53,7 +54,8 @@ class Chooser:
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
-            unseen = torch.ones_like(apart)
+            # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
+            unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
         measures = task.measures
         mean = measures.mean(log_p[chosen])
         weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)[~apart]
@@ -149,7 +151,8 @@ def known_to(
 ) -> Known:
     """What members see of training images, and how they judge held-out ones: for promises, and to tell foreign ones.
 
-    Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`.
+    Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`, and by
+    these foreign ones are told.
     """
     # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
     exact = Engine(EngineSettings(device=engine.device.type, precision=ensemble.precision))
@@ -163,4 +166,11 @@ def known_to(
     looked = log_p[:, unseen], [tuple(level[unseen] for level in seen) for seen in features]
     seen = predictor.look(train.images)[1]
     groups = torch.from_numpy(target.groups(train.labels))
-    return Known.fit(seen, groups, looked, held_out, measures)
+    found = Known.fit(seen, groups, looked, held_out, measures)
+    others = log_p[:, ~unseen], [tuple(level[~unseen] for level in one) for one in features]
+    p_value = torch.ones(len(apart), dtype=torch.float64)
+    p_value[unseen], p_value[~unseen] = (
+        found.own_p_values(),
+        found.p_values(found.scores_of(*others, measures)),
+    )
+    return replace(found, held_out=held_out.judged(p_value))

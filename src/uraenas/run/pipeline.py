@@ -35,8 +35,11 @@ from uraenas.run.export import (
 )
 from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
+from uraenas.run.places import Local, Place
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.task import prepare
+from uraenas.run.teaching import Teaching
+from uraenas.run.telling import Telling
 from uraenas.run.tensorboard import EventFiles
 from uraenas.run.training import ChainRunner, TimeUp
 
@@ -49,10 +52,11 @@ class Pipeline:
     def __init__(
         self, run: Run, config: Config, progress: Progress = silent, dataset: Dataset | None = None
     ) -> None:
-        self.run, self.config, self.progress = run, config, Countdown(progress)
+        self.run, self.config, self.progress = run, config, Countdown(Telling(run, progress))
         self.search_of: Run | None = None  # whose search it takes
         self.chains_of: Run | None = None  # and chains
         self.left_out: list[str] = []  # for want of time, to be told
+        self.place: Place = Local()  # where chains and evaluation sets are computed
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
         self.events = EventFiles(run.path / "tensorboard", decisions) if config.tensorboard else None
@@ -108,6 +112,8 @@ class Pipeline:
             check_search(search_of, config, pipeline.task)
             config = with_search_of(search_of, config)
         check_starts(config, pipeline.task)
+        if teaching := Teaching.of(config):
+            teaching.check(config, pipeline.task)
         pipeline.config = config = _with_earlier_settings(run, config)
         pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()
@@ -208,6 +214,7 @@ class Pipeline:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
             self._watch("search", found.history)
             return found
+        self.place.prepare(self.run, config, task, self.engine)
         images = task.search_images(parts.settings.validation, self.engine)
         begin = LOOPS[parts.distribution.loop].begin
         searching = begin(parts, task.space, images, self.engine, config.seed, self.checkpoints.search())
@@ -253,7 +260,7 @@ class Pipeline:
         if plans := self._plans(searched):
             specs = {spec.name: spec for planned in plans.values() for spec in planned}
             runner = self._runner
-            if not runner.run_all(list(specs.values())):
+            if not self.place.train(runner, list(specs.values())):
                 plans = self._in_time(runner, plans, len(specs))
             self._choose(plans)
 
@@ -269,8 +276,10 @@ class Pipeline:
                 f"time was up before a network was trained; {self.run.path} holds how far it came, and the same "
                 "command goes on from there"
             )
-        finished = {s.name for specs in found.values() for s in specs if self.checkpoints.has_finished(s)}
-        self.left_out.append(f"time was up when {len(finished)} of {count} chains were trained")
+        used = {spec.name: self.checkpoints.has_finished(spec) for specs in found.values() for spec in specs}
+        finished = sum(used.values())
+        rest = f"; {len(used) - finished} more are used as far as they came" if finished < len(used) else ""
+        self.left_out.append(f"time was up: {finished} of {count} chains are trained to their end{rest}")
         if missing := [name for name in self.config.methods if name not in left]:
             self.left_out.append(f"without members, and left out: {', '.join(missing)}")
             self.config = self.config.only(*left)
@@ -318,9 +327,10 @@ class Pipeline:
         cells: list[Cell] = []
         clock = Clock()
         self.progress("evaluate", 0, total)
+        judged = self.place.judge(judge, self.progress)
         for cell in judge.cells():
             cells.append(cell)
-            self.progress("evaluate", len(cells), total)
+            self.progress("evaluate", max(judged, len(cells)), total)
             if len(cells) < total and self.progress.room("evaluate") < 0:
                 cells = cells[:1]  # a part of a suite would be taken for the whole
                 self.left_out.append(
@@ -355,7 +365,8 @@ class Pipeline:
 def _so_far(row: Mapping[str, Any]) -> str:
     """What a search has come to: its expected architecture, how good that is where it is known, and how sure it is."""
     numbers = [f"{name} {row[name]:.3f}" for name in ("best", "entropy") if name in row]
-    return f"{row['genotype']}, {', '.join(numbers)}"
+    losses = [f"loss {row['validation_loss']:.3f}"] if row.get("validation_loss") is not None else []
+    return f"{row['genotype']}, {', '.join([*numbers, *losses])}"
 
 
 def _require_finished(checkpoints: Checkpoints, plans: Mapping[str, Sequence[ChainSpec]]) -> None:

@@ -27,6 +27,7 @@ from uraenas.run.task import Task
 from uraenas.spaces import Architecture
 
 PATIENCE = 0.2  # seconds for each rate, unless its first step takes longer
+SHORT = 1.5  # seconds for all steps, at the speed of the first, the slowest: not worth a second look
 MOST_SHARE = 0.03  # of the time that all steps take, for trying some
 MOST_STEPS, FEW_LAPS = 20, 3  # few where one lap is work enough, such as some hundred images
 ROUNDS = 3  # where cores are busy, several wait for each other less often than one
@@ -188,7 +189,7 @@ class Rates:
     def _timed(self, step: Callable[[int], object], steps: int) -> float:
         """The mean over steps from all of so many, for those that explore and those that sample differ."""
         first = self._lap(lambda: step(0))
-        if first > 10 * self.patience:
+        if first > 10 * self.patience or (steps > 1 and first * steps < SHORT):
             return first
         if steps > 1:  # a captured step is made when it is first asked for
             self._lap(lambda: step(steps - 1))

@@ -1,57 +1,227 @@
-"""What a run is and how far it has come, told from its files: for any face, not for the command line alone."""
+"""What a run is and how far it has come, told from its small files: for any face, and without PyTorch."""
 
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from uraenas.evaluation import separations
-from uraenas.run.checkpoints import chain_facts
-from uraenas.run.config import Config, measured_differently
-from uraenas.run.directory import Run
+from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.fields import Fields
+from uraenas.base.files import parse_json, read_header, read_json
+from uraenas.evaluation.outcome import Metrics
+from uraenas.evaluation.row import Row, mean_names, sizes_of
+from uraenas.evaluation.separation import separations
+from uraenas.run.location import PROGRESS, is_run, mending, stored_config
+
+FRESH = 60.0  # seconds after which the note of a process on another machine counts as left behind
+HEADLINE = ("accuracy", "ece", "nll")
+OF_NUMBERS = ("rmse", "crps", "nll")  # the same, where the target is a number
 
 
-def summary(run: Run) -> dict[str, Any]:
-    """Dataset, seed, how far each stage is, what is told apart how well, and the members of each method."""
-    config = run.config()
-    chains = chain_facts(run)
-    trained = [name for name in config.methods if run.is_trained(name)]
-    diverged = sum(bool(chain.failure) for chain in chains.values())
-    stages = {
-        "search": _search_state(run, config),
-        "train": f"{len(trained)} of {len(config.methods)} methods"
-        + (f"; {len(chains)} chain{'s' * (len(chains) > 1)}, {diverged} of them diverged" if chains else ""),
-        "evaluate": "done" if _is_evaluated(run, config) else "not done",
-        "report": "done" if run.has("report.html") else "not done",
-    }
-    members = {
-        name: [
-            {
-                "architecture": str(m.architecture),
-                "chain": m.origin.chain,
-                "epoch": m.origin.epoch,
-                "samples": m.origin.samples,
-            }
-            for m in run.member_facts(name)
-        ]
-        for name in trained
-    }
-    rows = run.metrics().rows if run.has("metrics.json") else []
+def summary(path: Path) -> dict[str, Any]:
+    """Dataset, seed, dates, cost, how far each stage is, headline metrics, what is told apart, members by method."""
+    config = stored_config(path)
+    metrics = _metrics(path)
+    methods = config.texts("methods")
+    members = {name: own for name in methods if (own := _members(path, name, config)) is not None}
     return {
-        "dataset": config.data.name,
-        "seed": config.seed,
-        "stages": stages,
-        "outside": separations(rows),
+        "dataset": config.text("data.name"),
+        "seed": config.any_whole("seed"),
+        "dates": _dates(path),
+        "cost": _cost(path),
+        "stages": _stages(path, config, methods, members, metrics),
+        "progress": progress_of(path),
+        "metrics": [] if metrics is None else headline(metrics.rows),
+        "outside": [] if metrics is None else separations(metrics.rows),
         "members": members,
     }
 
 
-def _search_state(run: Run, config: Config) -> str:
-    if run.has_search:
-        return "done"
-    return "not needed" if config.search is None else "not done"
+def runs_in(path: Path, depth: int = 3) -> Iterator[Path]:
+    """The run directories below this one."""
+    for child in sorted(path.iterdir()) if depth and path.is_dir() else ():
+        if child.is_dir() and is_run(child):
+            yield child
+        elif child.is_dir():
+            yield from runs_in(child, depth - 1)
 
 
-def _is_evaluated(run: Run, config: Config) -> bool:
-    if not run.has("metrics.json"):
+def progress_of(path: Path) -> dict[str, Any] | None:
+    """How far a process that works here has come; of one that is gone, where it stopped."""
+    if not (path / PROGRESS).exists():
+        return None
+    try:
+        facts = Fields(path / PROGRESS, read_json(path / PROGRESS))
+    except UraenasError:
+        return None  # it was just taken away
+    process, told = facts.whole("process"), facts.number("time")
+    here = facts.text("host") == platform.node()
+    working = _is_alive(process) if here else time.time() - told < FRESH
+    numbers = {
+        name: facts.number(name) for name in ("done", "total", "seconds", "speed", "left") if facts.has(name)
+    }
+    return {
+        "stage": facts.text("stage"),
+        "found": facts.text("found"),
+        **numbers,
+        "time": told,
+        "working": working,
+    }
+
+
+def headline(rows: list[Row]) -> list[dict[str, Any]]:
+    """The headline metrics of every method, on clean images and on the widest suite mean."""
+    sizes, shifted = sizes_of(rows), next(iter(mean_names(rows)), "")
+    full = [
+        row
+        for row in rows
+        if row.severity == 0 and row.calibration == "raw" and row.members == sizes[row.method]
+    ]
+    found = {(row.method, row.shift, row.metric): row.value for row in full}
+    wanted = OF_NUMBERS if any(row.metric == OF_NUMBERS[0] for row in rows) else HEADLINE
+    lines = []
+    for method, members in sizes.items():
+        clean = {metric: found.get((method, "none", metric)) for metric in wanted}
+        worse = {f"shifted_{metric}": found.get((method, shifted, metric)) for metric in wanted}
+        lines.append({"method": method, "members": members, **clean, **worse})
+    return lines
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
         return False
-    metrics = run.metrics()
-    whole = set(config.methods) <= set(metrics.temperatures)
-    return whole and not measured_differently(metrics.settings, config)
+    except PermissionError:
+        return True  # it is somebody else's
+    return True
+
+
+def _metrics(path: Path) -> Metrics | None:
+    if not (path / "metrics.json").exists():
+        return None
+    with mending(path, "metrics.json"):
+        stored = Fields(path / "metrics.json", read_json(path / "metrics.json"))
+        _require_own(path, stored, "run")
+        return Metrics.of(stored)
+
+
+def _require_own(path: Path, facts: Fields, key: str) -> None:
+    """Refuse a file of another run; `key` says by which identity of the run its files go."""
+    config = stored_config(path)
+    own = config.text(key, 64) if config.has(key) else config.text("run", 64)
+    if facts.text("run") != own:
+        raise DamagedFile(f"{facts.where} is another file of another run")
+
+
+def _dates(path: Path) -> dict[str, float]:
+    """When it began and when it was last worked on, in seconds since 1970, where its log says so."""
+    times = []
+    try:
+        with (path / "log.jsonl").open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if '"time"' in line:
+                    times.append(float(json.loads(line)["time"]))
+    except (OSError, ValueError, LookupError, TypeError):
+        pass  # a log is for reading
+    return {"begun": times[0], "last": times[-1]} if times else {}
+
+
+def _cost(path: Path) -> dict[str, float]:
+    """Seconds by stage."""
+    if not (path / "cost.json").exists():
+        return {}
+    with mending(path, "cost.json"):
+        facts = Fields(path / "cost.json", read_json(path / "cost.json"))
+        names = {"search": "search", "chains": "training", "members": "members", "evaluate": "evaluation"}
+        spent: dict[str, float] = {}
+        for item in facts.stored.keys() - {"run"}:
+            stage = names.get(str(item).partition("/")[0], str(item))
+            own = facts.table(item)
+            spent[stage] = spent.get(stage, 0.0) + (own.number("seconds", 0) if own.has("seconds") else 0.0)
+    return {stage: spent[stage] for stage in names.values() if stage in spent}
+
+
+def _members(path: Path, method: str, config: Fields) -> list[dict[str, Any]] | None:
+    """What the members' files say of them; None where they are not there."""
+    name = f"methods/{method}/members/ensemble.json"
+    folder = (path / name).parent
+    if not (path / name).exists():
+        return None
+    with mending(path, name):
+        facts = Fields(path / name, read_json(path / name))
+        if (facts.text("run"), facts.text("method")) != (config.text("run"), method):
+            raise DamagedFile(f"{facts.where} and its members are those of another, put in this place")
+        number = len(facts.list_of("members", lambda one: isinstance(one, str), "checksums"))
+        files = [folder / f"{k:03d}.safetensors" for k in range(number)]
+        known = facts.stored.get("known") is None or (folder / "known.safetensors").exists()
+        if not known or not all(file.exists() for file in files):
+            return None
+        found = [_member(file) for file in files]
+        draws = facts.stored.get("draws")
+        return [found[place] for place, _ in draws] if draws else found
+
+
+def _member(file: Path) -> dict[str, Any]:
+    header = Fields(file, read_header(file))
+    numbers = {name: int(header.text(name)) for name in ("epoch", "samples")}
+    return {"architecture": header.text("architecture"), "chain": header.text("chain"), **numbers}
+
+
+def _stages(
+    path: Path,
+    config: Fields,
+    methods: tuple[str, ...],
+    members: Mapping[str, Any],
+    metrics: Metrics | None,
+) -> dict[str, str]:
+    measured = set() if metrics is None else set(metrics.temperatures)
+    kept_elsewhere = [name for name in methods if name not in members and name in measured]
+    trained = len(members) + len(kept_elsewhere)
+    words = f"{trained} of {len(methods)} methods"
+    if kept_elsewhere:
+        words += (
+            "; members are not kept here"
+            if not members
+            else f"; without members: {', '.join(kept_elsewhere)}"
+        )
+    return {
+        "search": _search_state(path, config, bool(kept_elsewhere)),
+        "train": words + _chains(path),
+        "evaluate": "done" if _is_evaluated(config, methods, metrics) else "not done",
+        "report": "done" if metrics is not None and (path / "report.html").exists() else "not done",
+    }
+
+
+def _search_state(path: Path, config: Fields, trained: bool) -> str:
+    if (path / "search/architecture.safetensors").exists():
+        return "done"
+    begun = any(path.glob("chains/*")) or any(path.glob("methods/*/members/ensemble.json"))
+    if begun or not any(key.startswith("search.") for key in config.stored):
+        return "not needed"  # chains come after it
+    return "done; not kept here" if trained else "not done"
+
+
+def _chains(path: Path) -> str:
+    """How many chains there are, and how many have diverged."""
+    diverged = number = 0
+    for file in sorted(path.glob("chains/*/state.safetensors")):
+        name = str(file.relative_to(path))
+        with mending(path, name):
+            header = {key: parse_json(file, text, finite=False) for key, text in read_header(file).items()}
+            facts = Fields(file, header)
+            _require_own(path, facts, "chains")
+            diverged += bool(facts.text("failure"))
+        number += 1
+    return f"; {number} chain{'s' * (number > 1)}, {diverged} of them diverged" if number else ""
+
+
+def _is_evaluated(config: Fields, methods: tuple[str, ...], metrics: Metrics | None) -> bool:
+    """Whether all methods were measured as the settings say."""
+    if metrics is None or not set(methods) <= set(metrics.temperatures):
+        return False
+    stored = config.stored
+    return all(stored.get(key, value) == value for key, value in metrics.settings.items())

@@ -10,7 +10,7 @@ from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
 from uraenas.data.augment import Augmentation
-from uraenas.data.loader import Loader, Normalisation, require_bytes, suited_batch
+from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
 from uraenas.engine import Engine
 from uraenas.evaluation import Measures, measures_of
 from uraenas.learning.chains import Start
@@ -49,13 +49,18 @@ class Task:
         return SearchImages(*halves, self.normalisation, lambda part, batch: self.loader(part, batch, engine))
 
     def loader(
-        self, part: LabelledImages, batch: int, engine: Engine, augmentations: Sequence[Augmentation] = ()
+        self,
+        part: LabelledImages,
+        batch: int,
+        engine: Engine,
+        augmentations: Sequence[Augmentation] = (),
+        teacher: Teacher | None = None,
     ) -> Loader:
         """Batches of one of the parts, at most this large, on the engine's device."""
         data, size = self.dataset, suited_batch(batch, len(part))
         crops = (size, data.padding, data.flip)
         where = (engine.device, engine.dtype)
-        return Loader(part, self.normalisation, *crops, *where, augmentations, len(data.classes))
+        return Loader(part, self.normalisation, *crops, *where, augmentations, len(data.classes), teacher)
 
     @property
     def has_references(self) -> bool:
@@ -107,6 +112,8 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         training, held_out = _balanced(training), _balanced(held_out)
     if any(augmentation.changes for augmentation in config.augmentations):
         require_bytes(training)  # rather now than after the search
+    if not dataset.classes and any(config.method(name).weights.changes.heads for name in config.methods):
+        raise UraenasError(f"heads predict classes, and {dataset.name} has a number to predict")
     height, width, channels = training.images.shape[1:]
     shape = Shape(height, width, channels, dataset.target.outputs(len(dataset.classes)))
     space = replace(config.network, shape=shape)  # type: ignore[type-var]

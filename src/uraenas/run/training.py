@@ -1,6 +1,7 @@
 """Stage 2, chains: they go on from where they were cut off, to their end."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from uraenas.engine import Engine
@@ -13,6 +14,7 @@ from uraenas.run.cost import Clock
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Countdown
 from uraenas.run.task import Task
+from uraenas.run.teaching import teacher_for
 
 Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
 
@@ -36,7 +38,8 @@ class ChainRunner:
     ) -> None:
         self.run, self.config, self.task, self.engine = run, config, task, engine
         self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
-        self.loader = task.loader(task.train, config.train.batch, engine, config.augmentations)
+        teacher = teacher_for(run, config, task, engine)
+        self.loader = task.loader(task.train, config.train.batch, engine, config.augmentations, teacher)
         self.clock = Clock()
         self.planned = 0
         self.chains: dict[str, ChainState] = {}
@@ -49,7 +52,7 @@ class ChainRunner:
         """
         self.planned = len(specs)
         longest = 0.0
-        for part in self._parts(specs):
+        for part in self.parts(specs):
             begun = self.progress.room("train")
             if begun < longest:
                 return False
@@ -61,7 +64,7 @@ class ChainRunner:
                 longest = max(longest, begun - self.progress.room("train"))
         return True
 
-    def _parts(self, specs: Sequence[ChainSpec]) -> list[list[ChainSpec]]:
+    def parts(self, specs: Sequence[ChainSpec]) -> list[list[ChainSpec]]:
         """What is run one after another: all at once, or under a budget a stack of every kind."""
         if self.progress.end is None:
             return [list(specs)]
@@ -71,12 +74,20 @@ class ChainRunner:
         return [parts[number] for number in sorted(parts)]
 
     def _run_part(self, specs: Sequence[ChainSpec]) -> None:
+        turns = in_turns(specs, self.config.train.epochs)
+        self._run_turns(turns, self.kept_epochs(*turns))
+
+    def run_stack(self, specs: Sequence[ChainSpec], kept: Mapping[str, set[int]]) -> None:
+        """Run chains that can begin now, as a part of more; others go on from the epochs of theirs that are kept."""
+        self.planned = len(specs)
+        self._run_turns([specs], kept)
+
+    def _run_turns(self, turns: Sequence[Sequence[ChainSpec]], kept: Mapping[str, set[int]]) -> None:
+        self.kept = kept
         with (
             SampleWriter(self.run, self.task.space) as self.samples,
             saved_when_cut_short(self._store) as self.unsaved,
         ):
-            turns = in_turns(specs, self.config.train.epochs)
-            self.kept = self._kept_epochs(*turns)
             for turn in turns:
                 self.chains |= {spec.name: self.checkpoints.chain(spec) for spec in turn}
                 if turn:
@@ -102,7 +113,7 @@ class ChainRunner:
             member.save(self.run.sample_path(spec.name, last), self.task.space)
         return state.epoch > 0
 
-    def _kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:
+    def kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:
         """After which epochs a chain's state is kept for others of its root: those here, and those that may come."""
         epochs = self.config.train.epochs
         kept = {}
@@ -154,6 +165,8 @@ class ChainRunner:
             if due or news or state.epoch >= epochs:
                 self._store(state)
                 del self.unsaved[state.spec.name]
+        if due or any(state.epoch >= epochs for state in moved):
+            self.run.write_losses({name: losses_of(chain) for name, chain in self.chains.items()})
         self._tell_progress()
 
     def _store(self, state: ChainState) -> None:
@@ -164,6 +177,9 @@ class ChainRunner:
         """Say how many steps are made: those of whole epochs, and `more`."""
         epochs, steps = self.config.train.epochs, self.loader.steps
         done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
+        if losses := self.last_losses:
+            words = f"{done // max(1, len(self.chains))} of {epochs} epochs, mean loss {fmean(losses):.3f}"
+            self.progress.found["train"] = f"{words} of {len(losses)} chains"
         self.progress("train", steps * done + more, self.planned * epochs * steps)
 
     def _tick(self, steps: int) -> None:
@@ -171,8 +187,18 @@ class ChainRunner:
         if self.progress.room("train") < 0:
             raise TimeUp
 
+    @property
+    def last_losses(self) -> list[float]:
+        """Of chains that have begun."""
+        return [chain.history[-1]["loss"] for chain in self.chains.values() if chain.history]
+
     def _tell_divergence(self, state: ChainState) -> None:
         given_up = state.is_over(self.config.train.epochs)
         self.run.log("chain diverged", chain=state.spec.name, why=state.failure, given_up=given_up)
         if not given_up:
             self.run.costs.add({f"chains/{state.spec.name}": {"restarts": 1}})
+
+
+def losses_of(chain: ChainState) -> list[float]:
+    """Mean training loss by epoch."""
+    return [row["loss"] for row in chain.history]

@@ -5,7 +5,6 @@ from io import BytesIO
 
 import numpy as np
 from PIL import Image
-from scipy import ndimage
 
 from uraenas.base.errors import UraenasError
 from uraenas.shifts.draws import Draws
@@ -103,6 +102,8 @@ def _affine(values: np.ndarray, jitters: np.ndarray) -> np.ndarray:
 
 def _displaced(values: np.ndarray, fields: np.ndarray) -> np.ndarray:
     """Each image read at its pixels plus a field [N, (right, down), H, W], bilinear, mirrored at the edge."""
+    from scipy import ndimage  # takes as long to import as all of this package
+
     rows, columns = np.indices(values.shape[1:3])
     moved = np.empty_like(values)
     for image, (right, down), result in zip(values, fields, moved, strict=True):

@@ -11,7 +11,6 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import PIL
 import PIL.features
-import scipy
 
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.fields import Fields
@@ -125,7 +124,7 @@ def library_versions() -> dict[str, str | None]:
     return {
         "uraenas": version_of("uraenas"),
         "numpy": np.__version__,
-        "scipy": scipy.__version__,
+        "scipy": version_of("scipy"),
         "opencv": opencv_version,
         "pillow": PIL.__version__,
         "libjpeg": f"turbo {turbo}" if turbo else PIL.features.version("jpg"),

@@ -4,7 +4,6 @@ Float64 and the order of operations are kept as the release had them, since resu
 """
 
 import numpy as np
-from scipy import ndimage
 
 
 def to_unit(images: np.ndarray) -> np.ndarray:
@@ -20,6 +19,8 @@ def to_bytes(values: np.ndarray) -> np.ndarray:
 def gaussian(values: np.ndarray, sigma: float, mode: str = "nearest", truncate: float = 4.0) -> np.ndarray:
     """Each image [N, H, W, ...] smoothed over H and W alone, as scikit-image's `gaussian` does."""
     sigmas = (0.0, sigma, sigma) + (0.0,) * (values.ndim - 3)
+    from scipy import ndimage  # takes as long to import as all of this package
+
     return ndimage.gaussian_filter(values, sigmas, mode=mode, truncate=truncate)
 
 

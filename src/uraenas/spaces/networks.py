@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -69,13 +70,20 @@ class Stack(nn.Module):
     def __len__(self) -> int:
         return len(self.architectures)
 
-    @property
+    @cached_property
     def runs_together(self) -> bool:
         """Whether many members in training are one batch, since the space has a method `together` for it.
 
-        It takes architectures, flat weights one after another, and images, and gives what `forward` does.
+        It takes architectures, flat weights one after another, and images, and gives what `forward` does. Weights that
+        a kind adds or widens it does not know.
         """
-        return hasattr(self.space, "together")
+        return hasattr(self.space, "together") and self.is_plain
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its weights are those of its space, and no others."""
+        plain = map(self.space.weight_layout, self.architectures)
+        return all(own == theirs for own, theirs in zip(self.weight_layouts, plain, strict=True))
 
     def initialise(self, keys: Sequence[int]) -> None:
         """Draw fresh weights, each member's from its own key."""

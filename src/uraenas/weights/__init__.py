@@ -8,6 +8,7 @@ from uraenas.weights.cycle import Cycle
 from uraenas.weights.dropconnect import DropConnect
 from uraenas.weights.dropout import Dropout
 from uraenas.weights.fge import FastGeometric
+from uraenas.weights.heads import Heads
 from uraenas.weights.langevin import Langevin
 from uraenas.weights.laplace import Laplace
 from uraenas.weights.method import (
@@ -52,6 +53,7 @@ WEIGHTS: dict[str, Part[Any]] = {
     "batch_ensemble": Part(BatchEnsemble),
     "rank_one": Part(RankOne),
     "mimo": Part(Mimo),
+    "heads": Part(Heads),
     "variational": Part(MeanField),
     "ssig": Part(SpikeAndSlab),
     "sebays": Part(Sequential),

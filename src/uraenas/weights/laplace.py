@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from uraenas.base import draws
@@ -135,6 +134,8 @@ def likeliest_precision(curvature: Tensor, square: float) -> float:
         precision = math.exp(log_precision)
         determinant = float(torch.log(curvature + precision).sum())
         return determinant - curvature.numel() * log_precision + square * precision
+
+    from scipy.optimize import minimize_scalar  # takes as long to import as all of this package
 
     return math.exp(minimize_scalar(unlikely, bounds=(LEAST, MOST), method="bounded").x)
 

@@ -56,7 +56,12 @@ Fit = Callable[[Tensors, Layout, Seen], Tensors]
 class Changes:
     """What a kind of weights changes about networks and their training, besides how weights move."""
 
-    layout: Callable[[Layout], Layout] = as_it_is  # weights of its own, or other shapes; needs a `forward`
+    layout: Callable[[Layout], Layout] = (
+        as_it_is  # weights of its own, or other shapes; needs a `forward`, or heads
+    )
+    # Where one pass makes several predictions, one after another in its logits, each a draw: the architecture that each
+    # stands for, in any word.
+    heads: tuple[str, ...] = ()
     repeats: int = 1  # how often each image stands in a batch of training
     # weights by name, how far training has come (0 … 1), training images → what is added to the loss
     penalty: Callable[[Tensors, Tensor, int], Tensor] | None = None

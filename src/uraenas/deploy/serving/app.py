@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from uraenas.base.versions import version_of
+from uraenas.deploy.page import page
 from uraenas.deploy.serving.batching import Batcher
 from uraenas.deploy.serving.limits import Limits, Rate, Refused
 from uraenas.deploy.serving.model import Model
@@ -215,7 +215,7 @@ class Server:
 
     async def page(self, request: Request) -> Response:
         headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
-        return HTMLResponse(_file("page.html"), headers=headers)
+        return HTMLResponse(page("serving/server.js"), headers=headers)
 
     async def docs(self, request: Request) -> Response:
         return PlainTextResponse(json.dumps(self._document(), indent=1, ensure_ascii=False))
@@ -262,7 +262,3 @@ async def _not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     why = "there is nothing here; see /docs" if status == 404 else "another method is expected; see /docs"
     return JSONResponse({"error": why}, status)
-
-
-def _file(name: str) -> str:
-    return resources.files("uraenas.deploy.serving").joinpath(name).read_text(encoding="utf-8")

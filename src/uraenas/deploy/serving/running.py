@@ -3,7 +3,9 @@
 from typing import Any
 
 from uraenas.base.errors import UraenasError
+from uraenas.deploy.accelerated import accelerated
 from uraenas.deploy.serving.limits import Limits
+from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
 from uraenas.run.directory import Run
 
@@ -29,9 +31,17 @@ def application(run: Run, method: str = "", limits: Limits | None = None, **rule
     from uraenas.deploy.serving.model import Model
 
     method = method or run.primary
-    ensemble = run.ensemble(method)
+    ensemble = _fastest(run.ensemble(method))
     own = Rule.of(ensemble, **{"risk": 0.05, **rule})
     return Server(Model(method, ensemble, own), limits or Limits()).application()
+
+
+def _fastest(ensemble: Ensemble) -> Ensemble:
+    """With ONNX Runtime where it is installed and can run these members."""
+    try:
+        return accelerated(ensemble)
+    except UraenasError:
+        return ensemble
 
 
 def serve(app: Any, host: str, port: int) -> None:

@@ -3,6 +3,8 @@
 import math
 import textwrap
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -10,7 +12,7 @@ from uraenas.architectures import DISTRIBUTIONS, Searched
 from uraenas.base.svg import element, join, line, padded, path, rect, text
 from uraenas.ensemble import MemberFacts
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
-from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, draw
+from uraenas.report.chart import HEAD, LETTER, WIDTH, Axis, Frame, Legend, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour, count, listed
 from uraenas.spaces import Architecture, Space, option_counts
@@ -37,7 +39,9 @@ def section(facts: RunFacts) -> Section:
         found.blocks.append(Key(legend, methods=False))
         found.blocks.append(Note(f"{_about(facts)} Expected architecture: {facts.searched.expected}."))
         figures = [_favour(facts.searched, legend), _expected(facts.searched)]
-        found.blocks.append(Grid(figures + _histories(facts.searched)))
+        untouched = Searched.nothing(facts.searched.space, facts.searched.distribution)
+        highest = facts.searched.distribution.facts(untouched.state)["entropy"]
+        found.blocks.append(Grid(figures + histories(facts.searched.history, highest)))
         if changes := _changes(facts.searched):
             found.blocks.append(changes)
     if given := facts.settings.get("train.expected.genotype"):
@@ -112,7 +116,7 @@ def _favour(searched: Searched, legend: Legend) -> Figure:
 
 def _every(names: list[str]) -> int:
     """1 where all names fit side by side, 2 where every second does, …"""
-    return math.ceil(len(names) * (6.4 * max(map(len, names)) + 6) / (WIDTH - 56))
+    return math.ceil(len(names) * (LETTER * max(map(len, names)) + 6) / (WIDTH - 56))
 
 
 def _expected(searched: Searched) -> Figure:
@@ -123,12 +127,10 @@ def _expected(searched: Searched) -> Figure:
     return draw("expected", "Expected architecture", n, HEAD + 226, drawn, space.legend(), summary)
 
 
-def _histories(searched: Searched) -> list[Figure]:
-    rows = searched.history
+def histories(rows: Sequence[Mapping[str, Any]], highest: float | None = None) -> list[Figure]:
+    """Entropy, losses and accuracies of a search over time; `highest` is the entropy at its beginning."""
     if not rows:
         return []
-    untouched = Searched.nothing(searched.space, searched.distribution)
-    highest = searched.distribution.facts(untouched.state)["entropy"]
     entropy = {"entropy": [row["entropy"] for row in rows]}
     losses = {
         words: [row[key] for row in rows]
@@ -218,7 +220,7 @@ def _gallery(facts: RunFacts, distinct: tuple[Architecture, ...], methods: list[
     members = [m for name in methods for m in facts.members[name]]
     numbers = Counter(member.architecture for member in members)
     groups = [(a, count(numbers[a], "member"), count(numbers[a], "member")) for a in distinct[:MOST_CELLS]]
-    names = textwrap.wrap(", ".join(methods), 58) if len(listed(methods)) > 42 else []
+    names = textwrap.wrap(", ".join(methods), 50) if len(listed(methods)) > 38 else []
     top = HEAD + 16 * len(names)
     space = members[0].space
     drawn, height = gallery(space, groups, top, WIDTH)

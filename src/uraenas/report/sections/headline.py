@@ -1,30 +1,37 @@
 """The few numbers at the top of the page."""
 
-from dataclasses import dataclass
-
+from uraenas.report.blocks import Tile
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.methods import shown, verdict
-from uraenas.report.style import METRIC_NAMES, show
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One number of the primary method, and how it compares."""
-
-    title: str
-    value: str
-    beneath: str
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, show
 
 
 def tiles(facts: RunFacts) -> list[Tile]:
+    """The primary method's numbers, how they compare to the baseline, and who is best."""
     wanted = [(metric, shift, words) for words, shift in facts.places.items() for metric in facts.headline]
     found = []
     for metric, shift, words in wanted:
-        value = facts.value(facts.primary, metric, shift or "")
+        value = facts.value(facts.primary, metric, shift)
         if value is not None:
-            beneath = _beneath(facts, metric, shift or "")
-            found.append(Tile(f"{METRIC_NAMES[metric]}, {words}", show(metric, value), beneath))
+            beneath, rank = _beneath(facts, metric, shift), _rank(facts, metric, shift)
+            found.append(Tile(f"{METRIC_NAMES[metric]}, {words}", show(metric, value), beneath, rank))
     return found
+
+
+def _rank(facts: RunFacts, metric: str, shift: str) -> str:
+    """Who has the best value, and which place the primary method has among all."""
+    values = {name: v for name in facts.methods if (v := facts.value(name, metric, shift)) is not None}
+    if len(values) < 2:
+        return ""
+    order = sorted(values, key=values.__getitem__, reverse=metric in LARGER_IS_BETTER)
+    place = 1 + sum(
+        values[name] > values[facts.primary]
+        if metric in LARGER_IS_BETTER
+        else values[name] < values[facts.primary]
+        for name in values
+    )
+    best = "the best" if place == 1 else f"best: {order[0]}, {show(metric, values[order[0]])}"
+    return f"rank {place} of {len(values)}; {best}"
 
 
 def _beneath(facts: RunFacts, metric: str, shift: str) -> str:

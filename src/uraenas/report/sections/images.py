@@ -19,6 +19,7 @@ from uraenas.report.sections.reliability import missing
 from uraenas.report.style import colour, shortened
 
 SHOWN = 12
+FEWER = 6  # of those by kind of uncertainty
 COLUMNS = 3
 SIDE = 108  # pixels of a picture on the page
 ROW = 196
@@ -31,7 +32,8 @@ def section(facts: RunFacts) -> Section:
         "Images worth a look",
         f"Test images with the prediction of {facts.primary}, temperature-scaled, as uraenas predict gives it. The "
         "least sure ones are often hard for people too; the confidently wrong ones are either mislabelled or what it "
-        "has yet to learn.",
+        "has yet to learn. What every member finds ambiguous, more training images will not help; what members "
+        "dispute, they may.",
     )
     if facts.primary not in facts.predictions or facts.test is None:
         found.blocks.append(missing("images"))
@@ -57,8 +59,23 @@ def section(facts: RunFacts) -> Section:
         )
     else:
         found.blocks.append(Note("Not one test image is classified wrongly."))
+    if len(facts.predictions[facts.primary]) > 1:
+        figures += _by_kind(facts, log_p, split, n)
     found.blocks.append(Grid(figures))
     return found
+
+
+def _by_kind(facts: RunFacts, log_p: Tensor, split: metrics.UncertaintyBySource, n: str) -> list[Figure]:
+    """What every member finds ambiguous, and what the members cannot agree on."""
+    kinds = (
+        ("most-ambiguous", "Ambiguous to every member", "highest data uncertainty", split.data),
+        ("most-disputed", "Disputed among members", "highest model uncertainty", split.model),
+    )
+    figures = []
+    for id, title, words, score in kinds:
+        chosen = torch.argsort(score, descending=True, stable=True)[:FEWER].tolist()
+        figures.append(_pictures(facts, id, title, f"{words} of {n}", chosen, log_p, split))
+    return figures
 
 
 def _pictures(
@@ -101,13 +118,13 @@ def _picture(
     address = thumbnail(facts.test.images[image])
     parts = [
         element("image", x=x, y=y, width=SIDE, height=SIDE, href=address, class_="picture"),
-        text(x, y + SIDE + 15, "is " + shortened(truth, 15), "truth"),
+        text(x, y + SIDE + 15, "is " + shortened(truth, 12), "truth"),
     ]
     for k, (guess, value) in enumerate(guesses):
         at = y + SIDE + 21 + 17 * k
         parts.append(rect(x, at, 108, 14, "track"))
         parts.append(rect(x, at, 108 * value, 14, "guess right" if guess == label else "guess"))
-        parts.append(text(x + 4, at + 11, shortened(facts.classes[guess], 11), "tick"))
+        parts.append(text(x + 4, at + 11, shortened(facts.classes[guess], 9), "tick"))
         parts.append(text(x + 105, at + 11, f"{100 * value:.0f} %", "tick", "end"))
     return element("g", *parts, class_="spot", data_tip=tip)
 

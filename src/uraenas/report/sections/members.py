@@ -1,11 +1,14 @@
 """How far the members disagree, and where uncertainty comes from."""
 
+import statistics
+
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
 from uraenas.evaluation import effects_of, metrics
 from uraenas.report.blocks import Figure, Grid, Key, Note, Section
-from uraenas.report.chart import HEAD, WIDTH, draw, heat_cell, share_of
+from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, draw, heat_cell, share_of
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import missing
+from uraenas.report.sections.shift import at_severity
 from uraenas.report.style import colour, count, show
 
 MOST_MEMBERS = 40  # drawn in a matrix
@@ -14,7 +17,7 @@ SOURCES = {
     "weight_uncertainty": ("weights", "source-weights"),
     "architecture_uncertainty": ("architecture", "source-architecture"),
 }
-LABELS = 120
+LABELS = 136
 ROW = 24
 
 
@@ -40,11 +43,11 @@ def disagreement(facts: RunFacts) -> Section:
 
 
 def _matrix(facts: RunFacts, method: str, matrix: list[list[float]], high: float) -> Figure:
-    members, left, top = len(matrix), 24.0, HEAD + 18.0
+    members, left, top = len(matrix), 26.0, HEAD + 18.0
     size = min(33.0, (WIDTH - left) / members)
     functions = [member.function for member in facts.members.get(method, [])]
     parts = []
-    every = 1 if members <= 20 else 5
+    every = 1 if size >= 18 else 5
     for k in range(members):
         if k % every == 0:
             place = size * (k + 0.5)
@@ -80,6 +83,12 @@ def uncertainty(facts: RunFacts) -> Section:
     legend = [(w, c, rect(-7, -5, 14, 10, "fill")) for w, c in SOURCES.values()]
     parts = [(facts, shift, words, methods) for words, shift in facts.places.items()]
     found.blocks += [Key(legend, methods=False), Grid(_by_source(parts, legend))]
+    several = [name for name in methods if facts.sizes[name] > 1]
+    if facts.cells and several:
+        found.blocks.append(
+            Note("The same over severity: means over kinds of shift; severity 0 is the clean test set.")
+        )
+        found.blocks.append(Grid(_over_severity(facts, several, legend)))
     found.blocks.append(
         Note(
             "Is it the architecture, or only initialisation? Filled: the architecture part. Hollow: the control, "
@@ -87,7 +96,7 @@ def uncertainty(facts: RunFacts) -> Section:
             "the control of the deep ensemble, whose members all share one architecture."
         )
     )
-    effects = effects_of(facts.rows)
+    effects = effects_of(facts.main_rows)
     found.blocks += [Note(f"{name}: on the test images {effect}.") for name, effect in effects.items()]
     if not effects and any(facts.method(name).row.source == "sampled" for name in methods):
         found.blocks.append(
@@ -130,6 +139,48 @@ def _sources(
     n = _n(facts, shift)
     height = HEAD + ROW * len(methods) + 44
     return draw(f"sources-{words}", f"Uncertainty by source, {words}", n, height, join(parts), legend)
+
+
+def _over_severity(facts: RunFacts, methods: list[str], legend: Legend) -> list[Figure]:
+    """Columns of the three sources, one for each severity."""
+    severities = [0, *facts.severities]
+    values = {
+        name: [
+            {s: statistics.fmean(at_severity(facts, name, s, k) or [0.0]) for s in SOURCES}
+            for k in severities
+        ]
+        for name in methods
+    }
+    most = max(sum(one.values()) for of_method in values.values() for one in of_method) or 1.0
+    return [_columns(facts, name, severities, values[name], most, legend) for name in methods]
+
+
+def _columns(
+    facts: RunFacts,
+    method: str,
+    severities: list[int],
+    values: list[dict[str, float]],
+    most: float,
+    legend: Legend,
+) -> Figure:
+    x = Axis(
+        "severity", -0.5, len(severities) - 0.5, lambda k: str(severities[int(k)]), range(len(severities))
+    )
+    frame = Frame(x, Axis("", 0.0, 1.04 * most), height=120)
+    parts = [frame.axes()]
+    width = 0.62 * (frame.right - frame.left) / len(severities)
+    for k, (severity, own) in enumerate(zip(severities, values, strict=True)):
+        start, bars = 0.0, []
+        for source, (_, class_) in SOURCES.items():
+            top, bottom = frame.up(start + own[source]), frame.up(start)
+            bar = rect(frame.across(k) - width / 2, top, width, bottom - top, "fill")
+            bars.append(element("g", bar, class_=class_))
+            start += own[source]
+        tip = f"severity {severity}" + "".join(f"\n{{{c}}}{w}\t{own[s]:.4f}" for s, (w, c) in SOURCES.items())
+        hit = rect(frame.across(k) - width / 2, frame.top, width, frame.height, "hit")
+        parts.append(element("g", hit, *bars, class_="spot", data_tip=f"{tip}\ntotal\t{start:.4f}"))
+    n = f"nats, mean of {count(len(facts.shifts), 'shift')} · {facts.n} images each"
+    return draw(f"severity-sources-{method}", method, n, frame.figure_height, join(parts), legend)
 
 
 def _n(facts: RunFacts, shift: str) -> str:

@@ -5,23 +5,33 @@ from markupsafe import Markup
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
 from uraenas.evaluation import Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
-from uraenas.report.chart import HEAD, WIDTH, draw
+from uraenas.report.chart import HEAD, LETTER, WIDTH, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
-from uraenas.report.table import DISAGREEMENT, best, columns_of, table
+from uraenas.report.table import DISAGREEMENT, TableLine, best, columns_of, table
 
 LEADS = {
     "classes": "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction "
-    "is by the truth. The best value of a column is bold; 95\u00a0% intervals, where there are any, stand beneath.",
+    "is by the truth.",
     "numbers": "RMSE and MAE: how far the mean is off, in the unit of the target; CRPS: how far the whole prediction "
     "is; NLL: how surprised it is by the truth; of central 90\u00a0% intervals the share that holds it, in percent, "
-    "and their width. The best value of a column is bold; 95\u00a0% intervals, where there are any, stand beneath.",
+    "and their width.",
 }
+BOLD = (
+    "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "
+    "95\u00a0% intervals, where there are any, stand beneath."
+)
 CALIBRATIONS = {"raw": "as predicted", "temperature": "temperature-scaled on held-out images"}
 
 
+def lead_of(facts: RunFacts) -> str:
+    """What the metrics of its target mean."""
+    return LEADS["classes" if facts.classes else "numbers"]
+
+
 def section(facts: RunFacts) -> Section:
-    lead = LEADS["classes" if facts.classes else "numbers"]
+    lead = f"{lead_of(facts)} {BOLD}"
+    lead += " ECE leans upwards, and its intervals with it." if facts.classes else ""
     if facts.shifted:
         lead += (
             f" Columns with c are means over {count(len(facts.shifts), 'kind')} of shifted images at "
@@ -30,7 +40,7 @@ def section(facts: RunFacts) -> Section:
     found = Section("methods", "Methods", lead)
     tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
-    found.blocks += [Note(f"{line}.") for line in unbeaten(facts.rows, facts.primary)]
+    found.blocks += [Note(f"{line}.") for line in unbeaten(facts.main_rows, facts.primary)]
     if facts.metrics.diverged:
         found.blocks.append(Note(_divergence(facts.metrics.diverged)))
     if facts.baseline is None:
@@ -72,23 +82,41 @@ def _tables(facts: RunFacts, kind: str) -> list[Table]:
 
 
 def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
-    lines = table(facts.rows, kind)
+    lines = table(facts.main_rows, kind)
     if not any(value is not None for line in lines for value in line.values):
         return None
     tops = best(lines)
     columns = columns_of(lines)
     kept = [k for k in range(len(columns)) if any(line.values[k] is not None for line in lines)]
+    leaders = [_leaders(facts, kind, k, tops[k], lines) for k in range(len(columns))]
     rows = []
     for one in lines:
         cells = [Cell(str(one.members))]
         for k in kept:
-            value, marked = one.values[k], "best" if one.values[k] == tops[k] else ""
+            value, marked = one.values[k], "best" if one.method in leaders[k] else ""
             interval = one.intervals[k] if one.intervals else None
             small = " – ".join(columns[k].show(end) for end in interval) if interval else ""
             cells.append(Cell(columns[k].show(value), small, marked))
         rows.append(Line(one.method, [*cells, Cell(DISAGREEMENT.show(one.disagreement))], colour(one.method)))
     header = ["Method", "Members", *(columns[k].title for k in kept), DISAGREEMENT.title]
     return Table(caption, header, rows)
+
+
+def _leaders(facts: RunFacts, kind: str, place: int, top: float | None, lines: list[TableLine]) -> set[str]:
+    """Who has the best value of a column, and who is not clearly worse."""
+    first = next((line.method for line in lines if top is not None and line.values[place] == top), None)
+    if first is None:
+        return set()
+    column = lines[0].columns[place]
+    where = (column.metric, (facts.shifted or "") if column.shifted else "none", kind, first)
+    rows = [
+        row
+        for row in facts.metrics.differences
+        if (row.metric, row.shift, row.calibration, row.baseline) == where
+    ]
+    shown = {line.method for line in lines}
+    tied = {row.method for row in rows if row.method in shown and verdict(row) != "worse"}
+    return {first} | tied | {line.method for line in lines if line.values[place] == top}
 
 
 def _difference_rows(facts: RunFacts, kind: str) -> dict[tuple[str, str, str], Row]:
@@ -153,7 +181,8 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
     low = min(0.0, *(ends(row)[0] for row in rows))
     high = max(0.0, *(ends(row)[1] for row in rows))
     air = (high - low) * 0.06 or 0.01
-    scale = Scale(low - air, high + air, 120, WIDTH - 16)
+    left = 16 + LETTER * max(len(row.method) for row in rows)
+    scale = Scale(low - air, high + air, left, WIDTH - 16)
     bottom = HEAD + 24 * len(rows) + 4
     factor = 100 if metric == "accuracy" else 1
     parts = []
@@ -168,9 +197,9 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
         ]
     for k, row in enumerate(rows):
         parts.append(_forest_row(row, scale, HEAD + 24 * k + 14))
-    unit = "percentage points" if metric == "accuracy" else "difference"
+    unit = "points" if metric == "accuracy" else "difference"
     good = "right of zero is better" if metric in LARGER_IS_BETTER else "left of zero is better"
-    parts.append(text(WIDTH / 2 + 50, bottom + 33, f"{unit}; {good}", "label", "middle"))
+    parts.append(text((scale.start + WIDTH) / 2, bottom + 33, f"{unit}; {good}", "label", "middle"))
     baseline = (facts.baseline or "").rpartition("/")[2]  # of another run: without the way to it
     title = f"{METRIC_NAMES[metric]}, {words}, against {baseline}"
     summary = ". ".join(_spoken(row) for row in rows)
@@ -181,7 +210,7 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
 def _forest_row(row: Row, scale: Scale, y: float) -> Markup:
     interval = line(scale(ends(row)[0]), y, scale(ends(row)[1]), y, "interval")
     point = mark(marker(row.method), scale(row.value), y)
-    name = text(112, y + 4, row.method, "tick", "end")
+    name = text(scale.start - 8, y + 4, row.method, "tick", "end")
     tip = f"{row.method}\ndifference\t{shown(row.metric, row.value)}\ninterval\t{_range(row)}"
     hit = rect(0, y - 12, WIDTH, 24, "hit")
     return element("g", hit, name, interval, point, class_=colour(row.method) + " spot", data_tip=tip)

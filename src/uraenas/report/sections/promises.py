@@ -59,7 +59,7 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
     for name in methods:
         cells = []
         for risk in RISKS:
-            threshold = facts.held_out[name].threshold(risk)
+            threshold = facts.held_out[name].threshold(risk, share=0)  # by confidence alone, as counted here
             log_p = facts.mean(name, "temperature")
             confidence, predicted = log_p.exp().max(dim=1)
             answered = confidence >= threshold.confidence

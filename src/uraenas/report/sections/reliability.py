@@ -1,10 +1,12 @@
 """Reliability diagrams with counts, and the risk–coverage curve."""
 
+import math
+
 import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from uraenas.base.svg import element, join, line, padded, rect, text
+from uraenas.base.svg import element, join, line, rect, text
 from uraenas.evaluation import metrics
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, Axis, Frame, Series, draw, line_chart, method_key
@@ -13,6 +15,8 @@ from uraenas.report.style import colour, show
 
 COUNTS_HEIGHT = 34
 COVERAGES = 80  # points of a risk–coverage curve
+RISKS = (0.01, 0.02, 0.05)
+WILSON = 1.96  # a normal deviate, for 95 %
 
 
 def section(facts: RunFacts) -> Section:
@@ -21,7 +25,10 @@ def section(facts: RunFacts) -> Section:
         "Calibration",
         "Can a confidence be taken at its word? Of the images predicted with 80\u00a0% confidence, "
         "80\u00a0% should be right: bars on the diagonal. Bars below it: overconfident. "
-        "The small bars count the images behind each bin.",
+        "The small bars count the images behind each bin; thin lines are 95\u00a0% intervals of a bin's accuracy "
+        "(Wilson), "
+        "long where images are few. ECE, the mean gap, leans upwards: chance alone opens gaps, and the table below "
+        "says how large an ECE a perfectly calibrated method with these confidences would have.",
     )
     if not facts.predictions:
         found.blocks.append(missing("reliability diagrams and the risk–coverage curve"))
@@ -32,7 +39,8 @@ def section(facts: RunFacts) -> Section:
         Choice("Predictions", diagrams),
         Note(
             "Risk and coverage: if it answers only its most confident share of the images (coverage), how often is "
-            "it wrong on those (risk)? A curve that hugs the floor lets you abstain safely. AURC is the area below."
+            "it wrong on those (risk)? The further right a curve stays low, the more can be answered safely. AURC "
+            "is the mean risk over all coverages."
         ),
         method_key(list(facts.predictions)),
         Grid([_risk(facts)]),
@@ -78,6 +86,32 @@ def _diagram(facts: RunFacts, method: str, kind: str) -> Figure:
     )
 
 
+def _interval(right: float, number: int) -> tuple[float, float]:
+    """Wilson's interval of a share that so many images show."""
+    z = WILSON
+    centre = (right + z * z / (2 * number)) / (1 + z * z / number)
+    half = z / (1 + z * z / number) * math.sqrt(right * (1 - right) / number + z * z / (4 * number**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def by_chance(log_p: Tensor, labels: Tensor) -> float:
+    """About the ECE of a perfectly calibrated method with these confidences c.
+
+    By chance a bin's gap is normal with variance Σ c (1 − c) / N², so E|gap| = √(2/π · Σ c (1 − c)) / N.
+    """
+    bins, confidence, _ = metrics.confidence_bins(log_p, labels)
+    variance = torch.bincount(bins, weights=confidence * (1 - confidence), minlength=metrics.BINS)
+    return float((2 / math.pi * variance).sqrt().sum() / len(labels))
+
+
+def coverage_at(log_p: Tensor, labels: Tensor) -> list[float]:
+    """At each of RISKS, the largest share of the images that can be answered with no more errors."""
+    _, confidence, right = metrics.confidence_bins(log_p, labels)
+    risk = metrics.risk_at_coverage(confidence, right)
+    within = [(risk <= most).nonzero() for most in RISKS]
+    return [(int(found[-1]) + 1) / len(risk) if len(found) else 0.0 for found in within]
+
+
 def _bin(frame: Frame, b: int, number: int, share: float, confidence: float, accuracy: float) -> Markup:
     left, right = frame.across(b / metrics.BINS) + 1, frame.across((b + 1) / metrics.BINS) - 1
     base, height = HEAD + 12 + COUNTS_HEIGHT, max(1.0, share * (COUNTS_HEIGHT - 6))
@@ -87,11 +121,15 @@ def _bin(frame: Frame, b: int, number: int, share: float, confidence: float, acc
         f"mean confidence\t{confidence:.3f}\naccuracy\t{accuracy:.3f}\ngap\t{accuracy - confidence:+.3f}"
     )
     width = right - left
+    low, high = _interval(accuracy, number)
+    tip += f"\ninterval\t{low:.3f} – {high:.3f}"
+    middle = (left + right) / 2
     parts = [
         rect(left, base - height, width, height, "count"),
         rect(left, top, width, frame.bottom - top, "bar"),
         rect(left, min(top, ideal), width, abs(top - ideal), "gap"),
         line(left, top, right, top, "line"),
+        line(middle, frame.up(low), middle, frame.up(high), "whisker"),
         rect(left - 1, HEAD, width + 2, frame.bottom - HEAD, "hit"),
     ]
     return element("g", *parts, class_="spot", data_tip=tip)
@@ -107,16 +145,17 @@ def _curve(log_p: Tensor, labels: Tensor) -> list[tuple[float, float]]:
 
 def _risk(facts: RunFacts) -> Figure:
     series = [Series(name, _curve(facts.mean(name), facts.labels)) for name in facts.predictions]
-    _, high = padded([y for one in series for _, y in one.points])
+    high = max(y for one in series for _, y in one.points)
+    least = max(0.5 / len(facts.labels), 1e-4)  # risks below one image are drawn on the floor
     frame = Frame(
-        Axis("coverage: most confident share of the images, in %", 0, 1, lambda v: f"{100 * v:.0f}"),
-        Axis("", 0, high, lambda v: f"{100 * v:.3g}"),
+        Axis("coverage: share of the images in %", 0, 1, lambda v: f"{100 * v:.0f}"),
+        Axis("", least, max(1.3 * high, 4 * least), lambda v: f"{100 * v:.3g}", log=True),
         height=220,
     )
     return line_chart(
         "risk-coverage",
         "Risk against coverage",
-        f"error among the answered, in % · as predicted · {facts.n}",
+        f"error among the answered, in %, log scale · as predicted · {facts.n}",
         series,
         frame,
         lambda v: f"coverage {100 * v:.1f} %",
@@ -129,6 +168,15 @@ def _areas(facts: RunFacts) -> Table:
     lines = []
     for name in facts.predictions:
         found = [facts.value(name, metric) for metric in ("aurc", "adaptive_ece", "brier")]
-        lines.append(Line(name, [Cell("–" if v is None else f"{v:.4f}") for v in found], colour(name)))
-    caption = f"Lower is better in all three. As predicted, clean, {facts.n} test images."
-    return Table(caption, ["Method", "AURC", "Adaptive ECE", "Brier score"], lines)
+        cells = [Cell("–" if v is None else f"{v:.4f}") for v in found]
+        log_p = facts.mean(name)
+        cells.append(Cell(f"{by_chance(log_p, facts.labels):.4f}"))
+        cells += [Cell(f"{100 * share:.1f} %") for share in coverage_at(log_p, facts.labels)]
+        lines.append(Line(name, cells, colour(name)))
+    caption = (
+        f"Lower is better in the first three. As predicted, clean, {facts.n} test images. Answered: the largest "
+        "share of the "
+        "test images with no more errors than that; the section Promises has what can be relied on beforehand."
+    )
+    header = ["Method", "AURC", "Adaptive ECE", "Brier score", "ECE by chance"]
+    return Table(caption, [*header, *(f"Answered at {100 * risk:g} % risk" for risk in RISKS)], lines)

@@ -1,5 +1,7 @@
 """Metrics against severity, and the heat map corruption × severity."""
 
+import statistics
+
 from uraenas.base.svg import join, padded, text
 from uraenas.report.blocks import Choice, Figure, Note, Section
 from uraenas.report.chart import (
@@ -17,8 +19,9 @@ from uraenas.report.chart import (
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, shortened, show
 
-LABELS = 118  # pixels for the names of the shifts
+LABELS = 134  # pixels for the names of the shifts
 ROW = 20
+FEW = 4  # shifts, of which a middle half says little
 
 
 def section(facts: RunFacts) -> Section:
@@ -26,7 +29,10 @@ def section(facts: RunFacts) -> Section:
         "shift",
         "Under shift",
         "What happens when images get worse than those it was trained on. Accuracy falls for everyone; a method that "
-        "knows it is out of its depth keeps ECE and NLL low while it does. Severity 0 is the clean test set.",
+        "knows it is out of its depth keeps ECE and NLL low while it does. Severity 0 is the clean test set. Lines "
+        "are means "
+        "over kinds of shift; a band holds the middle half of these kinds, for the first method and the baseline: "
+        "kinds differ far more than methods do, so read differences from the table above, which pairs them.",
     )
     if not facts.cells:
         found.blocks.append(
@@ -50,32 +56,38 @@ def section(facts: RunFacts) -> Section:
     return found
 
 
-def _at_severity(facts: RunFacts, method: str, metric: str, severity: int, kind: str) -> float | None:
-    """The mean over shifts at one severity, from the rows of the single shifts."""
-    if severity == 0:
-        return facts.value(method, metric, calibration=kind)
-    found = [
-        facts.value(method, metric, shift, severity=severity, calibration=kind) for shift in facts.shifts
-    ]
-    present = [value for value in found if value is not None]
-    return sum(present) / len(present) if present else None
+def at_severity(facts: RunFacts, method: str, metric: str, severity: int, kind: str = "raw") -> list[float]:
+    """The values of single shifts at one severity; at 0, that of clean images."""
+    shifts = facts.shifts if severity else ["none"]
+    found = [facts.value(method, metric, shift, severity=severity, calibration=kind) for shift in shifts]
+    return [value for value in found if value is not None]
+
+
+def _quartiles(values: list[float]) -> tuple[float, float]:
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
 
 
 def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
     severities = [0, *facts.severities]
     series = []
     for name in facts.methods:
-        values = [(s, _at_severity(facts, name, metric, s, kind)) for s in severities]
-        series.append(Series(name, [(s, value) for s, value in values if value is not None]))
+        values = {s: own for s in severities if (own := at_severity(facts, name, metric, s, kind))}
+        points = [(s, statistics.fmean(own)) for s, own in values.items()]
+        band = [(s, *(_quartiles(own) if len(own) > 1 else (own[0], own[0]))) for s, own in values.items()]
+        wide = len(facts.shifts) >= FEW and name in (facts.primary, facts.baseline)
+        series.append(Series(name, points, band=band if wide else ()))
     percent = metric == "accuracy"
-    low, high = padded([y for one in series for _, y in one.points])
+    ends = [end for one in series for _, *both in one.band for end in both]
+    low, high = padded([*(y for one in series for _, y in one.points), *ends])
     y = Axis("", max(low, 0.0), high, (lambda v: f"{100 * v:.4g}") if percent else None)
     x = Axis("severity", -0.2, severities[-1] + 0.2, lambda v: f"{v:.0f}", severities)
     shifts = count(len(facts.shifts), "shift")
     return line_chart(
         f"severity-{metric}-{kind}",
         f"{METRIC_NAMES[metric]}{' in %' if percent else ''} against severity",
-        f"{direction(metric)} · mean of {shifts} · {facts.n} images each",
+        f"{direction(metric)} · mean of {shifts} · {facts.n} images each"
+        + (" · bands: middle half" if ends else ""),
         series,
         Frame(x, y),
         lambda v: "clean" if v == 0 else f"severity {v:.0f}, mean of {shifts}",
@@ -98,7 +110,7 @@ def _heat_map(facts: RunFacts, metric: str, method: str, low: float, high: float
     for r, shift in enumerate(facts.shifts):
         y = top + ROW * r
         words = shift.replace("_", " ")
-        parts.append(text(LABELS - 8, y + ROW / 2 + 4, shortened(words, 19), "tick", "end"))
+        parts.append(text(LABELS - 8, y + ROW / 2 + 4, shortened(words, 17), "tick", "end"))
         for k, severity in enumerate(facts.severities):
             value = facts.value(method, metric, shift, severity=severity)
             if value is None:

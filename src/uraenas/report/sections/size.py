@@ -12,21 +12,30 @@ from uraenas.report.style import METRIC_NAMES, count, direction, show
 
 @dataclass(frozen=True)
 class Curve:
-    """A method of a run, and how its line is called and looks."""
+    """A method in one run, or in several that are seeds of it, and how its line is called and looks."""
 
-    facts: RunFacts
+    runs: Sequence[RunFacts]
     method: str
     name: str
-    slot: int | None = None  # None: as the method does everywhere
+    shape: int | None = None  # None: as the method's everywhere
 
     @property
     def members(self) -> int:
-        return self.facts.sizes[self.method]
+        return self.runs[0].sizes[self.method]
 
     def series(self, metric: str, shift: str) -> Series:
-        sizes = range(1, self.members + 1)
-        values = [(m, self.facts.value(self.method, metric, shift, members=m)) for m in sizes]
-        return Series(self.name, [(m, v) for m, v in values if v is not None], self.slot)
+        points, band = [], []
+        for size in range(1, self.members + 1):
+            rows = [facts.row(self.method, metric, shift, members=size) for facts in self.runs]
+            known = [row for row in rows if row is not None]
+            if known:
+                points.append((size, sum(row.value for row in known) / len(known)))
+            if len(known) == 1 and known[0].spread is not None:
+                value, spread = known[0].value, known[0].spread
+                band.append((size, value - spread, value + spread))
+        if band and points[-1][0] == self.members:
+            band.append((self.members, points[-1][1], points[-1][1]))  # there is one subset of all
+        return Series(self.name, points, self.method, self.shape, band)
 
 
 def section(facts: RunFacts) -> Section:
@@ -34,9 +43,10 @@ def section(facts: RunFacts) -> Section:
         "size",
         "Ensemble size",
         "What another member brings. A value at a size below the full one is the mean over random subsets of the "
-        "members; the curve of a good ensemble falls (ECE, NLL) or rises (accuracy) and then levels off.",
+        "members; the curve of a good ensemble falls (ECE, NLL) or rises (accuracy) and then levels off. Bands: one "
+        "standard deviation over the subsets to either side, where it was kept.",
     )
-    found.blocks += curves([Curve(facts, name, name) for name in facts.methods], "size")
+    found.blocks += curves([Curve([facts], name, name) for name in facts.methods], "size")
     return found
 
 
@@ -44,14 +54,15 @@ def curves(lines: Sequence[Curve], id: str) -> list[Block]:
     """Figures with a line for each; all were tested on the same images. Their ids begin with this one."""
     if max(line.members for line in lines) == 1:
         return [Note("Every method has one member, so there is nothing to compare.")]
-    places = lines[0].facts.places
+    places = lines[0].runs[0].places
     options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in places.items()}
-    legend = series_legend([Series(line.name, (), line.slot) for line in lines])
-    return [Key(legend, methods=all(line.slot is None for line in lines)), Choice("Test images", options)]
+    own = all(line.shape is None for line in lines)
+    legend = series_legend([Series(line.name, (), line.method, line.shape) for line in lines])
+    return [Key(legend, methods=own), Choice("Test images", options)]
 
 
 def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Figure]:
-    figures = [_figure(lines, id, metric, shift, words) for metric in lines[0].facts.headline]
+    figures = [_figure(lines, id, metric, shift, words) for metric in lines[0].runs[0].headline]
     return [figure for figure in figures if figure is not None]
 
 
@@ -59,17 +70,19 @@ def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str
     series = [found for line in lines if (found := line.series(metric, shift)).points]
     if max((len(one.points) for one in series), default=0) < 2:
         return None  # it is not known, or of whole ensembles alone
-    facts = lines[0].facts
+    facts = lines[0].runs[0]
     most = max(line.members for line in lines)
     percent = metric == "accuracy"
     ticks = [t for t in round_ticks(1, most, 6) if t == int(t)] or [1]
     x = Axis("members", 0.75, most + 0.25, lambda v: f"{v:.0f}", ticks if 1 in ticks else [1, *ticks])
-    low, high = padded([y for one in series for _, y in one.points])
+    ends = [end for one in series for _, *both in one.band for end in both]
+    low, high = padded([*(y for one in series for _, y in one.points), *ends])
     y = Axis("", low, high, (lambda v: f"{100 * v:.4g}") if percent else None)
     title = f"{METRIC_NAMES[metric]}{' in %' if percent else ''}, {words}"
     n = f"{direction(metric)} · {facts.n} images"
     if shift != "none":
         n += f" × {count(len(facts.cells), 'shift')}"
+    n += f" · means over up to {facts.config.evaluate.subsets} subsets"
     return line_chart(
         f"{id}-{metric}-{words}",
         title,

@@ -112,10 +112,10 @@ class PerceptronSpace:
         training: bool,
         passage: Passage = PLAIN,
     ) -> Tensor:
-        if training and passage is PLAIN:
-            pairs = zip(architectures, weights, strict=True)
-            named = [own[entry.name] for one, own in pairs for entry in self.weight_layout(one).entries]
-            return self.together(architectures, torch.cat([tensor.reshape(-1) for tensor in named]), images)
+        pairs = zip(architectures, weights, strict=True)
+        named = [(own[entry.name], entry) for one, own in pairs for entry in self.weight_layout(one).entries]
+        if training and passage is PLAIN and all(one.shape == entry.shape for one, entry in named):
+            return self.together(architectures, torch.cat([one.reshape(-1) for one, _ in named]), images)
         own_rows = [images] * len(architectures) if images.dim() == 4 else list(images)
         members = zip(architectures, weights, own_rows, strict=True)
         return torch.stack([network.trace(a, w, x.flatten(1), passage)[0] for a, w, x in members])

@@ -25,7 +25,7 @@ class SupernetProgram(Program):
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         wiring = wiring_of_supernet(cell, skeleton)
-        # Running means stay 0. Sums for a variance are taken around them, and they say nothing about the next step where
+        # Running means stay 0. Sums for a variance are taken around them; they say nothing about the next step where
         # one option is drawn at a time: a cell of skips multiplies its input by four, one without has it normed.
         super().__init__([wiring], skeleton, batch, device, dtype, momentum=0.0)
         self.cell = cell

@@ -143,12 +143,18 @@ def _groups(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 def _mean_rows(group: Sequence[Cell], shift: str) -> list[Row]:
     """Rows averaged over cells: a metric is computed per (corruption, severity) first, never on the pooled images."""
-    totals: dict[tuple, float] = {}
+    totals: dict[tuple, tuple[float, float]] = {}
     for cell in group:
         for row in cell.rows:
-            totals[_identity(row)] = totals.get(_identity(row), 0.0) + row.value / len(group)
-    first = group[0].rows
-    return [replace(row, shift=shift, severity=0, value=totals[_identity(row)]) for row in first]
+            value, spread = totals.get(_identity(row), (0.0, 0.0))
+            own = (row.spread or 0.0) / len(group)
+            totals[_identity(row)] = value + row.value / len(group), spread + own
+    found = []
+    for row in group[0].rows:
+        value, spread = totals[_identity(row)]
+        kept = None if row.spread is None else spread
+        found.append(replace(row, shift=shift, severity=0, value=value, spread=kept))
+    return found
 
 
 def _identity(row: Row) -> tuple:

@@ -1,0 +1,12 @@
+"""The page to drop images on: one page, and who predicts for it."""
+
+from importlib import resources
+
+
+def page(ask: str, head: str = "") -> str:
+    """The page with this script, a path below `deploy/`, which says what an image shows and who predicts."""
+    return _file("serving/page.html").replace("/*ask*/", _file(ask)).replace("<!--head-->", head)
+
+
+def _file(name: str) -> str:
+    return resources.files("uraenas.deploy").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,68 @@
+"""Several runs side by side: what readers ask of them, each a section."""
+
+from collections.abc import Sequence
+
+from uraenas.report.blocks import Cell, Line, Note, Section, Table
+from uraenas.report.compared import abstaining, overview, spending, where
+from uraenas.report.compared.words import keys
+from uraenas.report.entries import Entries, Entry
+from uraenas.report.reading import RunFacts, differing
+from uraenas.report.sections.provenance import shown
+from uraenas.report.sections.size import Curve, curves
+
+
+def comparison(runs: Sequence[RunFacts], against: str = "", paper: bool = False) -> list[Section]:
+    """What the runs have in common and what not; their own sections follow."""
+    entries = Entries(runs)
+    baseline = _baseline(entries, against)
+    found = [overview.section(entries, baseline, paper)]
+    if entries.shifted and entries.competing:
+        found.append(where.section(entries, baseline))
+    if entries.competing:
+        found.append(_sizes(entries))
+    found.append(spending.section(entries))
+    if all(facts.classes for facts in runs):
+        found.append(abstaining.section(entries))
+    return [*found, _settings(entries)]
+
+
+def _baseline(entries: Entries, against: str) -> Entry | None:
+    """The line that others are held against: RUN:METHOD, METHOD, or as the first run's settings say."""
+    if not entries.competing:
+        return None
+    path, _, method = (against or entries.runs[0].config.evaluate.baseline).rpartition(":")
+    for entry in entries:
+        paths = [str(facts.run.path) for facts in entry.runs]
+        if entry.method == method and (not path or path in paths):
+            return entry
+    return None
+
+
+def _sizes(entries: Entries) -> Section:
+    found = Section(
+        "compared-size",
+        "Ensemble size",
+        "What another member brings, in every run. Values below the full size are means over random subsets of the "
+        "members. Colour is the method, shape the run.",
+    )
+    methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
+    lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]
+    found.blocks += [*keys(entries), *curves(lines, "runs-size")[-1:]]
+    return found
+
+
+def _settings(entries: Entries) -> Section:
+    found = Section(
+        "compared-settings",
+        "What was set differently",
+        "Where runs differ in more than one of these, a difference between them may come from any.",
+    )
+    lines = [
+        Line(key, [Cell("–" if value is None else shown(value)) for value in values])
+        for key, values in differing(entries.runs).items()
+    ]
+    if lines:
+        found.blocks.append(Table("Settings that differ.", ["Setting", *entries.labels], lines))
+    else:
+        found.blocks.append(Note("The runs have the same settings."))
+    return found

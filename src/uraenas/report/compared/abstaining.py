@@ -1,0 +1,63 @@
+"""When a method should abstain: how much it answers at a risk, and how well confidence ranks its errors."""
+
+import statistics
+
+from uraenas.report.blocks import Cell, Line, Note, Section, Table
+from uraenas.report.compared.words import images_of
+from uraenas.report.entries import Entries, Entry
+from uraenas.report.sections.reliability import RISKS, coverage_at
+from uraenas.report.style import colour
+
+
+def section(entries: Entries) -> Section:
+    found = Section(
+        "compared-abstaining",
+        "When should it abstain?",
+        "A method that answers only its most confident images errs less. AURC is its mean error over all such shares, "
+        "lower is better: it says how well confidence tells right from wrong. Beneath a risk stands the share of "
+        "the clean test images that can be answered with at most that share of errors.",
+    )
+    answered = {entry: _coverages(entry) for entry in entries}
+    with_coverage = any(answered.values())
+    lines = []
+    for entry in entries:
+        cells = []
+        for shifted in (False, True) if entries.shifted else (False,):
+            values = entry.of_runs("aurc", entry.shift(shifted))
+            cells.append(_cell(values, ".4f", 1))
+        if with_coverage:
+            columns = zip(*answered[entry], strict=True) if answered[entry] else [[] for _ in RISKS]
+            cells += [_cell(list(values), ".1f", 100, " %") for values in columns]
+        lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
+    header = ["Method", "AURC", *(["cAURC"] if entries.shifted else [])]
+    header += [f"Answered at {100 * risk:g} % risk" for risk in RISKS] if with_coverage else []
+    caption = f"As predicted, {images_of(entries)}; beneath, ± standard deviation over seeds."
+    found.blocks.append(Table(caption, header, lines))
+    found.blocks.append(
+        Note(
+            "Coverage is read off the test images, so it is no promise. uraenas predict RUN --risk 0.02 takes the "
+            "threshold "
+            "from held-out images and keeps it with a certainty of 95 %; a run's own section “Promises” shows how that "
+            "falls out. No such promise holds under shift."
+            + (
+                ""
+                if with_coverage
+                else " Predictions are not in these run directories, so coverage is left out."
+            )
+        )
+    )
+    return found
+
+
+def _coverages(entry: Entry) -> list[list[float]]:
+    """For each run, the coverage at each risk; none where predictions are missing."""
+    if not all(entry.method in facts.predictions for facts in entry.runs):
+        return []
+    return [coverage_at(facts.mean(entry.method), facts.labels) for facts in entry.runs]
+
+
+def _cell(values: list[float], form: str, factor: float, unit: str = "") -> Cell:
+    if not values:
+        return Cell("–")
+    spread = f"± {factor * statistics.stdev(values):{form}}" if len(values) > 1 else ""
+    return Cell(f"{factor * statistics.fmean(values):{form}}{unit}", spread)

@@ -1,0 +1,237 @@
+"""Which method is best, and whether that is sure: the table of all runs, and the differences to one line of it."""
+
+from markupsafe import Markup
+
+from uraenas.base.svg import Scale, element, join, line, mark, padded, rect, round_ticks, text
+from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
+from uraenas.report.chart import HEAD, LETTER, WIDTH, draw
+from uraenas.report.compared.words import beneath, images_of, keys, runs_of, said, shapes
+from uraenas.report.entries import Difference, Entries, Entry
+from uraenas.report.paper import reference
+from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
+from uraenas.report.style import METRIC_NAMES, colour, count, direction, listed, marker, show
+from uraenas.report.table import Column, columns_of, table
+from uraenas.run.directory import PRIMARY
+
+ROW = 18
+GAP = 8  # between methods
+MOST_TIED = 3  # named in a tile
+
+
+def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
+    found = Section(
+        "compared",
+        "Which method is best?",
+        f"{lead_of(entries.runs[0])} Columns and figures with c or “shifted” are means over shifted images, the "
+        "others are of clean ones.",
+    )
+    if not entries.competing:
+        found.blocks.append(
+            Note(
+                "These runs were not tested on the same images: compare across runs with care; no best is marked, and "
+                "no difference is drawn."
+            )
+        )
+    else:
+        found.blocks.append(Tiles([_tile(entries, c) for c in _compared(entries)]))
+        if unsure := _unsure(entries):
+            found.blocks.append(Note(unsure))
+    tables = {words.capitalize(): _tables(entries, baseline, kind) for kind, words in CALIBRATIONS.items()}
+    found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
+    if why := _why_no_differences(entries, baseline):
+        found.blocks.append(Note(why))
+    if paper:
+        found.blocks.append(reference())
+    if entries.runs[0].classes:
+        found.blocks.append(Note(ECE_LEANS))
+    found.blocks += keys(entries)
+    found.blocks.append(Grid([figure for c in _compared(entries) if (figure := _dots(entries, c))]))
+    return found
+
+
+ECE_LEANS = (
+    "ECE leans upwards: chance alone opens gaps between confidence and accuracy, more of them with fewer images, so "
+    "even "
+    "a perfectly calibrated method has an ECE above zero, and a resample of the images a larger one than the images "
+    "themselves. Differences of ECE between methods lean less than the values."
+)
+
+
+def _unsure(entries: Entries) -> str:
+    """Of a method whose calibration under shift is the best for the wrong reason."""
+    if not entries.shifted:
+        return ""
+    names = []
+    for metric in ("ece", "nll"):
+        best = entries.best(metric, shifted=True)
+        accurate = entries.leaders("accuracy", shifted=True)
+        if best is not None and accurate and best not in accurate and best not in names:
+            names.append(best)
+    if not names:
+        return ""
+    return (
+        f"Under shift {listed([entries.names[one] for one in names])} has the lowest ECE or NLL and is clearly less "
+        "accurate "
+        "than the best: it is less sure of everything rather than better. Weigh accuracy against NLL before you "
+        "choose it."
+    )
+
+
+def _columns(entries: Entries) -> list[Column]:
+    every = columns_of(table(entries.runs[0].main_rows))
+    return [column for column in every if entries.shifted or not column.shifted]
+
+
+def _compared(entries: Entries) -> list[Column]:
+    """Those of which one value is better than another."""
+    return [column for column in _columns(entries) if column.compared]
+
+
+def _tile(entries: Entries, column: Column) -> Tile:
+    """Who is best, who is not clearly worse, and where ours stand."""
+    metric, shifted = column.metric, column.shifted
+    title = f"{METRIC_NAMES[metric]}, {'shifted' if shifted else 'clean'}: best"
+    leaders = entries.leaders(metric, shifted)
+    if not leaders:
+        return Tile(title, "–", "")
+    best, *tied = leaders
+    value = best.value(metric, best.shift(shifted))
+    assert value is not None
+    names = [entries.names[one] for one in tied]
+    more = [f"{len(names) - MOST_TIED} more"] if len(names) > MOST_TIED else []
+    others = (
+        f"not clearly worse: {listed(names[:MOST_TIED] + more)}"
+        if names
+        else "clearly, of all that can be paired"
+    )
+    ours = next((one for name in PRIMARY for one in entries if one.method == name), None)
+    rank = ""
+    if ours is not None and ours.value(metric, ours.shift(shifted)) is not None:
+        place = entries.rank(ours, metric, shifted)
+        rank = f"{entries.names[ours]}: rank {place} of {len(entries)}"
+    return Tile(title, said(metric, value), f"{entries.names[best]}; {others}", rank)
+
+
+def _tables(entries: Entries, baseline: Entry | None, kind: str) -> list[Table]:
+    values = _values(entries, kind)
+    if values is None:
+        return []
+    return [values] if baseline is None else [values, _differences(entries, baseline, kind)]
+
+
+def _values(entries: Entries, kind: str) -> Table | None:
+    columns = [c for c in _columns(entries) if entries.best(c.metric, c.shifted, kind) is not None]
+    if not columns:
+        return None
+    leaders = {c: entries.leaders(c.metric, c.shifted, kind) if c.compared else [] for c in columns}
+    lines = []
+    for entry in entries:
+        cells = [Cell(str(entry.members))]
+        for column in columns:
+            value = entry.value(column.metric, entry.shift(column.shifted), kind)
+            marked = "best" if entry in leaders[column] else ""
+            small = "" if value is None else beneath(column, value)
+            cells.append(Cell(column.show(None if value is None else value.mean), small, marked))
+        lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
+    small = "beneath, ± standard deviation over seeds (n − 1), or the 95\u00a0% interval of a single run"
+    caption = f"Methods of all runs, {CALIBRATIONS[kind]}. {images_of(entries)}; {small}."
+    if entries.competing:
+        caption += (
+            " Bold: the best of a column and all that are not clearly worse, by paired bootstrap over images."
+        )
+    return Table(caption, ["Method", "Members", *(column.title for column in columns)], lines)
+
+
+def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
+    lines = []
+    for entry in entries:
+        if entry is baseline:
+            continue
+        cells = []
+        for column in _compared(entries):
+            found = entry.minus(baseline, column.metric, baseline.shift(column.shifted), kind)
+            cells.append(_difference(found, column.metric))
+        lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
+    seeds = "; over seeds, where all agree" if entries.folded else ""
+    caption = (
+        f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same images, "
+        f"{images_of(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ worse: the interval "
+        f"leaves out zero{seeds}. –: a run has no replicates to be paired."
+    )
+    return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
+
+
+def _difference(found: Difference | None, metric: str) -> Cell:
+    if found is None:
+        return Cell("–")
+    low, high = (shown(metric, end) for end in found.interval)
+    return Cell(shown(metric, found.value), f"{low} – {high}", found.verdict(metric))
+
+
+def _why_no_differences(entries: Entries, baseline: Entry | None) -> str:
+    if not entries.competing:
+        return ""
+    if baseline is None:
+        wanted = entries.runs[0].config.evaluate.baseline
+        return (
+            f"No differences: {wanted} is not among these methods. uraenas report RUN RUN --against METHOD, or "
+            "RUN:METHOD, shows those to another."
+        )
+    lack = [label for label, facts in zip(entries.labels, entries.runs, strict=True) if not facts.replicates]
+    return f"Without bootstrap replicates, and so not paired with others: {', '.join(lack)}." if lack else ""
+
+
+def _dots(entries: Entries, column: Column) -> Figure | None:
+    shown = {e: v for e in entries if (v := e.value(column.metric, e.shift(column.shifted))) is not None}
+    if not shown:
+        return None
+    ends = {e: _ends(v.mean, v.deviation, v.interval) for e, v in shown.items()}
+    low, high = padded([end for e, v in shown.items() for end in (v.mean, *ends[e])])
+    methods = list(dict.fromkeys(entry.method for entry in shown))
+    left = 12 + LETTER * max(map(len, methods))
+    scale = Scale(low, high, left, WIDTH - 16)
+    bottom = HEAD + ROW * len(shown) + GAP * len(methods)
+    factor = 100 if column.metric == "accuracy" else 1
+    parts = []
+    for tick in round_ticks(low * factor, high * factor, 3):
+        x = scale(tick / factor)
+        parts += [line(x, HEAD, x, bottom, "rule"), text(x, bottom + 16, f"{tick:g}", "tick", "middle")]
+    top: float = HEAD
+    for method in methods:
+        own = [entry for entry in shown if entry.method == method]
+        height = ROW * len(own) + GAP
+        parts.append(text(left - 8, top + height / 2 + 4, method, "tick", "end"))
+        for place, entry in enumerate(own):
+            y = top + GAP / 2 + ROW * (place + 0.5)
+            parts.append(_dot(entries, entry, column, scale, y, ends[entry]))
+        top += height
+    words = "shifted" if column.shifted else "clean"
+    percent = " in %" if column.metric == "accuracy" else ""
+    bars = "bars: 95 % intervals" + (", of several seeds ± one deviation" if entries.folded else "")
+    n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {images_of(entries)}"
+    title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
+    summary = ", ".join(f"{entries.names[e]} {show(column.metric, v.mean)}" for e, v in shown.items())
+    return draw(f"runs-{column.title}", title, n, bottom + 24, join(parts), shapes(entries), summary)
+
+
+def _ends(mean: float, deviation: float | None, interval: tuple[float, float] | None) -> tuple[float, ...]:
+    return interval or (() if deviation is None else (mean - deviation, mean + deviation))
+
+
+def _dot(
+    entries: Entries, entry: Entry, column: Column, scale: Scale, y: float, ends: tuple[float, ...]
+) -> Markup:
+    metric = column.metric
+    values = entry.of_runs(metric, entry.shift(column.shifted))
+    mean = sum(values) / len(values)
+    tip = f"{entry.method}\n{{{colour(entry.method)}}}{entries.of_group(entry.group)}\t{show(metric, mean)}"
+    parts = [rect(scale.start, y - ROW / 2, WIDTH - scale.start, ROW, "hit")]
+    if ends:
+        parts.append(line(scale(ends[0]), y, scale(ends[1]), y, "interval"))
+        words = "± one deviation" if len(values) > 1 else "interval"
+        tip += f"\n{words}\t{show(metric, ends[0])} – {show(metric, ends[1])}"
+    if len(values) > 1:
+        parts += [element("circle", cx=scale(value), cy=y, r=1.8, class_="chosen") for value in values]
+        tip += f"\n{count(len(values), 'seed')}\t{', '.join(show(metric, value) for value in values)}"
+    parts.append(mark(marker(entry.group), scale(mean), y))
+    return element("g", *parts, class_=f"{colour(entry.method)} spot", data_method=entry.method, data_tip=tip)

@@ -1,0 +1,110 @@
+"""What the methods of all runs cost, and the front of cost and quality."""
+
+import statistics
+from collections.abc import Callable
+
+from uraenas.report.blocks import Cell, Choice, Line, Note, Section, Table
+from uraenas.report.compared.words import images_of, keys, runs_of, shapes
+from uraenas.report.entries import Entries, Entry
+from uraenas.report.sections.cost import (
+    HEADER,
+    UNITS,
+    Cost,
+    Point,
+    cells_of,
+    cost_of,
+    known_units,
+    scatter,
+    without,
+)
+from uraenas.report.style import colour, marker
+
+
+def section(entries: Entries) -> Section:
+    found = Section(
+        "compared-cost",
+        "What does it cost?",
+        "Cost to the right, quality upwards or downwards; dotted: the front, which no other line undercuts. Work that "
+        "methods share is charged in full to each, as if it had been run alone. Seeds: means of runs.",
+    )
+    spent = {entry: _mean_cost(entry) for entry in entries if entry.method in entry.runs[0].methods}
+    units = known_units(list(spent.values()))
+    if not units:
+        found.blocks.append(Note("None of the run directories says what its training cost (cost.json)."))
+        return found
+    if entries.competing:
+        options = {
+            unit.capitalize(): [
+                scatter(
+                    unit,
+                    metric,
+                    "shifted" if shifted else "clean",
+                    _points(entries, spent, unit, metric, shifted),
+                    f"{runs_of(entries)}, {images_of(entries)}",
+                    "runs-cost",
+                    shapes(entries),
+                )
+                for shifted in ((False, True) if entries.shifted else (False,))
+                for metric in entries.runs[0].headline
+            ]
+            for unit in units
+        }
+        found.blocks += [*keys(entries), Choice("Cost in", options)]
+    names = {entries.names[entry]: cost for entry, cost in spent.items()}
+    if missing := without(names, units):
+        found.blocks.append(missing)
+    found.blocks.append(_table(entries, spent))
+    return found
+
+
+def _mean_cost(entry: Entry) -> Cost:
+    costs = [cost_of(facts, entry.method) for facts in entry.runs]
+
+    def mean(amount: Callable[[Cost], float | None]) -> float | None:
+        known = [one for cost in costs if (one := amount(cost)) is not None]
+        return statistics.fmean(known) if known else None
+
+    parameters, operations = mean(lambda c: c.parameters), mean(lambda c: c.operations)
+    return Cost(
+        mean(lambda c: c.search),
+        max(cost.chains for cost in costs),
+        mean(lambda c: c.training),
+        mean(lambda c: c.images),
+        None if parameters is None else round(parameters),
+        None if operations is None else round(operations),
+    )
+
+
+def _points(entries: Entries, spent: dict[Entry, Cost], unit: str, metric: str, shifted: bool) -> list[Point]:
+    found = []
+    for entry, cost in spent.items():
+        value, amount = entry.value(metric, entry.shift(shifted)), UNITS[unit][1](cost)
+        if value is None or amount is None:
+            continue
+        spread = value.deviation
+        ends = value.interval if spread is None else (value.mean - spread, value.mean + spread)
+        words = "interval" if spread is None else "± one deviation"
+        shape = marker(entry.group)
+        name = entries.names[entry]
+        found.append(Point(name, entry.method, value.mean, ends, amount, entry.members, shape, words))
+    return found
+
+
+def _table(entries: Entries, spent: dict[Entry, Cost]) -> Table:
+    lines = [
+        Line(
+            entry.method,
+            [Cell(str(entry.members)), *cells_of(cost)],
+            colour(entry.method),
+            entries.of_group(entry.group),
+        )
+        for entry, cost in spent.items()
+    ]
+    devices = ", ".join(
+        dict.fromkeys(str(f.environment.get("device", "an unknown device")) for f in entries.runs)
+    )
+    caption = (
+        f"Seconds on {devices}; means over the seeds whose run directory says it. A member is one pass in prediction. "
+        "–: none says it."
+    )
+    return Table(caption, ["Method", "Members", *HEADER], lines)

@@ -1,0 +1,229 @@
+"""What a page of several runs compares: a method with its settings, folded over the runs that are seeds of it."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from uraenas.evaluation import REFERENCES
+from uraenas.report.reading import RunFacts, alike
+from uraenas.report.style import LARGER_IS_BETTER
+from uraenas.run.config import Config, differences
+
+INTERVAL = (0.025, 0.975)
+
+
+def labels_of(runs: Sequence[RunFacts]) -> list[str]:
+    """The runs' names, with as much of the way to them as tells them apart."""
+    paths = [facts.run.path.resolve().parts for facts in runs]
+    most = max(map(len, paths))
+    for length in range(1, most + 1):
+        names = ["/".join(path[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path[-1]} ({k + 1})" for k, path in enumerate(paths)]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A mean over seeds with its deviation, or one run's value with its interval."""
+
+    mean: float
+    deviation: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Method minus baseline: the mean over pairs of runs, and its interval over resamples of the test images."""
+
+    value: float
+    interval: tuple[float, float]
+    agreed: bool  # all pairs have the same sign
+    pairs: int
+
+    def verdict(self, metric: str) -> str:
+        """better or worse where the interval leaves out zero and all seeds agree."""
+        low, high = self.interval
+        if low <= 0 <= high or not self.agreed:
+            return ""
+        return "better" if (low > 0) == (metric in LARGER_IS_BETTER) else "worse"
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One line of the comparison."""
+
+    method: str
+    places: tuple[int, ...]  # of its runs on the page
+    runs: tuple[RunFacts, ...]
+    group: int  # entries of the same runs have the same shape
+
+    @property
+    def members(self) -> int:
+        return self.runs[0].sizes[self.method]
+
+    def shift(self, shifted: bool) -> str:
+        return (self.runs[0].shifted or "") if shifted else "none"
+
+    def of_runs(
+        self, metric: str, shift: str, calibration: str = "raw", severity: int = 0, members: int | None = None
+    ) -> list[float]:
+        """One value for each run; none where a run lacks it."""
+        kind = "raw" if metric == "disagreement" else calibration
+        more = {"calibration": kind, "severity": severity, "members": members}
+        found = [facts.value(self.method, metric, shift, **more) for facts in self.runs]
+        return [value for value in found if value is not None] if None not in found else []
+
+    def value(self, metric: str, shift: str, calibration: str = "raw") -> Value | None:
+        values = self.of_runs(metric, shift, calibration)
+        if not values:
+            return None
+        if len(values) > 1:
+            return Value(statistics.fmean(values), statistics.stdev(values))
+        row = self.runs[0].row(self.method, metric, shift, calibration=calibration)
+        return Value(values[0], interval=None if row is None else row.interval)
+
+    def minus(self, other: "Entry", metric: str, shift: str, calibration: str = "raw") -> Difference | None:
+        """Paired over the same images; runs of the same seed pair, or all with all where none share one."""
+        own, theirs = ({facts.config.seed: facts for facts in one.runs} for one in (self, other))
+        shared = [(own[seed], theirs[seed]) for seed in own if seed in theirs]
+        pairs = shared or [(a, b) for a in self.runs for b in other.runs]
+        found = [_paired(a, self.method, b, other.method, (shift, calibration, metric)) for a, b in pairs]
+        known = [one for one in found if one is not None]
+        if not known or len(known) < len(found):
+            return None
+        values = [value for value, _ in known]
+        resamples = torch.stack([resample for _, resample in known]).mean(dim=0)
+        low, high = torch.quantile(resamples, torch.tensor(INTERVAL, dtype=resamples.dtype)).tolist()
+        agreed = all(value > 0 for value in values) or all(value < 0 for value in values)
+        return Difference(statistics.fmean(values), (low, high), agreed, len(values))
+
+
+def _paired(
+    a: RunFacts, method: str, b: RunFacts, baseline: str, place: tuple[str, str, str]
+) -> tuple[float, torch.Tensor] | None:
+    """The difference of two runs' values, and its bootstrap replicates."""
+    shift, calibration, metric = place
+    values = [
+        facts.value(name, metric, shift, calibration=calibration)
+        for facts, name in ((a, method), (b, baseline))
+    ]
+    replicates = [
+        facts.replicates.get(f"{shift}/{name}/{calibration}/{metric}")
+        for facts, name in ((a, method), (b, baseline))
+    ]
+    own, theirs = replicates
+    if values[0] is None or values[1] is None or own is None or theirs is None or len(own) != len(theirs):
+        return None
+    return values[0] - values[1], own.double() - theirs.double()
+
+
+class Entries(Sequence[Entry]):
+    """All lines of a comparison, in the order in which methods appear."""
+
+    def __init__(self, runs: Sequence[RunFacts]) -> None:
+        self.runs = runs
+        self.labels = labels_of(runs)
+        self.competing = alike(runs)
+        found = list(_folded(runs))
+        self.groups = list(dict.fromkeys(places for _, places in found))
+        order = list(dict.fromkeys(method for method, _ in found))
+        found.sort(key=lambda one: (order.index(one[0]), one[1]))
+        self._entries = [
+            Entry(method, places, tuple(runs[k] for k in places), self.groups.index(places))
+            for method, places in found
+        ]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, place):  # type: ignore[no-untyped-def]
+        return self._entries[place]
+
+    @property
+    def shifted(self) -> bool:
+        return any(facts.shifted for facts in self.runs)
+
+    @property
+    def folded(self) -> bool:
+        """Whether some line is a mean over seeds."""
+        return any(len(entry.runs) > 1 for entry in self)
+
+    @cached_property
+    def names(self) -> dict[Entry, str]:
+        """What a line is called: its method, with its runs where several lines have the same."""
+        methods = [entry.method for entry in self]
+        return {
+            one: one.method
+            if methods.count(one.method) == 1
+            else f"{one.method} ({self.of_group(one.group)})"
+            for one in self
+        }
+
+    def of_group(self, group: int) -> str:
+        """Which runs these are, in words."""
+        names = [self.labels[k] for k in self.groups[group]]
+        last = {name.rpartition("/")[2] for name in names}
+        if len(names) == 1:
+            return names[0]
+        seeds = ", ".join(str(self.runs[k].config.seed) for k in self.groups[group])
+        return f"{last.pop()}, seeds {seeds}" if len(last) == 1 else ", ".join(names)
+
+    def best(self, metric: str, shifted: bool, calibration: str = "raw") -> Entry | None:
+        """Whose value is the best."""
+        found = {e: v.mean for e in self if (v := e.value(metric, e.shift(shifted), calibration)) is not None}
+        pick = max if metric in LARGER_IS_BETTER else min
+        return pick(found, key=found.__getitem__) if found else None
+
+    def leaders(self, metric: str, shifted: bool, calibration: str = "raw") -> list[Entry]:
+        """The best, and all that are not clearly worse."""
+        best = self.best(metric, shifted, calibration)
+        if best is None or not self.competing:
+            return []
+        kept = [best]
+        for entry in self:
+            difference = (
+                None if entry is best else entry.minus(best, metric, best.shift(shifted), calibration)
+            )
+            if difference is not None and difference.verdict(metric) != "worse":
+                kept.append(entry)
+        return kept
+
+    def rank(self, entry: Entry, metric: str, shifted: bool) -> int:
+        """1 for the best value."""
+        values = [v.mean for e in self if (v := e.value(metric, e.shift(shifted))) is not None]
+        own = entry.value(metric, entry.shift(shifted))
+        assert own is not None
+        larger = metric in LARGER_IS_BETTER
+        return 1 + sum(value > own.mean if larger else value < own.mean for value in values)
+
+
+def _folded(runs: Sequence[RunFacts]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Methods with the runs that differ in nothing but their seed."""
+    groups: list[tuple[str, list[int], Config | None]] = []
+    for k, facts in enumerate(runs):
+        for method in facts.sizes:
+            own = None if method in REFERENCES else facts.own_config(method)
+            for name, places, config in groups:
+                if name == method and _is_seed_of([runs[p] for p in places], facts, method, config, own):
+                    places.append(k)
+                    break
+            else:
+                groups.append((method, [k], own))
+    for method, places, _ in groups:
+        yield method, tuple(places)
+
+
+def _is_seed_of(
+    others: Sequence[RunFacts], facts: RunFacts, method: str, config: Config | None, own: Config | None
+) -> bool:
+    seeds = [one.config.seed for one in others]
+    same_size = others[0].sizes[method] == facts.sizes[method]
+    if facts.config.seed in seeds or not same_size or not alike([others[0], facts]):
+        return False
+    if config is None or own is None:
+        return True
+    return not set(differences(config, own)) - {"seed"}

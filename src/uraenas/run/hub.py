@@ -1,0 +1,206 @@
+"""Runs on the Hugging Face hub: pushed as the folder that `export` writes, with a model card; fetched and opened."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.versions import version_of
+from uraenas.evaluation import Metrics
+from uraenas.run.directory import TEACHER, Run
+from uraenas.run.export import export
+
+PREFIX = "hf://"  # what users write before OWNER/NAME
+CARD = "README.md"
+LIBRARY = "uraenas"
+# What is fetched: a run's own files, all of which are read with care, and no page that another has written.
+WANTED = (
+    "config.json",
+    "data.json",
+    "environment.json",
+    "cost.json",
+    "metrics.json",
+    TEACHER,
+    "search/architecture.safetensors",
+    "methods/*/members/ensemble.json",
+    "methods/*/members/*.safetensors",
+)
+COLUMNS = {"accuracy": "Accuracy", "nll": "NLL", "ece": "ECE", "brier": "Brier"}
+
+
+def push(
+    run: Run,
+    repo: str,
+    methods: tuple[str, ...] = (),
+    private: bool = False,
+    half: bool = True,
+    licence: str = "",
+) -> str:
+    """Put a small copy of a run into the repository OWNER/NAME, made where it is not there; returns its address.
+
+    The token is the hub's own: from `hf auth login`, or HF_TOKEN.
+    """
+    hub = _hub()
+    if (data := run.data()) is not None and data.is_table:
+        raise UraenasError(f"{run.path} predicts rows of a table; the hub takes images")
+    with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
+        copy = export(run, Path(folder) / "run", methods, half)
+        (copy.path / CARD).write_text(card(copy, repo, licence), encoding="utf-8")
+        try:
+            api = hub.HfApi(library_name=LIBRARY, library_version=version_of(LIBRARY))
+            address = api.create_repo(repo, private=private or None, exist_ok=True)
+            api.upload_folder(
+                repo_id=repo,
+                folder_path=copy.path,
+                commit_message=f"Run {copy.identity[:8]}",
+                ignore_patterns=["lock", "log.jsonl"],
+            )
+        except Exception as error:
+            raise _refused(hub, f"{repo} could not be pushed", error) from error
+    return str(address)
+
+
+def fetch(repo: str, revision: str = "") -> Run:
+    """The run in a repository of the hub, from the hub's cache on this machine where it is there already."""
+    hub = _hub()
+    name = repo.removeprefix(PREFIX)
+    try:
+        path = hub.snapshot_download(
+            name,
+            revision=revision or None,
+            allow_patterns=list(WANTED),
+            library_name=LIBRARY,
+            library_version=version_of(LIBRARY),
+        )
+    except Exception as error:
+        raise _refused(hub, f"{name} could not be fetched", error) from error
+    found = Run(path)
+    if not found.exists:
+        raise UraenasError(f"{name} on the hub holds no run of uraenas (no config.json)")
+    return found
+
+
+def card(run: Run, repo: str, licence: str = "") -> str:
+    """The model card: what it is, what it is worth, how to use it; all from the run's own files."""
+    metrics = run.metrics() if run.has("metrics.json") else None
+    name = repo.rpartition("/")[2]
+    head = _front_matter(run, name, metrics, licence)
+    method = run.primary
+    ensemble = run.ensemble(method)
+    shape = ensemble.space.shape
+    distinct = len(set(ensemble.functions))
+    parts = [
+        f"---\n{json.dumps(head, indent=1, ensure_ascii=False)}\n---",  # JSON is YAML
+        f"# {name}",
+        f"An ensemble of {len(ensemble)} networks of {distinct} architectures ({method}), which says of an image of "
+        f"{shape.height} × {shape.width} × {shape.channels} which of {shape.classes} classes it shows, how sure it is, "
+        "why it is not, and when it would rather not say. Made with [uraenas](https://pypi.org/project/uraenas/).",
+        f"Classes: {', '.join(_plain(one) for one in ensemble.classes)}.",
+        "## Use",
+        f"```\npip install 'uraenas[hub]'\nuraenas predict {PREFIX}{repo} photo.png\n```",
+        f'```python\nfrom uraenas import Run\n\nensemble = Run.from_hub("{repo}").ensemble()\n'
+        "probabilities = ensemble.predict_proba(images)  # N×H×W×C, bytes\nsplit = ensemble.uncertainty(images)\n```",
+    ]
+    if metrics is not None:
+        parts += ["## What it is worth", _table(metrics)]
+    parts += ["## How it was made", _provenance(run)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(run: Run, name: str, metrics: Metrics | None, licence: str) -> dict[str, Any]:
+    head: dict[str, Any] = {
+        "library_name": LIBRARY,
+        "pipeline_tag": "image-classification",
+        "tags": ["uraenas", "ensemble", "uncertainty", "calibration", "neural-architecture-search"],
+    }
+    if licence:
+        head["license"] = licence
+    if metrics is not None:
+        dataset = metrics.rows[0].dataset
+        task = {"type": "image-classification", "name": "Image classification"}
+        found = [
+            {
+                "type": row.metric,
+                "value": round(row.value, 5),
+                "name": f"{COLUMNS[row.metric]}, temperature-scaled",
+            }
+            for row in _clean(metrics, run.primary)
+        ]
+        result = {
+            "task": task,
+            "dataset": {"type": _plain(dataset), "name": _plain(dataset)},
+            "metrics": found,
+        }
+        head["model-index"] = [{"name": name, "results": [result]}]
+    return head
+
+
+def _clean(metrics: Metrics, method: str) -> list[Any]:
+    """The rows of a whole ensemble on clean images, temperature-scaled, in the order of the columns."""
+    own = [
+        row
+        for row in metrics.rows
+        if (row.method, row.shift, row.calibration) == (method, "none", "temperature")
+    ]
+    most = max((row.members for row in own), default=0)
+    whole = {row.metric: row for row in own if row.members == most}
+    return [whole[name] for name in COLUMNS if name in whole]
+
+
+def _table(metrics: Metrics) -> str:
+    lines = [f"| {' | '.join(('Method', 'Members', *COLUMNS.values()))} |", "|---" * (2 + len(COLUMNS)) + "|"]
+    for method in dict.fromkeys(row.method for row in metrics.rows):
+        rows = {row.metric: row for row in _clean(metrics, method)}
+        if rows:
+            members = next(iter(rows.values())).members
+            cells = [f"{rows[name].value:.4f}" if name in rows else "–" for name in COLUMNS]
+            lines.append(f"| {method} | {members} | {' | '.join(cells)} |")
+    return f"{_plain(metrics.rows[0].dataset)}, temperature-scaled on held-out images.\n\n" + "\n".join(lines)
+
+
+def _provenance(run: Run) -> str:
+    data, config, teacher = run.data(), run.config(), run.teacher()
+    lines = [f"- run {run.identity}, seed {config.seed}, methods {', '.join(run.trained)}"]
+    if data is not None:
+        counts = {
+            "training": data.training_images,
+            "held-out": data.held_out_images,
+            "test": data.test_images,
+        }
+        images = ", ".join(f"{count:,} {part}" for part, count in counts.items())
+        lines.append(f"- {images} images, checksum {data.blake2b}")
+    if teacher is not None:
+        lines.append(f"- learned from the ensemble {teacher['ensemble']} ({teacher['members']} members)")
+    made = [f"{key} {value}" for key, value in run.environment().items()]
+    return "\n".join([*lines, *([f"- {', '.join(map(_plain, made))}"] if made else [])])
+
+
+def _plain(text: str) -> str:
+    """A name as Markdown shows it, in one line."""
+    line = " ".join(str(text).split())
+    return "".join(f"\\{one}" if one in "\\`*_[]<>|#" else one for one in line)
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+        import huggingface_hub.utils
+    except ImportError as error:
+        raise UraenasError(f"{error.name} is missing; install it with: pip install 'uraenas[hub]'") from error
+    if not sys.stderr.isatty():
+        huggingface_hub.utils.disable_progress_bars()
+    return huggingface_hub
+
+
+def _refused(hub: Any, what: str, error: Exception) -> UraenasError:
+    """The hub's reasons in one line; what is no reason of the hub's or the network's goes on as it is."""
+    if isinstance(error, UraenasError):
+        return error
+    known = (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError, ValueError, RuntimeError)
+    if not isinstance(error, known) and "http" not in type(error).__module__:
+        raise error
+    words = " ".join(str(error).split())
+    return UraenasError(f"{what}: {words[:300]}")

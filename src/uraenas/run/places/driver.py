@@ -1,0 +1,179 @@
+"""The side of the driver: hands units to workers, gathers what they tell, and gives a dead one's unit to another."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from uraenas.base.errors import UraenasError
+from uraenas.run.config import Config
+from uraenas.run.directory import Run
+from uraenas.run.places.leases import issue
+from uraenas.run.places.packing import Unit
+from uraenas.run.places.place import Crew, News, Order
+
+BEAT = 0.25  # seconds between two looks at who waits
+MOST_DEATHS = 5  # of a unit that comes no further: it is the unit's fault, then
+PATIENCE = 300.0  # seconds without any worker
+LEASE_OF = {"train": "chains", "evaluate": "evaluate"}
+
+
+class Broken(RuntimeError):
+    """A worker has found an error of ours; its words are the worker's."""
+
+
+class Driver:
+    """Works through units with a crew; says after each piece of news how far it is."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        run: Run,
+        config: Config,
+        ready: set[str],
+        kept: Mapping[str, Iterable[int]] | None = None,
+    ) -> None:
+        self.crew, self.run, self.config = crew, run, config
+        self.free = ready  # workers without a unit
+        self.kept = {name: sorted(epochs) for name, epochs in (kept or {}).items()}
+        self.busy: dict[str, Unit] = {}
+        self.words: dict[str, str] = {}  # worker → what it is at
+        self.over: set[str] = set()  # items
+        self.finished = 0.0  # cost of units that are over
+        self.late = False
+        self._costs: dict[str, dict[str, float]] = {}  # told, and not yet written
+        self._written = self._seen = time.monotonic()
+
+    def work(
+        self, units: Sequence[Unit], room: Callable[[], float | None], tell: Callable[["Driver"], None]
+    ) -> bool:
+        """Whether all are done; not, where there was no `room` in time left for them."""
+        waiting = sorted(units, key=lambda unit: (unit.part, bool(unit.waits_for), -unit.cost))
+        tell(self)
+        try:
+            while self.busy or (waiting and not self.late):
+                self._hand_out(waiting, room)
+                news = self.crew.news(BEAT)
+                for one in news:
+                    self._take(one, waiting)
+                if self.free or self.busy or news:
+                    self._seen = time.monotonic()
+                elif time.monotonic() - self._seen > PATIENCE:
+                    raise UraenasError(
+                        f"no worker has been there for {PATIENCE:.0f} s; {self.run.path} holds how far it came, and "
+                        "the same command goes on from there"
+                    )
+                self._book()
+                tell(self)
+        except BaseException:
+            for one in self.crew.leave():
+                if one.kind == "cost":
+                    self._hear(one.worker, one.kind, one.facts)
+            raise
+        finally:
+            self._book(now=True)
+        return not waiting and not self.late
+
+    # Handing out
+
+    def _hand_out(self, waiting: list[Unit], room: Callable[[], float | None]) -> None:
+        for worker in sorted(self.free):
+            unit = next((one for one in waiting if self._can_begin(one)), None)
+            left = room()
+            if left is not None and left < 0:
+                self.late = True
+            if unit is None or self.late:
+                return
+            waiting.remove(unit)
+            self.free.remove(worker)
+            self.busy[worker] = unit
+            self.crew.give(worker, self._order(unit, worker, left))
+
+    def _can_begin(self, unit: Unit) -> bool:
+        """Chains that go on from what others have explored wait for it, or for these to be over."""
+        return all(
+            leader in self.over or self.run.has(self.run.explored_file(root, epoch))
+            for leader, (root, epoch) in unit.waits_for.items()
+        )
+
+    def _order(self, unit: Unit, worker: str, room: float | None) -> Order:
+        keys = [f"{LEASE_OF[unit.stage]}/{item}" for item in unit.items]
+        known = {**self.run.costs.read(), **self._costs}
+        costs = {key: known[key] for key in keys if key in known}
+        kept = {name: self.kept[name] for name in unit.items if name in self.kept}
+        leases = issue(self.run, keys, worker)
+        return Order(unit.stage, unit.items, leases, self.config.as_json(), costs, kept, room)
+
+    # News
+
+    def _take(self, news: News, waiting: list[Unit]) -> None:
+        worker, facts = news.worker, news.facts
+        if news.kind == "ready":
+            self.free.add(worker)
+            self.run.log("worker ready", worker=worker, **facts)
+        elif news.kind == "died":
+            self._bury(worker, str(facts["why"]), waiting)
+        elif news.kind in ("done", "late"):
+            unit = self.busy.pop(worker)
+            self.free.add(worker)
+            self.words.pop(worker, None)
+            if news.kind == "late":
+                self.late = True
+            else:
+                self.over.update(unit.items)
+                self.finished += unit.cost
+            self._charge(worker, facts, unit)
+        elif news.kind == "progress" and worker in self.busy:
+            self.busy[worker].done = facts["done"]
+            self.words[worker] = self.busy[worker].items[0]
+        else:
+            self._hear(worker, news.kind, facts)
+
+    def _hear(self, worker: str, kind: str, facts: Mapping[str, Any]) -> None:
+        """What says nothing about who is free."""
+        if kind == "cost":
+            self._costs |= {item: dict(amounts) for item, amounts in facts.items()}
+        elif kind == "log":
+            self.run.log(facts["event"], worker=worker, **facts["facts"])
+        elif kind == "warning":
+            self.run.log("warning", worker=worker, text=facts["text"])
+            warnings.warn(f"{worker}: {facts['text']}", stacklevel=2)
+        elif kind == "failed":
+            raise UraenasError(f"{worker}: {facts['line']}")
+        elif kind == "broken":
+            raise Broken(f"{worker} has found an error:\n{facts['trace']}")
+
+    def _bury(self, worker: str, why: str, waiting: list[Unit]) -> None:
+        """Another takes up the unit where its last checkpoint is."""
+        self.free.discard(worker)
+        self.words.pop(worker, None)
+        unit = self.busy.pop(worker, None)
+        self.run.log("worker died", worker=worker, why=why, unit=list(unit.items) if unit else [])
+        if unit is None:
+            return
+        unit.deaths = 1 if unit.done > unit.reached else unit.deaths + 1
+        unit.reached = max(unit.reached, unit.done)
+        if unit.deaths >= MOST_DEATHS:
+            raise UraenasError(
+                f"{unit.deaths} workers in a row died at {', '.join(unit.items)}, the last one: {worker} {why}; is "
+                "there enough memory (fewer processes, a smaller engine.stack or train.batch)?"
+            )
+        warnings.warn(
+            f"{worker} {why}; {', '.join(unit.items)} will go on from the last checkpoint", stacklevel=2
+        )
+        waiting.insert(0, unit)
+
+    # Books
+
+    def _charge(self, worker: str, spent: Mapping[str, float], unit: Unit) -> None:
+        item = f"workers/{worker}"
+        own = dict(self._costs.get(item) or self.run.costs.read().get(item, {}))
+        for name, amount in {**spent, "units": 1, LEASE_OF[unit.stage]: len(unit.items)}.items():
+            own[name] = own.get(name, 0) + amount
+        self._costs[item] = own
+
+    def _book(self, now: bool = False) -> None:
+        """Write what was told, about once a second."""
+        if self._costs and (now or time.monotonic() - self._written > 1):
+            self.run.costs.put(self._costs)
+            self._costs, self._written = {}, time.monotonic()

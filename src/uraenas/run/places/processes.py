@@ -1,0 +1,184 @@
+"""Processes of this machine: one thread each on a CPU, a GPU each where there are several."""
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from uraenas.base.cores import available_cores
+from uraenas.base.errors import UraenasError
+from uraenas.engine import Engine
+from uraenas.run.config import Config
+from uraenas.run.directory import Run
+from uraenas.run.places.elsewhere import Elsewhere
+from uraenas.run.places.place import News, Order
+
+MOST = 1024
+PATIENCE = 60.0  # seconds for workers to write down how far they are
+
+
+def processes(argument: str) -> Elsewhere:
+    """The place `processes` or `processes:N`."""
+    if argument and (not argument.isdecimal() or not 1 <= int(argument) <= MOST):
+        raise UraenasError(f"--on processes:{argument} names no number of processes; allowed: 1 … {MOST:,}")
+    return Elsewhere(Processes(int(argument or 0)))
+
+
+class Processes:
+    """So many; without a number as many as there are GPUs to compute on, or cores."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def check(self) -> None:
+        """They are started here."""
+
+    def hire(self, run: Run, config: Config, engine: Engine, most: int) -> "ProcessCrew":
+        gpus = _gpus() if engine.device.type == "cuda" else []
+        count = min(most, self.count or len(gpus) or available_cores())
+        names = [f"worker-{number + 1}" for number in range(count)]
+        devices = {name: gpus[n % len(gpus)] if gpus else None for n, name in enumerate(names)}
+        return ProcessCrew(str(run.path.absolute()), config.as_json(), devices)
+
+
+class ProcessCrew:
+    """Processes, each with a pipe for orders and news. Its end, or ours, is noticed by the end of the pipe."""
+
+    def __init__(self, path: str, config: Mapping[str, Any], devices: Mapping[str, str | None]) -> None:
+        self.path, self.config, self.devices = path, config, devices
+        self.spawn = multiprocessing.get_context(
+            "spawn"
+        )  # a fork of a process with threads or a GPU may hang
+        self.pipes: dict[str, Connection] = {}
+        self.running: dict[str, Any] = {}
+        for name in self.names:
+            self._start(name)
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.devices)
+
+    def give(self, worker: str, order: Order) -> None:
+        with suppress(OSError):  # it has died; that is news, and comes as such
+            self.pipes[worker].send(order)
+
+    def news(self, seconds: float) -> list[News]:
+        found: list[News] = []
+        for pipe in wait(list(self.pipes.values()), seconds):
+            worker = next(name for name, own in self.pipes.items() if own is pipe)
+            said, ended = self._said(worker)
+            found += said
+            if ended:
+                self.running[worker].join()
+                self.pipes[worker].close()
+                if not any(one.kind == "died" for one in said):  # or it knew why
+                    found.append(News(worker, "died", {"why": _why(self.running[worker].exitcode)}))
+                self._start(worker)
+        return found
+
+    def leave(self) -> list[News]:
+        for pipe in self.pipes.values():
+            with suppress(OSError):  # it is gone already
+                pipe.send(None)
+        found, end = [], time.monotonic() + PATIENCE
+        for worker, process in self.running.items():
+            while process.is_alive() and time.monotonic() < end:
+                found += self._said(worker)[0]  # a worker whose words nobody takes cannot end
+                process.join(0.05)
+            process.kill()
+            process.join()
+            found += self._said(worker)[0]
+            self.pipes[worker].close()
+        self.pipes, self.running = {}, {}
+        return found
+
+    def _said(self, worker: str) -> tuple[list[News], bool]:
+        """All that a worker has said, and whether its pipe has ended."""
+        pipe, found = self.pipes[worker], []
+        try:
+            while pipe.poll():
+                kind, facts = pipe.recv()
+                found.append(News(worker, kind, facts))
+        except (EOFError, OSError):
+            return found, True
+        return found, False
+
+    def _start(self, name: str) -> None:
+        own, theirs = self.spawn.Pipe()
+        arguments = (theirs, self.path, self.config, self.devices[name])
+        process = self.spawn.Process(target=work, args=arguments, name=name, daemon=True)
+        process.start()
+        theirs.close()  # so that the end of the pipe is theirs alone
+        self.pipes[name], self.running[name] = own, process
+
+
+def work(pipe: Connection, path: str, config: Mapping[str, Any], device: str | None) -> None:
+    """What a worker's process does."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all of a terminal's processes; the driver decides
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    import torch
+
+    from uraenas.run.places.leases import Superseded
+    from uraenas.run.places.worker import Leave, Worker
+
+    torch.set_num_threads(1)
+    leaving, speaking = threading.Event(), threading.Lock()
+    orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+
+    def leave(*number: Any) -> None:
+        leaving.set()
+        orders.put(None)
+
+    signal.signal(signal.SIGTERM, leave)
+    threading.Thread(target=_listen, args=(pipe, orders, leave), daemon=True).start()
+
+    def tell(kind: str, facts: Mapping[str, Any]) -> None:
+        with speaking:
+            pipe.send((kind, facts))
+
+    worker = Worker(path, tell, leaving.is_set)
+    try:
+        if worker.opened(config):
+            tell("ready", {"process": os.getpid()})
+        while (order := orders.get()) is not None:
+            worker.do(order)
+    except (Leave, Superseded, BrokenPipeError):
+        pass  # its state is written, or is not its own any more
+    os._exit(0)  # nothing is left to be done, and the thread that listens cannot be ended
+
+
+def _listen(pipe: Connection, orders: "queue.SimpleQueue[Order | None]", leave: Callable[[], None]) -> None:
+    """Take orders while others are carried out. When the driver is gone, so is the worker, at once."""
+    try:
+        while (order := pipe.recv()) is not None:
+            orders.put(order)
+    except (EOFError, OSError):
+        os._exit(1)
+    leave()
+
+
+def _gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    listed = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
+    return (listed or [str(number) for number in range(torch.cuda.device_count())])[
+        : torch.cuda.device_count()
+    ]
+
+
+def _why(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        return f"was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    return f"ended with code {code}"

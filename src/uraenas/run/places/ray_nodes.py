@@ -1,0 +1,114 @@
+"""Ray itself: how it is reached, and whether its nodes can do this run's work."""
+
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from uraenas.base.errors import UraenasError
+from uraenas.run.directory import Run
+from uraenas.run.places.worker import versions
+
+PATIENCE = 60.0  # seconds for a cluster to answer, and for workers to write down how far they are
+
+
+def connected(options: Mapping[str, Any]) -> Any:
+    """Ray, connected. What answers and is no cluster would be asked for ever, so that is done in a thread."""
+    where = "this machine" if options["address"] == "local" else options["address"]
+    before = signal.getsignal(signal.SIGTERM)
+    import ray  # seconds, and not everybody has it
+
+    failed: list[BaseException] = []
+
+    def connect() -> None:
+        try:
+            ray.init(**options)
+        except BaseException as error:  # a dozen kinds; nothing has been computed yet
+            failed.append(error)
+
+    if options["address"] == "local":
+        connect()  # it starts processes, and heeds signals for them
+    else:
+        thread = threading.Thread(target=connect, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        if thread.is_alive():
+            raise UraenasError(f"what answers at {where} is no Ray cluster, or none that works")
+    with suppress(ValueError):  # not the main thread, so nobody heeds signals here
+        signal.signal(signal.SIGTERM, before)  # Ray has its own way to end
+    if failed:
+        why = " ".join(str(failed[0]).split())[:500]
+        hint = (
+            ""
+            if options["address"] == "local"
+            else "; if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN say it"
+        )
+        raise UraenasError(f"cannot use Ray on {where}: {why}{hint}") from failed[0]
+    return ray
+
+
+def require_alike(ray: Any, run: Run) -> None:
+    """Refuse nodes that would compute something else, or somewhere else."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    probe, ours = _probe(str(run.path.absolute())), versions()
+    lock = run.path / "lock"
+    holder = lock.read_bytes() if lock.exists() else b""
+    asked = {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(num_cpus=0, max_retries=0)(probe).options(scheduling_strategy=there)
+            asked[f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"] = task.remote(list(ours))
+    for node, answer in asked.items():
+        try:
+            found = ray.get(answer, timeout=4 * PATIENCE)
+        except Exception as error:
+            raise UraenasError(f"the Ray node {node} does not answer: {type(error).__name__}") from error
+        for package, version in ours.items():
+            if found["versions"][package] != version:
+                raise UraenasError(
+                    f"the Ray node {node} has {package} {found['versions'][package]}, this process {version}; install "
+                    "the same everywhere"
+                )
+        if found["holder"] is None or found["holder"] != holder:
+            raise UraenasError(
+                f"the Ray node {node} does not see {run.path.absolute()} as it is here; put the run directory (--out) "
+                "on a file system that all nodes share"
+            )
+        if holder and found["locked"]:
+            warnings.warn(
+                f"locks on the file system of {run.path} do not reach {node}: a second command on this run would not "
+                "be noticed, so give none",
+                stacklevel=2,
+            )
+
+
+def _probe(path: str) -> Callable[[list[str]], dict[str, Any]]:
+    """A function that needs nothing of this package: a node may have another version of it, or none."""
+
+    def probe(packages: list[str]) -> dict[str, Any]:
+        import fcntl
+        import os
+        from importlib import metadata
+
+        def version(package: str) -> str:
+            try:
+                return metadata.version(package).partition("+")[0]
+            except metadata.PackageNotFoundError:
+                return "not installed"
+
+        lock, holder, locked = os.path.join(path, "lock"), b"" if os.path.isdir(path) else None, False
+        if os.path.exists(lock):
+            with open(lock, "rb") as file:
+                holder = file.read()
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    locked = True
+                except OSError:
+                    pass
+        return {"versions": {name: version(name) for name in packages}, "holder": holder, "locked": locked}
+
+    return probe

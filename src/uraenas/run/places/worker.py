@@ -1,0 +1,170 @@
+"""The side of a worker: it opens the run directory once, does one unit after another, and tells what comes of each."""
+
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.versions import version_of
+from uraenas.engine import Engine, is_want_of_memory
+from uraenas.learning.chains import ChainSpec, plan_chains
+from uraenas.run.checkpoints import Checkpoints
+from uraenas.run.config import Config, from_json
+from uraenas.run.cost import Amounts, Costs
+from uraenas.run.directory import Run
+from uraenas.run.evaluation import Judge
+from uraenas.run.forecast import Countdown
+from uraenas.run.places.leases import Superseded, guard
+from uraenas.run.places.place import Order
+from uraenas.run.task import Task, prepare
+from uraenas.run.tensorboard import EventFiles
+from uraenas.run.training import ChainRunner, TimeUp
+
+Tell = Callable[[str, Mapping[str, Any]], None]  # kind of news, facts
+
+
+class Leave(BaseException):
+    """The driver asks the worker to write down how far it is, and to end."""
+
+
+def versions() -> dict[str, str]:
+    """What driver and workers must have in common for results that do not depend on who computes them."""
+    return {"uraenas": version_of("uraenas"), "torch": torch.__version__.partition("+")[0]}
+
+
+class Worker:
+    """Does units on a run directory. `tell` reaches the driver; `leaving` says whether it wants the worker to end."""
+
+    def __init__(self, path: str, tell: Tell, leaving: Callable[[], bool]) -> None:
+        self.path, self.tell, self.leaving = Path(path), tell, leaving
+        self._prepared: tuple[Config, Task] | None = None
+        self._judge: Judge | None = None  # kept from set to set: it has loaded the members
+        self._costs: dict[str, dict[str, float]] = {}
+
+    def do(self, order: Order) -> None:
+        """One unit, to its end; whatever stops it is told."""
+        begun, used = time.monotonic(), time.process_time()
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("default", module="uraenas")
+                warnings.showwarning = self._pass_on_warning  # type: ignore[assignment]
+                through = self._stages[order.stage](self, order)
+        except UraenasError as error:
+            self.tell("failed", {"line": str(error)})
+        except (Leave, Superseded):
+            raise
+        except Exception as error:
+            if is_want_of_memory(error):
+                self.tell("died", {"why": "ran out of memory"})
+                os._exit(1)  # what it holds is given back by the system alone
+            self.tell("broken", {"trace": traceback.format_exc()})
+        else:
+            spent = {"seconds": time.monotonic() - begun, "cpu_seconds": time.process_time() - used}
+            self.tell("done" if through else "late", spent)
+
+    def _train(self, order: Order) -> bool:
+        config, task, run = self._opened(order)
+        specs = self._specs(config, task, run)
+        checkpoints = Checkpoints(run, config.train.epochs, task.space, config.seed)
+        events = EventFiles(run.path / "tensorboard", task.space.decisions) if config.tensorboard else None
+
+        def watch(name: str, history: Any) -> None:
+            if events is not None:
+                events.update(name, history, time.time())
+
+        runner = ChainRunner(
+            run, config, task, self._engine(config), checkpoints, watch, self._progress(order)
+        )
+        kept = {name: set(epochs) for name, epochs in order.kept.items()}
+        try:
+            runner.run_stack([specs[name] for name in order.items], kept)
+        except TimeUp:
+            return False
+        return True
+
+    def _evaluate(self, order: Order) -> bool:
+        config, task, run = self._opened(order)
+        if self._judge is None or self._judge.config != config:
+            self._judge = Judge(run, config, task, self._engine(config))
+        judge, self._judge.run = self._judge, run
+        progress = self._progress(order)
+        progress("evaluate", 0, len(order.items))
+        for number, _ in enumerate(judge.keep(order.items)):
+            progress("evaluate", number + 1, len(order.items))
+        return True
+
+    _stages: Mapping[str, Callable[["Worker", Order], bool]] = {"train": _train, "evaluate": _evaluate}
+
+    # The run
+
+    def opened(self, config: Mapping[str, Any]) -> bool:
+        """Read the images, once; those of the run must be found here. Whether they are; if not, that is told."""
+        try:
+            self._of(from_json(dict(config)), Run(self.path))
+        except UraenasError as error:
+            self.tell("failed", {"line": str(error)})
+            return False
+        return True
+
+    def _opened(self, order: Order) -> tuple[Config, Task, Run]:
+        config = from_json(dict(order.config))
+        run = Run(self.path)
+        run.guard = guard(run, order.leases)
+        run.append = self._pass_on_log
+        self._costs = {name: dict(amounts) for name, amounts in order.costs.items()}
+        run.costs = Costs(lambda: self._costs, self._tell_costs)
+        return config, self._of(config, run), run
+
+    def _of(self, config: Config, run: Run) -> Task:
+        if self._prepared is None or self._prepared[0] != config:
+            known = self._prepared[1].dataset if self._prepared else None
+            if not run.exists:
+                raise UraenasError(
+                    f"{run.path} is not there; workers need the run directory on a file system that all machines share"
+                )
+            task = prepare(config, known)
+            if task.facts != run.data():
+                raise UraenasError(f"{task.dataset.name} holds other images here than where the run began")
+            self._prepared = config, task
+        return self._prepared[1]
+
+    def _specs(self, config: Config, task: Task, run: Run) -> dict[str, ChainSpec]:
+        """All chains of the run, by name; drawn anew, with the same keys."""
+        facts = (config.ensemble, task.space, run.searched(), config.seed, task.starts)
+        plans = [plan_chains(config.method(name), *facts)[0] for name in config.methods]
+        return {spec.name: spec for planned in plans for spec in planned}
+
+    def _engine(self, config: Config) -> Engine:
+        return Engine(config.engine)
+
+    # What is told
+
+    def _progress(self, order: Order) -> Countdown:
+        def report(stage: str, done: float, total: float, left: float | None = None, found: str = "") -> None:
+            self.tell("progress", {"done": done, "found": found})
+
+        progress = Countdown(report)
+        progress.heed = self._heed
+        if order.room is not None:
+            progress.end = progress.clock() + order.room
+        return progress
+
+    def _heed(self) -> None:
+        if self.leaving():
+            raise Leave
+
+    def _tell_costs(self, amounts: Amounts) -> None:
+        self._costs = {name: dict(own) for name, own in amounts.items()}
+        self.tell("cost", self._costs)
+
+    def _pass_on_log(self, event: str, facts: Mapping[str, Any]) -> None:
+        self.tell("log", {"event": event, "facts": dict(facts)})
+
+    def _pass_on_warning(self, message: Warning | str, *rest: Any) -> None:
+        self.tell("warning", {"text": str(message)})

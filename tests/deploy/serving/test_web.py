@@ -1,0 +1,123 @@
+"""A folder that predicts in the visitor's browser: what is in it, and, with the real runtime, what it says there."""
+
+import functools
+import http.server
+import io
+import json
+import os
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import requests_sent
+from test_serving_page import DIGITS, results, write
+
+from uraenas import Run, UraenasError
+from uraenas.deploy.web import FILES, POLICY, export_web
+from uraenas.ensemble.predict import Rule, rows_of
+
+RUNTIME = os.environ.get("ONNXRUNTIME_WEB", "")  # where npm's package lies
+
+
+def packed(path: Path, **files: bytes | None) -> Path:
+    """A package with these files; None is a link to elsewhere."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"package/dist/{name}")
+            if content is None:
+                entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+                archive.addfile(entry)
+            else:
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def test_the_folder_is_whole_and_asks_nobody_else(finished_run: Path, tmp_path: Path) -> None:
+    package = packed(tmp_path / "web.tgz", **{name: name.encode() for name in FILES}, other=b"not wanted")
+    facts = export_web(Run(finished_run), tmp_path / "out", package)
+    found = {
+        str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()
+    }
+    assert found == {
+        "index.html",
+        "facts.json",
+        "model.onnx",
+        "runtime/NOTICE",
+        *(f"runtime/{n}" for n in FILES),
+    }
+    assert json.loads((tmp_path / "out" / "facts.json").read_text()) == json.loads(json.dumps(facts))
+    text = (tmp_path / "out" / "index.html").read_text()
+    assert "http://" not in text.replace("http-equiv", "")
+    assert "https://" not in text
+    assert POLICY in text
+    assert "connect-src 'self'" in POLICY
+    assert "/*ask*/" not in text
+    with pytest.raises(UraenasError, match="not empty"):
+        export_web(Run(finished_run), tmp_path / "out", package)
+
+
+def test_what_is_no_runtime_leaves_nothing_behind(finished_run: Path, tmp_path: Path, uraenas) -> None:
+    good = dict.fromkeys(FILES, b"")
+    (tmp_path / "text.tgz").write_text("no archive")
+    packages = [
+        packed(tmp_path / "lacking.tgz", other=b""),
+        packed(tmp_path / "link.tgz", **{**good, FILES[1]: None}),
+        tmp_path / "text.tgz",
+        tmp_path / "missing.tgz",
+        tmp_path,
+    ]
+    for package in packages:
+        with pytest.raises(UraenasError, match="npm pack onnxruntime-web"):
+            export_web(Run(finished_run), tmp_path / "out", package)
+    done = uraenas("export", finished_run, "--format", "web", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "--runtime" in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"lacking.tgz", "link.tgz", "text.tgz"}
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        """Nobody reads along."""
+
+
+@pytest.fixture
+def served(finished_run: Path, tmp_path: Path) -> Iterator[str]:
+    if not RUNTIME:
+        pytest.skip("set ONNXRUNTIME_WEB to npm's package: npm pack onnxruntime-web")
+    export_web(Run(finished_run), tmp_path / "web", RUNTIME)
+    handler = functools.partial(Quiet, directory=tmp_path / "web")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.mark.data
+def test_a_browser_says_what_predict_says(
+    served: str, browser: Any, finished_run: Path, tmp_path: Path
+) -> None:
+    ensemble = Run(finished_run).ensemble()
+    images = np.stack([*DIGITS[:4], 255 - DIGITS[4], np.zeros((8, 8), np.uint8)])
+    rows = rows_of(ensemble, images[..., None], Rule.of(ensemble, 0.05))
+    browser.get_log("performance")
+    browser.get(served)
+    for number, image in enumerate(images):
+        browser.find_element("id", "files").send_keys(write(tmp_path / f"{number}.png", image))
+        (words, *_) = results(browser, number + 1)  # the newest comes first
+        row = rows[number]
+        assert f"{row['label']}, {100 * row['probability']:.1f} %" in words
+        assert f"{row['total']:.3f} nats" in words
+        assert f"{row['architecture']:.3f} nats" in words
+        assert ("Not the kind of image I know" in words) == row["foreign"]
+        assert f"May be\n{', '.join(row['prediction_set'])}" in words
+    assert "2 members, run on this machine" in browser.find_element("id", "about").text
+    sent = requests_sent(browser)
+    assert any(address.endswith(".wasm") for address in sent)
+    assert all(address.startswith((served, "blob:", "data:")) for address in sent)
+    severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert not [entry for entry in severe if "favicon" not in entry["message"]]

@@ -1,0 +1,113 @@
+"""Chains on two Ray nodes of this machine. Slow: a cluster takes a minute to start."""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from uraenas.base.versions import version_of
+from uraenas.run.config import preset
+from uraenas.run.pipeline import Pipeline
+from uraenas.run.places import place_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs uraenas[ray]"),
+    pytest.mark.filterwarnings("ignore:::ray"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray's own sockets
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes of one core, which ask for a token."""
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+    own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # loopback is loopback
+    before = {name: os.environ.get(name) for name in own}
+    os.environ |= own
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+    found = Cluster(initialize_head=True, head_node_args=head)
+    found.add_node(num_cpus=1, node_ip_address="127.0.0.1")
+    yield found
+    found.shutdown()
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+class Killer:
+    """Progress that ends a worker once, in the midst of training, by the number that the run's log has."""
+
+    def __init__(self, out: Path) -> None:
+        self.log, self.killed = out / "log.jsonl", 0
+
+    def __call__(
+        self, stage: str, done: float, total: float, left: float | None = None, found: str = ""
+    ) -> None:
+        if stage == "train" and found and not self.killed and 0.3 * total <= done < total:
+            lines = map(json.loads, self.log.read_text().splitlines())
+            ready = {line["worker"]: line["process"] for line in lines if line["event"] == "worker ready"}
+            self.killed = ready[found.partition(":")[0]]
+            os.kill(self.killed, signal.SIGKILL)
+
+
+def worked(pipeline: Pipeline) -> None:
+    with pipeline.run.held(), closing(pipeline.place):
+        pipeline.train(pipeline.search())
+        pipeline.evaluate()
+
+
+def test_two_nodes_come_to_the_same_end_though_a_worker_is_killed(finished_run, tmp_path, cluster):
+    out = tmp_path / "run"
+    shutil.copytree(finished_run / "search", out / "search")
+    for name in ("config.json", "data.json"):
+        shutil.copy(finished_run / name, out)
+    killer = Killer(out)
+    pipeline = Pipeline.start(out, preset("tiny", {"engine.checkpoint_seconds": 0}), killer)
+    pipeline.place = place_of(f"ray:{cluster.address}")
+    with pytest.warns(UserWarning, match="was lost by Ray"):
+        worked(pipeline)
+    assert killer.killed
+    assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
+    costs = pipeline.run.costs.read()
+    assert sum(spent["units"] for item, spent in costs.items() if item.startswith("workers/")) == 4 + 9
+
+
+def test_a_node_with_another_version_is_named_in_one_line(finished_run, tmp_path, cluster, uraenas):
+    """It has one more `uraenas`, of version 9, before the right one."""
+    facts = tmp_path / "uraenas-9.9.9.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: uraenas\nVersion: 9.9.9\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    node = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", env_vars={"PYTHONPATH": paths})
+    out = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    for done_before in ("methods", "chains"):
+        shutil.rmtree(out / done_before)
+    done = uraenas("train", out, "--on", f"ray:{cluster.address}")
+    cluster.remove_node(node)
+    assert done.returncode == 2
+    line = next(line for line in done.stderr.splitlines() if line.startswith("uraenas: "))
+    assert f"has uraenas 9.9.9, this process {version_of('uraenas')}; install the same everywhere" in line
+
+
+def test_a_node_that_sees_another_directory_is_told_from_one_that_sees_this(tmp_path):
+    from uraenas.run.places.ray_nodes import _probe
+
+    run = tmp_path / "run"
+    assert _probe(str(run))(["uraenas"])["holder"] is None
+    run.mkdir()
+    (run / "lock").write_bytes(b"process 1 on another\n")
+    seen = _probe(str(run))(["uraenas", "no such package"])
+    assert seen["holder"] == b"process 1 on another\n"
+    assert seen["locked"]  # nobody holds it
+    assert seen["versions"] == {"uraenas": version_of("uraenas"), "no such package": "not installed"}

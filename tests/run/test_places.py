@@ -1,0 +1,307 @@
+"""Work that is done elsewhere comes to the same end, whoever dies on the way."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.progress import Progress
+from uraenas.learning.chains import ChainSpec
+from uraenas.run.config import preset
+from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
+from uraenas.run.places import place_of
+from uraenas.run.places.driver import MOST_DEATHS, Driver
+from uraenas.run.places.leases import Superseded, guard, issue, revoke
+from uraenas.run.places.packing import Unit, pack
+from uraenas.run.places.place import News, Order
+from uraenas.run.places.worker import Worker
+from uraenas.spaces import CellSpace, Shape
+from uraenas.weights import WEIGHTS
+
+SMALL = CellSpace(channels=4, cells=1, shape=Shape(8, 8))
+
+
+# Real processes
+
+
+class Watcher:
+    """Progress that does something to a worker, once, in the midst of training."""
+
+    def __init__(self, deed: Callable[[int], None]) -> None:
+        self.deed, self.done = deed, False
+
+    def __call__(
+        self, stage: str, done: float, total: float, left: float | None = None, found: str = ""
+    ) -> None:
+        if stage == "train" and found and not self.done and 0.3 * total <= done < total:
+            self.done = True
+            workers = {child.name: child.pid for child in multiprocessing.active_children()}
+            self.deed(workers[found.partition(":")[0]])
+
+
+def kill(worker: int) -> None:
+    os.kill(worker, signal.SIGKILL)
+
+
+def interrupt(worker: int) -> None:
+    raise KeyboardInterrupt
+
+
+def begun(out: Path, finished_run: Path) -> Path:
+    """A run that has searched, and no more."""
+    shutil.copytree(finished_run / "search", out / "search")
+    for name in ("config.json", "data.json"):
+        shutil.copy(finished_run / name, out)
+    return out
+
+
+def worked(out: Path, place: str, progress: Progress, **changes: object) -> Pipeline:
+    """Train and evaluate there."""
+    pipeline = Pipeline.start(out, preset("tiny", changes), progress)
+    pipeline.place = place_of(place)
+    with pipeline.run.held(), closing(pipeline.place):
+        pipeline.train(pipeline.search())
+        pipeline.evaluate()
+    return pipeline
+
+
+def files(folder: Path) -> set[str]:
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: Path, tmp_path: Path):
+    out = begun(tmp_path / "run", finished_run)
+    with pytest.warns(UserWarning, match="was ended by SIGKILL") as told:
+        pipeline = worked(out, "processes:2", Watcher(kill), **{"engine.checkpoint_seconds": 0})
+    assert len(told) == 1
+    assert not multiprocessing.active_children()
+    assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
+    assert files(finished_run) - files(out) == {"report.html"}
+    assert files(out) <= files(finished_run)
+    costs, undisturbed = pipeline.run.costs.read(), Run(finished_run).costs.read()
+    chains = [item for item in undisturbed if item.startswith("chains/")]
+    extra = [costs[item]["images"] - undisturbed[item]["images"] for item in chains]
+    epoch = undisturbed[chains[0]]["images"] / pipeline.config.train.epochs
+    assert min(extra) >= 0
+    assert sum(extra) <= 2 * epoch  # of a stack of two chains at most
+    assert sum(spent["units"] for item, spent in costs.items() if item.startswith("workers/")) == 4 + 9
+    assert '"worker died"' in (out / "log.jsonl").read_text()
+
+
+def test_who_is_interrupted_lets_workers_write_down_how_far_they_are(finished_run: Path, tmp_path: Path):
+    """No checkpoint is due for an hour."""
+    out = begun(tmp_path / "run", finished_run)
+    with pytest.raises(KeyboardInterrupt):
+        worked(out, "processes:1", Watcher(interrupt), **{"engine.checkpoint_seconds": 3600})
+    assert not multiprocessing.active_children()
+    assert list(out.glob("chains/*/state.safetensors"))
+
+
+WITH_WORKERS = """
+import multiprocessing, sys
+from uraenas.cli import main
+from uraenas.run.places.driver import Driver
+
+hear = Driver._hear
+
+def hear_and_tell(driver, worker, kind, facts):
+    hear(driver, worker, kind, facts)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+
+if __name__ == "__main__":
+    Driver._hear = hear_and_tell
+    main()
+"""
+
+
+def test_workers_end_with_their_driver_and_the_same_command_goes_on(finished_run, tmp_path, uraenas):
+    out, script = begun(tmp_path / "run", finished_run), tmp_path / "driver.py"
+    script.write_text(WITH_WORKERS)
+    command = [
+        sys.executable,
+        script,
+        "run",
+        "--preset",
+        "tiny",
+        "--on",
+        "processes:2",
+        "--json",
+        "--out",
+        out,
+    ]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    workers = [int(word) for word in driver.stdout.readline().split()]
+    driver.kill()
+    driver.communicate()
+    assert len(workers) == 2
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):  # a machine may be slow; it does not hang
+        time.sleep(0.05)
+    done = uraenas("run", "--preset", "tiny", "--out", out)  # wherever it goes on
+    assert done.returncode == 0, done.stderr
+    assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
+    assert not (out / "leases").exists()
+
+
+# Leases
+
+
+def test_a_writer_whose_lease_is_older_than_the_newest_is_refused(tmp_path: Path):
+    run = Run(tmp_path)
+    run.write_config(preset("tiny"))
+    file, other = run.chain_file("a"), run.explored_file("root", 3)
+    first, second = Run(tmp_path), Run(tmp_path)
+    first.guard = guard(first, issue(run, ["chains/a", "chains/b"], "one"))
+    first.write_tensors(file, {"weights": torch.zeros(1)}, {})
+    second.guard = guard(second, issue(run, ["chains/a"], "two"))
+    second.write_tensors(file, {"weights": torch.ones(1)}, {})
+    for name in (file, other):
+        with pytest.raises(Superseded):
+            first.write_tensors(name, {"weights": torch.zeros(1)}, {})
+    first.write_tensors(run.chain_file("b"), {"weights": torch.zeros(1)}, {})  # which nobody else was given
+    assert run.read_tensors(file)[0]["weights"] == 1
+    revoke(run)
+    assert not run.leases_folder.exists()
+    with pytest.raises(Superseded):
+        second.write_tensors(file, {"weights": torch.zeros(1)}, {})
+    assert run.read_tensors(file)[0]["weights"] == 1
+
+
+# Packing
+
+
+def chain(kind: str, number: int) -> ChainSpec:
+    own = {} if kind == "point" else {"cycles": 1, "samples": 1}
+    return ChainSpec("sampled", WEIGHTS[kind].make(own), number, SMALL.architecture((3,) * 6))
+
+
+def test_stacks_cost_alike_and_none_is_too_large():
+    specs = [chain("point", number) for number in range(7)]
+    costs = {spec.name: float(cost) for spec, cost in zip(specs, (7, 6, 5, 4, 3, 2, 1), strict=True)}
+    units = pack(specs, costs, epochs=5, workers=2, stack=10)
+    assert [unit.cost for unit in units] == [14, 14]
+    small = pack(specs, costs, epochs=5, workers=2, stack=3)
+    assert [unit.cost for unit in small] == [7, 7, 7, 7]  # two rounds, and nobody is idle
+    for found in (units, small):
+        assert sorted(name for unit in found for name in unit.items) == sorted(costs)
+    assert len(pack(specs[:1], costs, epochs=5, workers=8, stack=3)) == 1
+
+
+def test_chains_that_go_on_from_others_wait_for_these():
+    specs = [chain("sghmc", number) for number in range(4)] + [chain("point", number) for number in range(4)]
+    units = pack(specs, {spec.name: 1.0 for spec in specs}, epochs=5, workers=2, stack=10)
+    leading, following = units[:2], units[2:]
+    assert not any(unit.waits_for for unit in leading)
+    for unit in following:
+        numbers = [name[-2:] for name in unit.items]
+        assert unit.waits_for == {f"sampled-sghmc-{n}": (f"sampled-{n}", 4) for n in numbers}
+        assert any(set(unit.waits_for) == set(leader.items) for leader in leading)
+
+
+# A crew in this process, to see what a driver makes of news
+
+
+class Talking:
+    """A worker that says something of every unit, and is ready again."""
+
+    names = ("worker-1",)
+
+    def __init__(self, words: Iterator[list[tuple[str, dict[str, object]]]]) -> None:
+        self.words, self.given, self.left = words, 0, False
+        self.said: list[News] = [News("worker-1", "ready")]
+
+    def give(self, worker: str, order: Order) -> None:
+        self.given += 1
+        self.said = [News(worker, *one) for one in next(self.words)] + [News(worker, "ready")]
+
+    def news(self, seconds: float) -> list[News]:
+        said, self.said = self.said, []
+        return said
+
+    def leave(self) -> list[News]:
+        self.left = True
+        return []
+
+
+def driven(tmp_path: Path, crew: Talking) -> bool:
+    """A unit of two chains, given to this crew."""
+    run = Run(tmp_path)
+    run.write_config(preset("tiny"))
+    driver = Driver(crew, run, preset("tiny"), set())
+    return driver.work([Unit("train", ("a", "b"))], lambda: None, lambda driver: None)
+
+
+@pytest.mark.filterwarnings("ignore:worker-1")
+@pytest.mark.parametrize(
+    ("steps", "lives"), [([0] * 20, MOST_DEATHS), ([1, 2, 3, 4] + [4] * 9, MOST_DEATHS + 3)]
+)
+def test_a_unit_that_workers_die_of_is_named_in_one_line(tmp_path: Path, steps: list[int], lives: int):
+    """Deaths count as long as it comes no further: a machine that is taken away now and then is not its fault."""
+    why = ("died", {"why": "was ended by SIGKILL"})
+    crew = Talking(iter([[("progress", {"done": done}), why] for done in steps]))
+    with pytest.raises(
+        UraenasError, match=r"5 workers in a row died at a, b, the last one: worker-1 was ended"
+    ):
+        driven(tmp_path, crew)
+    assert crew.given == lives
+    assert crew.left
+
+
+def test_warnings_and_errors_of_workers_carry_their_names(tmp_path: Path):
+    full = "cannot write chains/a/state.safetensors: No space left on device"
+    words = [("warning", {"text": "two networks do not fit"}), ("failed", {"line": full})]
+    crew = Talking(iter([words]))
+    with (
+        pytest.warns(UserWarning, match="^worker-1: two networks do not fit"),
+        pytest.raises(UraenasError, match=f"^worker-1: {full}"),
+    ):
+        driven(tmp_path, crew)
+    assert crew.left
+
+
+def test_a_worker_that_does_not_find_the_run_or_its_images_says_so(finished_run: Path, tmp_path: Path):
+    own = {**Run(finished_run).config().as_json(), "data.name": str(tmp_path / "images.npz")}
+    for path, config, words in (
+        (
+            tmp_path / "absent",
+            Run(finished_run).config().as_json(),
+            "is not there; workers need the run directory",
+        ),
+        (finished_run, own, "images.npz"),
+    ):
+        told: list[tuple[str, Mapping[str, Any]]] = []
+        worker = Worker(str(path), lambda *news, told=told: told.append(news), lambda: False)
+        assert not worker.opened(config)
+        ((kind, facts),) = told
+        assert kind == "failed"
+        assert words in facts["line"]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("processes:0", "--on processes:0 names no number of processes"),
+        ("processes:two", "--on processes:two names no number of processes"),
+        ("local:2", "--on local:2 says too much"),
+        ("ray:nowhere", "--on ray:nowhere names no cluster; expected ray or ray:HOST:PORT"),
+        ("ray:127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: "),
+        ("process", "unknown place (--on) 'process'. Did you mean 'processes'?"),
+    ],
+)
+def test_a_place_that_is_none_is_one_line(uraenas, tmp_path, place, words):
+    done = uraenas("run", "--preset", "tiny", "--on", place, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"uraenas: {words}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.writing import export_file
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.table_rows import predict_rows
 from uraenas.evaluation import numbers
 from uraenas.run.directory import Run
+from uraenas.run.hub import push
 
 TINY = {
     "search.epochs": 2,
@@ -60,9 +62,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, uraenas: Callable) -> dict[st
     made = {}
     for kind, target, other in (("numbers", "price", "sold"), ("classes", "sold", "price")):
         out = folder / kind
-        settings = {**TINY, "data.name": houses, "data.target": target, "data.leave_out": other}
+        settings = {**TINY, "data.target": target, "data.leave_out": other}
         assigned = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        done = uraenas("run", "--preset", "table", "--methods", METHODS, *assigned, "--out", out)
+        done = uraenas("run", houses, "--preset", "table", "--methods", METHODS, *assigned, "--out", out)
         assert done.returncode == 0, done.stderr
         made[kind] = out
     return made
@@ -83,10 +85,23 @@ def test_numbers_have_their_metrics_for_every_method_and_size(runs: dict[str, Pa
 
 def test_the_page_has_the_sections_of_its_target(runs: dict[str, Path]) -> None:
     page = (runs["numbers"] / "report.html").read_text()
-    for id in ("observed", "intervals", "unsure", "uncertainty"):
+    for id in ("observed", "intervals", "unsure", "uncertainty", "training"):
         assert f'id="{id}"' in page
     assert 'id="classes"' not in page
     assert 'id="classes"' in (runs["classes"] / "report.html").read_text()
+
+
+def test_show_and_comparisons_have_the_columns_of_the_target(
+    runs: dict[str, Path], uraenas: Callable
+) -> None:
+    said = {kind: uraenas("show", path).stdout for kind, path in runs.items()}
+    assert "RMSE" in said["numbers"]
+    assert "Acc" in said["classes"]
+    number, of_classes = (Run(runs[kind]) for kind in ("numbers", "classes"))
+    two = report.build([(number, None), (number, None)])
+    assert "RMSE, clean: best" in two
+    assert "Answered at" not in two
+    assert "not tested on the same images" in report.build([(number, None), (of_classes, None)])
 
 
 def test_a_saved_ensemble_says_the_same_of_rows_in_any_form(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -120,9 +135,9 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     new = table(tmp_path / "new.csv", 5)
     for kind, keys in (
         ("numbers", {"predicted", "low", "high"}),
-        ("classes", {"prediction_set", "probability"}),
+        ("classes", {"prediction_set", "probability", "abstain"}),
     ):
-        done = uraenas("predict", runs[kind], new, "--json", "--coverage", "0.5")
+        done = uraenas("predict", runs[kind], new, "--json", "--coverage", "50%")
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)["predictions"]
         assert len(found) == 5
@@ -145,7 +160,15 @@ def test_what_takes_images_alone_refuses_tables(
     done = uraenas("run", *settings, "--out", tmp_path / "run")
     assert done.returncode == 2
     assert "a table needs --preset table" in done.stderr
+    done = uraenas(
+        "run", "--preset", "table", "--methods", "expected-heads", *settings, "--out", tmp_path / "run"
+    )
+    assert "heads predict classes" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["houses.csv"]
+    done = uraenas("distil", runs["classes"], "--into", "deep-ensemble-adam", "--out", tmp_path / "run")
+    assert "distillation is for images" in done.stderr
+    with pytest.raises(UraenasError, match="the hub takes images"):
+        push(Run(runs["classes"]), "someone/houses")
 
 
 def test_a_target_that_is_not_there_leaves_nothing_behind(tmp_path: Path, uraenas: Callable) -> None:

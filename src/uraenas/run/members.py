@@ -167,10 +167,9 @@ def known_to(
     seen = predictor.look(train.images)[1]
     groups = torch.from_numpy(target.groups(train.labels))
     found = Known.fit(seen, groups, looked, held_out, measures)
-    others = log_p[:, ~unseen], [tuple(level[~unseen] for level in one) for one in features]
     p_value = torch.ones(len(apart), dtype=torch.float64)
-    p_value[unseen], p_value[~unseen] = (
-        found.own_p_values(),
-        found.p_values(found.scores_of(*others, measures)),
-    )
+    p_value[unseen] = found.own_p_values()
+    if not unseen.all():
+        others = log_p[:, ~unseen], [tuple(level[~unseen] for level in one) for one in features]
+        p_value[~unseen] = found.p_values(found.scores_of(*others, measures))
     return replace(found, held_out=held_out.judged(p_value))

@@ -25,7 +25,7 @@ class PerceptronSpace:
 
     nodes: int = 3  # at most so many hidden layers
     widths: tuple[int, ...] = (16, 32, 64)  # units of a layer
-    activations: tuple[str, ...] = ("relu", "swish", "tanh")
+    activations: tuple[str, ...] = ("relu", "swish", "tanh")  # of a layer
     name: str = given(default="perceptrons")
     shape: Shape = given(default_factory=Shape)
 

@@ -12,6 +12,7 @@ import torch
 
 from uraenas import report
 from uraenas.base.errors import UraenasError
+from uraenas.deploy.serving.running import application
 from uraenas.deploy.writing import export_file
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.table_rows import predict_rows
@@ -156,6 +157,8 @@ def test_what_takes_images_alone_refuses_tables(
 ) -> None:
     with pytest.raises(UraenasError, match="rows of a table"):
         export_file(Run(runs["classes"]), tmp_path / "cancer.onnx")
+    with pytest.raises(UraenasError, match="rows of a table"):
+        application(Run(runs["numbers"]))
     settings = ("--set", f"data.name={table(tmp_path / 'houses.csv')}", "--set", "data.target=price")
     done = uraenas("run", *settings, "--out", tmp_path / "run")
     assert done.returncode == 2

@@ -19,7 +19,6 @@ class Model:
     """One method's ensemble, and the rule by which it abstains."""
 
     def __init__(self, name: str, ensemble: Ensemble, rule: Rule) -> None:
-        ensemble.require_images()
         self.name, self.ensemble, self.rule = name, ensemble, rule
         shape = ensemble.space.shape
         self.image = (shape.height, shape.width, shape.channels)

@@ -232,7 +232,7 @@ def looks(test: LabelledImages) -> dict[str, Callable[[Run], Any]]:
             name: (chain.epoch, chain.restarts) for name, chain in chain_facts(run).items()
         },
         "samples": lambda run: [one.identity for chain in run.chains() for one in run.samples(chain)],
-        "summary": summary,
+        "summary": lambda run: summary(run.path),
         "page": lambda run: len(report.build([(run, test)])) > 0,
     }
 

@@ -23,6 +23,7 @@ def every_look(run: Run) -> None:
     run.data()
     run.environment()
     run.costs.read()
+    run.losses()
     for method in run.trained:
         run.ensemble(method)
         run.threshold(0.05, method)

@@ -27,6 +27,8 @@ OTHERWISE = {
     "train.batch": 64,
     "train.prior_deviation": 1.0,
     "train.class_weights": "balanced",
+    "train.teacher": "cifar10",
+    "train.teacher_method": "uraenas-swa",
     "train.augmentation": "cutout",
     "train.expected.genotype": GENOTYPE,
     "train.sampled.architectures": 20,
@@ -150,6 +152,7 @@ def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
         train.decay(1000),
         train.class_weights,  # test_division.py says what they do
         train.augmentation,  # test_augmented_runs.py says what it does
+        (train.teacher, train.teacher_method),  # test_distillation.py says what they do
         config.ensemble,
     )
 

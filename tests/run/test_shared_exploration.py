@@ -102,7 +102,7 @@ def test_a_run_that_is_stopped_among_those_that_follow_ends_as_if_it_had_not_bee
     followers = [name for name, cost in together.costs.read().items() if "shared_images" in cost]
     stopped = []
 
-    def stop(stage: str, done: float, total: float, left: float | None = None) -> None:
+    def stop(stage: str, done: float, total: float, *_: object) -> None:
         if stage == "train" and total - (len(followers) - 1) * STEPS < done < total:
             stopped.append((done, total))
             raise KeyboardInterrupt

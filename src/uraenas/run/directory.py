@@ -69,7 +69,6 @@ PRIMARY = ("uraenas", "uraenas-swa", "uraenas-adam")  # whom to ask unless told
 COSTS = "cost.json"
 LOSSES = "training.json"  # of all chains, to look at
 TEACHER = "teacher.json"
-HUB = "hf:/"  # as a path has it: two slashes are one
 SEARCH_STATE = "search/state.safetensors"
 SEARCH_FILES = ("search/history.jsonl", "search/architecture.safetensors")  # the first is for reading along
 # What a copy of a run takes along, apart from its settings and its methods' own files.
@@ -115,9 +114,6 @@ class Run:
     @classmethod
     def find(cls, path: Path | str) -> "Run":
         """The run in this directory or under hf://OWNER/NAME; where there is none, the pretrained one of this name."""
-        name = str(path)
-        if name.startswith(HUB):
-            return cls.from_hub(name.removeprefix(HUB).lstrip("/"))
         return cls(found_at(path))
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from uraenas.base.files import read_json, require_format
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 REPLICATES = "bootstrap.safetensors"
+HUB = "hf:/"  # as a path has it: two slashes are one
 PROGRESS = "progress.json"  # how far the process that works here has come
 
 
@@ -20,8 +21,12 @@ def pretrained_names() -> list[str]:
 
 
 def found(path: Path | str) -> Path:
-    """The run in this directory; where there is none, the pretrained one of this name."""
+    """The run in this directory or under hf://OWNER/NAME; where there is none, the pretrained one of this name."""
     own, name = Path(path), str(path)
+    if name.startswith(HUB):
+        from uraenas.run.hub import fetch  # which needs this module
+
+        return fetch(name.removeprefix(HUB).lstrip("/"), "").path
     return PRETRAINED / name if not is_run(own) and name in pretrained_names() else own
 
 

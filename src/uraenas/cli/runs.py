@@ -245,9 +245,7 @@ def export(
     ] = "run",
     runtime: Annotated[
         str,
-        typer.Option(
-            "--runtime", help="For web: npm's onnxruntime-web, packed or unpacked; `fetch` gets it, 33 MB."
-        ),
+        typer.Option("--runtime", help="For web: npm's package onnxruntime-web, packed or unpacked."),
     ] = "",
     methods: Annotated[
         str,
@@ -305,7 +303,7 @@ def export(
         if form == "web":
             if not runtime:
                 raise UraenasError(
-                    "--format web needs ONNX Runtime Web: --runtime FILE (npm pack onnxruntime-web), or --runtime fetch"
+                    "--format web needs ONNX Runtime Web: npm pack onnxruntime-web, then --runtime FILE"
                 )
             found = export_web(source, out, runtime, method, wanted)
         else:

@@ -3,26 +3,15 @@
 import json
 import shutil
 import tarfile
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.whole_files import rename_for_good, unfinished, writing
-from uraenas.data.download import RemoteFile, download
 from uraenas.deploy.page import page
 from uraenas.deploy.writing import Wanted, export_file
 from uraenas.run.directory import Run
 
-FETCH = "fetch"
-# npm publishes its sha512, q0y+Jrrt…; this is the sha256 of the same bytes.
-RUNTIME = RemoteFile(
-    "https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-1.30.0.tgz",
-    "sha256:d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71",
-    33_106_585,
-)
 FILES = ("ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 MOST_BYTES = 100_000_000  # of one of them
 NOTICE = "ONNX Runtime Web, copyright Microsoft Corporation, MIT licence: https://github.com/microsoft/onnxruntime\n"
@@ -41,18 +30,17 @@ def export_web(
 ) -> dict[str, Any]:
     """Write the folder, new or empty, and return what facts.json says. It appears whole or not at all.
 
-    `runtime` is npm's package onnxruntime-web, packed (`npm pack onnxruntime-web`) or unpacked; "fetch" gets it from
-    npm's registry.
+    `runtime` is npm's package onnxruntime-web, packed (`npm pack onnxruntime-web`) or unpacked.
     """
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UraenasError(f"{target} exists and is not empty; choose another directory (--out)")
     begun = unfinished(target)
     try:
-        with writing(target), _package(runtime) as package:
+        with writing(target):
             (begun / "runtime").mkdir(parents=True)
             for name in FILES:
-                (begun / "runtime" / name).write_bytes(_read(package, name))
+                (begun / "runtime" / name).write_bytes(_read(Path(runtime), name))
             (begun / "runtime" / "NOTICE").write_text(NOTICE, encoding="utf-8")
             facts = export_file(run, begun / "model.onnx", "onnx", method, wanted)
             (begun / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
@@ -63,15 +51,6 @@ def export_web(
     finally:
         shutil.rmtree(begun, ignore_errors=True)
     return facts
-
-
-@contextmanager
-def _package(runtime: Path | str) -> Iterator[Path]:
-    if str(runtime) != FETCH:
-        yield Path(runtime)
-        return
-    with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
-        yield download(RUNTIME, Path(folder) / RUNTIME.name)
 
 
 def _read(package: Path, name: str) -> bytes:

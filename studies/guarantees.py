@@ -121,7 +121,7 @@ def over_splits(stored: dict[str, Tensor], splits: int) -> dict[str, Any]:
 def as_shipped(run: Run, stored: dict[str, Tensor]) -> dict[str, Any]:
     """What the shipped ensemble's own promises come to, on test images and, without promise, on shifted ones."""
     ensemble = run.ensemble()
-    known, found = ensemble.require_known().held_out, {}
+    known, found = ensemble.require_known().of_classes, {}
     for name in ("test", *(f"{shift}-{severity}" for shift, severity in SHIFTS)):
         probability = calibration.scale(stored[f"{name}.log_p"], ensemble.temperature).exp()
         labels = stored[f"{name}.labels"]

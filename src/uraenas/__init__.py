@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from uraenas.base.errors import UraenasError
     from uraenas.data import Dataset, LabelledImages, load_dataset
     from uraenas.ensemble import Ensemble, Member
-    from uraenas.estimator import UraeNAS
+    from uraenas.estimator import UraeNAS, UraeNASClassifier, UraeNASRegressor
     from uraenas.evaluation import UncertaintyBySource, uncertainty_by_source
     from uraenas.run.config import Config
     from uraenas.run.directory import Run
@@ -40,6 +40,8 @@ _HOMES = {
     "Supernet": "spaces",
     "UncertaintyBySource": "evaluation",
     "UraeNAS": "estimator",
+    "UraeNASClassifier": "estimator",
+    "UraeNASRegressor": "estimator",
     "UraenasError": "base.errors",
     "WeightMethod": "weights",
     "export": "run.export",

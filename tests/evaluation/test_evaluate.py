@@ -24,7 +24,7 @@ from uraenas.evaluation import (
     summarise,
 )
 from uraenas.evaluation.calibration import scale
-from uraenas.evaluation.evaluator import BOOTSTRAPPED
+from uraenas.evaluation.measures import BOOTSTRAPPED
 from uraenas.shifts import SUITES
 
 CLASSES, SEED = 4, 3

@@ -11,8 +11,8 @@ from uraenas.architectures import Dirichlet, Searched
 from uraenas.base.errors import UraenasError
 from uraenas.data import LabelledImages, digits, stratified_split
 from uraenas.data.loader import Loader, Normalisation
+from uraenas.data.targets import CLASSES
 from uraenas.engine import Engine, EngineSettings
-from uraenas.engine.gradients import cross_entropy, smoothed
 from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
 from uraenas.learning.recipes import Recipe, Varied
 from uraenas.learning.train import train
@@ -87,7 +87,7 @@ def test_smoothing_is_pytorchs(weighted: bool) -> None:
     labels = torch.randint(0, 5, (2, 7), generator=random)
     weights = torch.rand(2, 7, generator=random, dtype=torch.float64) if weighted else None
     shares = torch.tensor([0.0, 0.3], dtype=torch.float64)
-    found = smoothed(cross_entropy(logits, labels, weights), logits, weights, shares)
+    found = CLASSES.smoothed(CLASSES.loss(logits, labels, weights), logits, weights, shares)
     for m, share in enumerate(shares.tolist()):
         losses = F.cross_entropy(logits[m], labels[m], reduction="none", label_smoothing=share)
         expected = (losses if weights is None else losses * weights[m]).mean()

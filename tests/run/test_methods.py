@@ -64,6 +64,8 @@ OTHERWISE = {
             ("draws", 3),
         )
     },
+    "train.adam.first": 0.5,
+    "train.adam.second": 0.9,
     "train.batch_ensemble.size": 2,
     "train.batch_ensemble.spread": 0.1,
     "train.rank_one.size": 2,
@@ -172,8 +174,8 @@ def test_a_method_without_a_name_of_its_own_is_called_by_its_choices() -> None:
     sgld = build({"methods": "expected-sgld"}).method("expected-sgld")
     assert (sgld.row.source, sgld.weights.momentum, sgld.chains) == ("expected", 0.0, "expected-sgld-")
     assert method("sampled-sghmc") == METHODS["uraenas"]
-    with pytest.raises(UraenasError, match="unknown kind of weights 'adam'"):
-        method("expected-adam")
+    with pytest.raises(UraenasError, match="unknown kind of weights 'adamant'"):
+        method("expected-adamant")
     for name in ("expected", "given-point", "sgld"):
         with pytest.raises(UraenasError, match=f"unknown method '{name}'"):
             method(name)

@@ -37,6 +37,8 @@ SPACES = {
 def perturbed(layout: Layout, key: int) -> Tensor:
     """A vector whose scales are not 1 and shifts not 0; what starts at 1 stays positive."""
     noise = 0.2 * draws.normal(draws.at(key, -1), layout.size, torch.float64)
+    if not layout.entries:
+        return noise
     ones = torch.cat([torch.full((entry.size,), entry.constant == 1) for entry in layout.entries])
     return torch.where(ones, noise.exp(), layout.initial(key).double() + noise)
 

@@ -116,4 +116,4 @@ def test_senseless_cells_are_refused_by_name(wrong: dict, said: str) -> None:
 )
 def test_senseless_images_are_refused_by_name(wrong: dict, said: str) -> None:
     with pytest.raises(UraenasError, match=said):
-        Shape(**wrong)
+        CellSpace(shape=Shape(**wrong))

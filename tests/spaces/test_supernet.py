@@ -6,7 +6,7 @@ from plain_cases import FIVE, FIVE_SAMPLE, SAMPLE, SPACES, TINY, batch, perturbe
 from plain_networks import MixedCell, copy_in, copy_out, named_tensors, plain_member, plain_supernet
 
 from uraenas.base import draws
-from uraenas.spaces import CellSpace, Genotype, Shape, Supernet
+from uraenas.spaces import CellSpace, Genotype, PerceptronSpace, Shape, Supernet
 
 
 def random_mixing(space: CellSpace, key: int) -> torch.Tensor:
@@ -79,3 +79,27 @@ def test_fresh_weights_are_a_function_of_the_key() -> None:
     assert torch.equal(first.weights, second.weights)
     second.initialise(2)
     assert not torch.equal(first.weights, second.weights)
+
+
+def test_the_supernet_of_perceptrons_is_an_architectures_own_network_at_a_corner() -> None:
+    """Narrow layers are the first units of the widest, and an identity passes on what it reads."""
+    space = PerceptronSpace(nodes=2, widths=(2, 4), shape=Shape(1, 1, 3, 2))
+    layout = space.supernet_layout()
+    weights = layout.views(perturbed(layout, 3))
+    rows = batch(space, key=1)
+    one = space.parse("tanh2/relu4<0/out<0")
+    mixing = torch.zeros(len(space.decisions), 7, dtype=torch.float64)
+    mixing[torch.arange(len(space.decisions)), torch.tensor(space.indices(one))] = 1
+    x = rows.flatten(1)
+    first = torch.tanh(x @ weights["node1.from0.weight"][:2].T + weights["node1.bias"][:2])
+    second = first @ weights["node2.from1.weight"][:, :2].T + x @ weights["node2.from0.weight"].T
+    second = torch.relu(second + weights["node2.bias"])
+    expected = (
+        second @ weights["out.from2.weight"].T + x @ weights["out.from0.weight"].T + weights["out.bias"]
+    )
+    torch.testing.assert_close(space.supernet_forward(weights, rows, mixing), expected)
+    linear = space.parse("identity/identity/out")
+    mixing = torch.zeros_like(mixing)
+    mixing[torch.arange(len(space.decisions)), torch.tensor(space.indices(linear))] = 1
+    expected = x @ weights["out.from2.weight"][:, :3].T + weights["out.bias"]
+    torch.testing.assert_close(space.supernet_forward(weights, rows, mixing), expected)

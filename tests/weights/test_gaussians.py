@@ -9,8 +9,9 @@ from small_networks import images, logits_of, network_of
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
+from uraenas.data.targets import CLASSES
 from uraenas.weights import WEIGHTS, Cycle, Seen
-from uraenas.weights.laplace import POSTERIORS, likeliest_precision, softmax_hessians, step_from
+from uraenas.weights.laplace import POSTERIORS, likeliest_precision, step_from
 from uraenas.weights.swag import Gaussian
 
 SAMPLES = list(
@@ -111,7 +112,7 @@ def test_laplace_recovers_the_posterior_of_bayesian_linear_regression(curvature:
 
 
 def test_laplaces_full_covariance_is_the_inverse_of_the_gauss_newton_matrix() -> None:
-    hessians = softmax_hessians(FEATURES @ WEIGHT.T)
+    hessians = CLASSES.hessians(FEATURES @ WEIGHT.T)
     factor = next(iter(POSTERIORS["full"](WEIGHT, FEATURES, hessians, PRIOR).values()))
 
     def loss(weight: torch.Tensor) -> torch.Tensor:

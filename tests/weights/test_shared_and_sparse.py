@@ -13,7 +13,8 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.engine import cross_entropy
-from uraenas.spaces import PLAIN, Draw, Entry, Layout, Passage, Stack
+from uraenas.spaces import PLAIN, Draw, Entry, Layout, Passage, Shape, Stack
+from uraenas.spaces.perceptrons import PerceptronSpace
 from uraenas.weights import WEIGHTS, prior_decay
 from uraenas.weights.normal import SPREAD, divergence_of_spread, raw_spread
 from uraenas.weights.sparse import GATE, JUMP, divergence
@@ -84,6 +85,18 @@ def test_mimos_loss_is_the_sum_over_heads() -> None:
     labels = torch.tensor([[0, 1, 2, 1, 0], [2, 2, 1, 0, 0]])
     parts = [cross_entropy(logits[..., k : k + 3], labels, None) for k in (0, 3)]
     torch.testing.assert_close(method.objective(logits, labels, None), parts[0] + parts[1])
+
+
+def test_heads_on_perceptrons_are_no_batch_of_the_spaces_own_networks() -> None:
+    space = PerceptronSpace(nodes=1, widths=(2,), shape=Shape(1, 1, 3, 2))
+    networks = [space.parse("tanh2/out")] * 2
+    stack = Stack(networks, space, made("heads", architectures=(0, 1, 1)).changes.layout)
+    stack.initialise([1, 2])
+    rows = draws.normal(torch.tensor(5), 12).view(4, 3, 1, 1)
+    assert Stack(networks, space).runs_together
+    assert not stack.runs_together
+    assert stack.train()(rows).shape == (2, 4, 6)
+    assert torch.equal(stack.train()(rows), stack.eval()(rows))
 
 
 # Divergences, against numerical integration

@@ -127,7 +127,7 @@ def _headline(lines: list[dict[str, Any]]) -> Table:
     table = Table(box=None, padding=(0, 1), show_edge=False, pad_edge=False)
     keys = [key for key in lines[0] if key not in ("method", "members")]
     keys = [key for key in keys if any(line[key] is not None for line in lines)]
-    names = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
+    names = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "crps": "CRPS"}
     table.add_column("  Method", no_wrap=True)
     for heading in (
         "E",

@@ -1,4 +1,4 @@
-"""The command that uses an ensemble on image files."""
+"""The command that uses an ensemble on image files, or on tables (`rows.py`)."""
 
 import csv
 import json
@@ -18,6 +18,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.words import csv_cell
 from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
 from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
+from uraenas.cli.rows import predict_tables
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
@@ -31,7 +32,10 @@ def predict(
     run: Annotated[
         Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
     ],
-    images: Annotated[list[Path], typer.Argument(help="Image files, or folders of them.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(help="Image files, or folders of them; or tables."),
+    ],
     method: Annotated[
         str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
     ] = "",
@@ -42,13 +46,14 @@ def predict(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Predict images: class, probability, uncertainty by source, and whether to abstain.
+    """Predict images or rows of tables: class or number, uncertainty by source, and whether to abstain.
 
     Files that cannot be read are named and counted on standard error, and the exit code is then 1. In folders, files
     without the ending of an image are left out.
     """
     from uraenas.data.folder import notes_on_left_out
     from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
+    from uraenas.ensemble.table_rows import Asked
     from uraenas.run.directory import Run
 
     if as_csv and as_json:
@@ -56,6 +61,10 @@ def predict(
     opened = Run.find(run)
     method = method or opened.primary
     ensemble = opened.ensemble(method)
+    if ensemble.normalisation.columns is not None:
+        whose = {"run": str(opened.path), "method": method}
+        asked = Asked(risk, share, certainty, coverage)
+        return predict_tables(ensemble, whose, images, asked, as_csv, as_json)
     known = ensemble.require_known()
     threshold = known.threshold(risk, certainty, share)
     note(known.doubts(risk, share, certainty, coverage))

@@ -146,12 +146,13 @@ def methods_table(metrics: "Metrics", calibration: str, title: str) -> Table:
     best = report.best(lines)
     shown = Table(title=title, title_justify="left")
     shown.add_column("Method", no_wrap=True)
-    for heading in ("E", *(column.title for column in report.COLUMNS), report.DISAGREEMENT.title):
+    columns = report.columns_of(lines)
+    for heading in ("E", *(column.title for column in columns), report.DISAGREEMENT.title):
         shown.add_column(heading, justify="right")
     for line in lines:
         cells = [
             f"[bold]{column.show(value)}[/]" if value is not None and value == top else column.show(value)
-            for column, value, top in zip(report.COLUMNS, line.values, best, strict=True)
+            for column, value, top in zip(columns, line.values, best, strict=True)
         ]
         shown.add_row(line.method, str(line.members), *cells, report.DISAGREEMENT.show(line.disagreement))
     return shown

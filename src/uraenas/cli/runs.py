@@ -57,7 +57,8 @@ def run(
     images: Annotated[
         str,
         typer.Argument(
-            help="Images to learn from, as data.name: a folder, a file, a name; default: the preset's."
+            help="Images to learn from, as data.name: a folder, a file, a name; default: the preset's. A table needs "
+            "--preset table."
         ),
     ] = "",
     preset_name: PresetOption = "digits",
@@ -348,7 +349,8 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
         ("raw", "as predicted"),
         ("temperature", "temperature-scaled on held-out images"),
     ):
-        title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} images, {words}"
+        of_what = "images" if dataset.columns is None else "rows"
+        title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} {of_what}, {words}"
         console.print(methods_table(metrics, calibration, title))
     if apart := separations(metrics.rows):
         console.print(outside_table(apart))

@@ -18,6 +18,7 @@ from uraenas.data.folder import DEFAULT_SIZE, load_folder, read_folder
 from uraenas.data.idx import FASHION_MNIST_CLASSES, MNIST_CLASSES, is_idx_folder, load_idx
 from uraenas.data.npz import load_npz, read_npz_images, save_npz
 from uraenas.data.settings import DataSettings, data_root
+from uraenas.data.tables import TableSettings, breast_cancer, diabetes, is_table, load_table
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,11 @@ OFFICIAL: dict[str, Official] = {
         ),
     ),
 }
-EMBEDDED: dict[str, Callable[[], Dataset]] = {"digits": digits}  # nothing needs to be fetched for these
+EMBEDDED: dict[str, Callable[[], Dataset]] = {  # nothing needs to be fetched for these
+    "digits": digits,
+    "diabetes": diabetes,
+    "breast-cancer": breast_cancer,
+}
 DATASETS: tuple[str, ...] = (*EMBEDDED, *OFFICIAL)
 
 
@@ -89,11 +94,12 @@ def load_dataset(
     channels: str = "auto",
     value_range: tuple[float, float] | None = None,
     skip_unreadable: bool = False,
+    table: TableSettings | None = None,
 ) -> Dataset:
-    """The dataset of this name, or of the .npz file, official archive or folder at this path.
+    """The dataset of this name, or of the table, .npz file, official archive or folder at this path.
 
     `root` is where named datasets lie. `image_size` and `skip_unreadable` matter to folders of images, `channels`
-    and `value_range` to .npz files whose arrays do not speak for themselves.
+    and `value_range` to .npz files whose arrays do not speak for themselves, `table` to tables.
     """
     if name in EMBEDDED:
         return EMBEDDED[str(name)]()
@@ -102,12 +108,16 @@ def load_dataset(
     path = Path(name).expanduser()
     if path.is_dir():
         return _load_any_folder(path, image_size or DEFAULT_SIZE, skip_unreadable)
+    if is_table(path):
+        return load_table(path, table or TableSettings())
     if path.suffix == ".npz":
         return load_npz(path, value_range, channels)
     if path.name.endswith((".tar.gz", ".tgz", ".tar")):
         return load_cifar(path, CIFAR100 if "100" in path.name else CIFAR10)
     if path.exists():
-        raise UraenasError(f"{path} is not a dataset; allowed: an .npz file, a CIFAR archive or a folder")
+        raise UraenasError(
+            f"{path} is not a dataset; allowed: a table (.csv, .parquet), an .npz file, a CIFAR archive or a folder"
+        )
     if len(path.parts) > 1:
         raise UraenasError(f"{path} does not exist; allowed: a path, or one of {', '.join(DATASETS)}")
     folders = [entry.name for entry in Path().iterdir() if entry.is_dir() and entry.name[0] != "."]
@@ -142,11 +152,12 @@ def load_from_settings(settings: DataSettings) -> Dataset:
         settings.channels,
         settings.value_limits(),
         settings.skip_unreadable,
+        TableSettings(settings.target, settings.left_out, settings.predict, settings.held_out),
     )
     return replace(
         dataset,
         flip=dataset.flip if settings.flip == "auto" else settings.flip == "on",
-        padding=dataset.padding if settings.padding < 0 else settings.padding,
+        padding=dataset.padding if settings.padding < 0 or dataset.columns is not None else settings.padding,
     )
 
 

@@ -3,10 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from uraenas.base.errors import UraenasError
+from uraenas.data.targets import CLASSES, Target
+
+if TYPE_CHECKING:
+    from uraenas.data.tables.columns import Columns
 
 MOST_NAME = 100  # bytes of a dataset's name: two of them and what a run adds must fit into a file's 255
 MOST_CLASS_NAME = 1000
@@ -17,7 +22,7 @@ class LabelledImages:
     """N images with one label each."""
 
     images: np.ndarray  # [N, H, W, C], uint8 or float32
-    labels: np.ndarray  # [N], int64, 0 … K-1
+    labels: np.ndarray  # [N], int64, 0 … K-1; or float64, where the target is a number
     weights: np.ndarray | None = None  # [N], float32: how much each image counts in the training loss
     names: tuple[str, ...] | None = None  # [N], by which a person finds them again
 
@@ -29,7 +34,7 @@ class LabelledImages:
             )
         if images.size == 0:
             raise UraenasError(f"there are no images: the array is {images.shape}")
-        if labels.shape != (len(images),) or labels.dtype != np.int64:
+        if labels.shape != (len(images),) or labels.dtype not in (np.int64, np.float64):
             raise UraenasError(
                 f"{len(images)} images need {len(images)} int64 labels, not {labels.shape} {labels.dtype}"
             )
@@ -86,12 +91,11 @@ class Dataset:
     padding: int  # random crops come from the image padded by this many black pixels on each side
     notes: tuple[str, ...] = ()  # what the reader did to the data and the user should know
     validation: LabelledImages | None = None  # held out instead of a share of the training set
+    target: Target = CLASSES
+    columns: "Columns | None" = None  # of a table, whose rows are images of one pixel
 
     def __post_init__(self) -> None:
-        if len(self.classes) < 2:
-            raise UraenasError(
-                f"{self.name}: {len(self.classes)} class(es) leave nothing to tell apart; needed: 2"
-            )
+        self.target.check(self.name, self.classes, {kind: part.labels for kind, part in self.parts.items()})
         require_distinct(self.classes)
         _require_storable(self.name, MOST_NAME)
         for name in self.classes:
@@ -101,12 +105,6 @@ class Dataset:
                 raise UraenasError(
                     f"{self.name}: training images are {self.train.images.shape[1:]} and {kind} images "
                     f"{part.images.shape[1:]}; they must agree"
-                )
-            low, high = int(part.labels.min()), int(part.labels.max())
-            if low < 0 or high >= len(self.classes):
-                raise UraenasError(
-                    f"{self.name}: {kind} labels reach from {low} to {high}; "
-                    f"allowed: 0 … {len(self.classes) - 1}"
                 )
 
     @property

@@ -7,6 +7,7 @@ batch, K classes; of A augmentations each has N images of its own, one after ano
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +16,11 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
 from uraenas.data.augment import Augmentation, in_parts
 from uraenas.data.dataset import LabelledImages
+from uraenas.data.tables.columns import Columns
+from uraenas.data.targets import CLASSES, Target, target_of
 
 # raw images [N, H, W, C] → what each of T members of a teacher says of them, class probabilities [T, N, K]
 Teacher = Callable[[Tensor], Tensor]
@@ -27,10 +31,12 @@ LEAST_STEPS, LEAST_BATCH = 8, 8  # a few large steps an epoch teach little, a ba
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Mean and standard deviation per channel, in the units of the raw images."""
+    """Mean and standard deviation per channel, in the units of the raw images; and what networks' numbers say."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
+    target: Target = CLASSES
+    columns: Columns | None = None  # of a table: they make images of its rows
 
     @classmethod
     def of(cls, images: np.ndarray) -> "Normalisation":
@@ -42,6 +48,21 @@ class Normalisation:
         variance = sum(((chunk - mean) ** 2).sum(axis=0) for chunk in chunks) / len(flat)
         deviation = np.where(variance > 0, np.sqrt(variance), 1.0)
         return cls(tuple(mean.tolist()), tuple(deviation.tolist()))
+
+    @classmethod
+    def none(cls, columns: Columns, target: Target) -> "Normalisation":
+        """Of a table, whose columns are in standard units already."""
+        return cls((0.0,) * columns.width, (1.0,) * columns.width, target, columns)
+
+    def as_json(self) -> dict[str, Any]:
+        columns = {} if self.columns is None else self.columns.as_json()
+        return {"mean": self.mean, "deviation": self.deviation, **self.target.as_json(), **columns}
+
+    @classmethod
+    def stored_in(cls, facts: Fields) -> "Normalisation":
+        """What `as_json` wrote among other fields."""
+        numbers = facts.numbers("mean"), facts.numbers("deviation")
+        return cls(*numbers, target_of(facts), Columns.of(facts))
 
     def on(self, device: torch.device, dtype: torch.dtype) -> "Normaliser":
         return Normaliser(self, device, dtype)
@@ -126,7 +147,9 @@ class Loader:
         # Every crop of every image, as a view: a batch is then copied row by row, not pixel by pixel.
         windows = self.images.unfold(1, self.height, 1).unfold(2, self.width, 1)
         self.windows = windows.movedim(3, 5)  # [A·N, top, left, H, W, C]
-        self.labels = torch.from_numpy(part.labels).to(device).repeat(self.kinds)
+        self.target = normalisation.target
+        labels = self.target.coded(part.labels).to(device)
+        self.labels = (labels.to(dtype) if labels.is_floating_point() else labels).repeat(self.kinds)
         self.weights: Tensor | None = None
         if part.weights is not None:
             if not part.weights.sum() > 0:

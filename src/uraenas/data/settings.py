@@ -7,6 +7,7 @@ from pathlib import Path
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.arrays import CHANNEL_ORDERS
+from uraenas.data.tables.table import KINDS
 
 ROOT_VARIABLE = "URAENAS_DATA"
 DEFAULT_ROOT = "datasets"
@@ -23,7 +24,9 @@ def data_root(root: str | os.PathLike[str] = "") -> Path:
 class DataSettings:
     """Which images, and how the training set is divided."""
 
-    name: str = "digits"  # a name from the table of datasets, or the path of an .npz file or a folder
+    name: str = (
+        "digits"  # a name from the table of datasets, or the path of a table, an .npz file or a folder
+    )
     root: str = ""  # where downloaded datasets lie; empty: $URAENAS_DATA, else `datasets`
     image_size: int = 32  # folders of images only: every image becomes this many pixels high and wide
     skip_unreadable: bool = (
@@ -35,6 +38,9 @@ class DataSettings:
     )
     flip: str = "auto"  # mirror images at random: on, off, or auto: only CIFAR and Fashion-MNIST
     padding: int = -1  # black pixels around images for random crops; -1: an eighth of the size of own images
+    target: str = ""  # tables only: the column to predict
+    predict: str = "auto"  # tables only: the target as classes or as numbers; auto: by its values
+    leave_out: str = ""  # tables only: columns that are not looked at, with commas
     channels: str = "auto"  # .npz only: which axis holds the colours
     value_range: str = "auto"  # .npz only: "LOW,HIGH" of arrays that are neither uint8 nor within 0 … 1
 
@@ -51,7 +57,13 @@ class DataSettings:
             _is_integer(self.padding, -1, 256), "padding", self.padding, "an integer, 0 … 256, or -1 (auto)"
         )
         _require(self.channels in CHANNEL_ORDERS, "channels", self.channels, ", ".join(CHANNEL_ORDERS))
+        _require(self.predict in KINDS, "predict", self.predict, ", ".join(KINDS))
         self.value_limits()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns in `leave_out`."""
+        return tuple(name.strip() for name in self.leave_out.split(",") if name.strip())
 
     def value_limits(self) -> tuple[float, float] | None:
         """The stated range of array values, or none where the array must speak for itself."""

@@ -75,6 +75,7 @@ def export_file(
     if target.is_dir():
         raise UraenasError(f"{target} is a folder; name a file (--out)")
     ensemble = run.ensemble(method)
+    ensemble.require_images()
     network = EnsembleNetwork(ensemble, wanted.rule(ensemble)).eval()
     facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
     if (teacher := run.teacher()) is not None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.data.loader import EpochDraws, Loader
+from uraenas.data.targets import CLASSES
 from uraenas.engine.workers import Workers
 from uraenas.spaces import Draw, Forward, Stack, Supernet, Tensors
 
@@ -20,22 +20,7 @@ Objective = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 Penalty = Callable[[Tensors, Tensor], Tensor]
 
 
-def cross_entropy(logits_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
-    """The mean over images, weighted where they have weights [M]; labels may be class probabilities."""
-    targets = labels.movedim(2, 1) if labels.ndim == 3 else labels
-    losses_MN = F.cross_entropy(logits_MNK.movedim(2, 1), targets, reduction="none")
-    return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
-
-
-def smoothed(
-    losses_M: Tensor, logits_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor | None
-) -> Tensor:
-    """The losses, with each member's share of every label spread over all classes."""
-    if smoothing_M is None:
-        return losses_M
-    spread_MN = -torch.log_softmax(logits_MNK, dim=-1).mean(dim=-1)
-    spread_M = (spread_MN if weights_MN is None else spread_MN * weights_MN).mean(dim=1)
-    return losses_M + smoothing_M * (spread_M - losses_M)
+cross_entropy: Objective = CLASSES.loss
 
 
 # (draws of an epoch, place in it, number of the step) → losses [M], flat gradient of their sum
@@ -85,7 +70,7 @@ class Arithmetic(Protocol):
 
 
 class PlainGradients:
-    """Of a stack. On a CPU each member is worked out by itself, side by side."""
+    """Of a stack. On a CPU each member is worked out by itself, side by side, unless its space has batches of them."""
 
     def __init__(self, stack: Stack, loader: Loader, engine: Arithmetic, wrapping: Wrapping) -> None:
         self.stack, self.loader, self.engine, self.wrapping = stack, loader, engine, wrapping
@@ -97,16 +82,23 @@ class PlainGradients:
         if workers is None:
             members = range(len(stack))
             return self._of(members, stack.weights, images, labels, weights_MN, step)
-        flat = stack.weights.detach().split(stack.weight_sizes)
+        shares = self._shares(workers.count)
+        flat = stack.weights.detach().split([sum(stack.weight_sizes[m] for m in some) for some in shares])
 
-        def of_member(m: int) -> tuple[Tensor, Tensor]:
-            one = slice(m, m + 1)
-            importance = None if weights_MN is None else weights_MN[one]
-            own = flat[m].requires_grad_()
-            return self._of([m], own, images[one], labels[one], importance, step)
+        def of_share(number: int) -> tuple[Tensor, Tensor]:
+            some = slice(shares[number].start, shares[number].stop)
+            importance = None if weights_MN is None else weights_MN[some]
+            own = flat[number].requires_grad_()
+            return self._of(shares[number], own, images[some], labels[some], importance, step)
 
-        losses, gradients = zip(*workers.each(of_member, range(len(stack))), strict=True)
+        losses, gradients = zip(*workers.each(of_share, range(len(shares))), strict=True)
         return torch.cat(losses), torch.cat(gradients)
+
+    def _shares(self, workers: int) -> list[range]:
+        """The members that a CPU works out at once: each by itself, or as many as make one batch for each core."""
+        members = len(self.stack)
+        size = -(-members // workers) if self.stack.runs_together else 1
+        return [range(start, min(start + size, members)) for start in range(0, members, size)]
 
     def _repeated(
         self, images: Tensor, labels: Tensor, weights_MN: Tensor | None
@@ -134,13 +126,13 @@ class PlainGradients:
         parts = flat.split([self.stack.weight_sizes[m] for m in members])
         with self.engine.autocast():
             logits_MNK = self.stack.run(members, parts, images, wrapping.forward, drawn)
-        objective = wrapping.objective or cross_entropy
+        target = self.loader.target
+        objective = wrapping.objective or target.loss
         logits_MNK = logits_MNK.to(self.engine.dtype)
         losses_M = objective(logits_MNK, labels, weights_MN)
         if wrapping.smoothing is not None and any(self.smoothing[m] for m in members):
-            losses_M = smoothed(
-                losses_M, logits_MNK, weights_MN, wrapping.smoothing[members[0] : members[-1] + 1]
-            )
+            own_smoothing = wrapping.smoothing[members[0] : members[-1] + 1]
+            losses_M = target.smoothed(losses_M, logits_MNK, weights_MN, own_smoothing)
         total = losses_M.sum()
         if wrapping.penalty is not None:
             progress = step / wrapping.steps
@@ -182,4 +174,5 @@ class PlainSearchGradients:
             images = images.contiguous()  # most of a supernet is sums of slices, faster so on a CPU
         with self.engine.autocast():
             logits_NK = self.supernet(images, mixing, frozen)
-        return cross_entropy(logits_NK.to(self.supernet.weights.dtype)[None], labels_MN, weights_MN)[0]
+        outputs_MNK = logits_NK.to(self.supernet.weights.dtype)[None]
+        return loader.target.loss(outputs_MNK, labels_MN, weights_MN)[0]

@@ -1,6 +1,7 @@
 """The ensemble that members form: predict, split uncertainty, save, load."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,8 +32,8 @@ from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
 from uraenas.ensemble.predictor import MembersPredictor, Predicting
-from uraenas.evaluation import UncertaintyBySource, calibration, conformal, uncertainty_by_source
-from uraenas.evaluation.metrics import mixture, undefined_sources
+from uraenas.evaluation import Measures, UncertaintyBySource, conformal, measures_of, numbers
+from uraenas.evaluation.metrics import undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
 from uraenas.spaces.pictures import gallery, standalone
 
@@ -40,6 +41,7 @@ DESCRIPTION = "ensemble.json"
 DRAWS = "draws"
 MOST_MEMBERS = 10_000
 LEAST_TEMPERATURE = 1e-6
+MOST_VARIANTS = 20  # of rows with a category that was never seen: the most frequent ones it may be
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Ensemble:
             raise UraenasError("an ensemble needs at least one member")
         require_distinct(self.classes)
         shape, units = self.space.shape, self.normalisation
-        if len(self.classes) != shape.classes:
+        if units.target.outputs(len(self.classes)) != shape.classes:
             raise UraenasError(
                 f"{len(self.classes)} classes have names, and the networks tell {shape.classes} apart"
             )
@@ -111,13 +113,29 @@ class Ensemble:
         return element("p", f"{self!r}, {takes}") + standalone(drawing, 360, height, "Cells of the members")
 
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
-        """Log-probabilities [M, N, K] of every member."""
-        return self.predictor(device)(self._in_units_of_training(images))
+        """Log-probabilities [M, N, K] of every member; of a number mean and log-variance."""
+        predict = self.predictor(device)
+        return self._joined([predict(variant) for variant in self._variants(images)])
+
+    def _joined(self, variants: list[Tensor]) -> Tensor:
+        return variants[0] if len(variants) == 1 else self.normalisation.target.joined(torch.stack(variants))
+
+    def _variants(self, images: Any) -> Iterator[np.ndarray]:
+        """What networks read; several where rows have categories that were never seen, since these may be any."""
+        columns = self.normalisation.columns
+        if columns is None:
+            yield self._in_units_of_training(images)
+            return
+        frame = columns.frame(images)
+        encoded, strange = columns.encode(frame)
+        yield encoded
+        for variant in range(1, min(MOST_VARIANTS, columns.most_values) if strange.any() else 1):
+            yield columns.encode(frame, variant)[0]
 
     def predictor(self, device: str) -> Predicting:
         """Made once for each device: members are put there and made ready by the first prediction."""
         if device not in self._predictors:
-            engine = Engine(EngineSettings(device=device, precision="float32"))
+            engine = Engine(EngineSettings(device=device, precision=self.precision))
             made = MembersPredictor(self.members, self.space, self.normalisation, engine)
             self._predictors[device] = made
         return self._predictors[device]
@@ -137,12 +155,22 @@ class Ensemble:
     def look(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor]:
         """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""
         known = self.require_known()
-        log_p, features = self.predictor(device).look(self._in_units_of_training(images))
-        return log_p, known.p_values(known.scores_of(log_p, features))
+        first, *others = self._variants(images)
+        predict = self.predictor(device)
+        log_p, features = predict.look(first)
+        log_p = self._joined([log_p, *map(predict, others)])
+        return log_p, known.p_values(known.scores_of(log_p, features, self.measures))
 
     def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:
         """Whether each image is unlike those of the training; of images like them, at most this share is called so."""
         return (self.look(images, device)[1] <= checked_share(share)).numpy()
+
+    def require_images(self) -> None:
+        """Refuse an ensemble of tables where images alone will do."""
+        if self.normalisation.columns is not None:
+            raise UraenasError(
+                "this ensemble predicts rows of a table; files to deploy and the server take images"
+            )
 
     def require_known(self) -> Known:
         if self.known is None:
@@ -153,11 +181,29 @@ class Ensemble:
 
     def predict_proba(self, images: Any, calibrated: bool = True, device: str = "auto") -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
-        log_p = mixture(_finite(self.member_log_probabilities(images, device)))
-        return (calibration.scale(log_p, self.temperature) if calibrated else log_p).exp().numpy()
+        if not self.classes:
+            raise UraenasError("this ensemble predicts numbers, which have no class probabilities")
+        return self._prediction(images, calibrated, device).exp().numpy()
+
+    @property
+    def precision(self) -> str:
+        """That it predicts with: rows of a table are small, so their predictions can afford all digits."""
+        return "float32" if self.normalisation.columns is None else "float64"
+
+    @property
+    def measures(self) -> Measures:
+        """What is asked of predictions of this target."""
+        return measures_of(self.normalisation.target)
+
+    def _prediction(self, images: Any, calibrated: bool, device: str) -> Tensor:
+        """What the members say together, temperature-scaled unless told otherwise."""
+        found = self.measures.mean(_finite(self.member_log_probabilities(images, device)))
+        return self.measures.scaled(found, self.temperature) if calibrated else found
 
     def predict(self, images: Any, device: str = "auto") -> np.ndarray:
-        """The name of the most probable class of each image."""
+        """The name of the most probable class of each image; of a number its mean."""
+        if not self.classes:
+            return numbers.moments(self._prediction(images, True, device))[0].numpy()
         return np.array(self.classes)[self.predict_proba(images, device=device).argmax(axis=1)]
 
     def predict_set(self, images: Any, coverage: float = COVERAGE, device: str = "auto") -> np.ndarray:
@@ -165,9 +211,28 @@ class Ensemble:
 
         Of images like the held-out ones, at least the share `coverage` has its true class in the set.
         """
-        quantile = self.require_known().held_out.quantile(coverage)
+        quantile = self.require_known().of_classes.quantile(coverage)
         probability = torch.from_numpy(self.predict_proba(images, device=device))
         return conformal.prediction_sets(probability, quantile).numpy()
+
+    def predict_interval(
+        self, images: Any, coverage: float = COVERAGE, conformal: bool = True, device: str = "auto"
+    ) -> np.ndarray:
+        """An interval for the number of each row [N, 2].
+
+        Of rows like the held-out ones, at least the share `coverage` has its number in the interval; it is everything
+        where they are too few to promise that. Without `conformal` it is the central one of what members say.
+        """
+        mixture = self._prediction(images, True, device)
+        if not conformal:
+            return numbers.interval(mixture, coverage).numpy()
+        score = self.require_known().of_numbers.quantile(coverage)
+        return numbers.conformal_interval(mixture, score).numpy()
+
+    def predict_distribution(self, images: Any, device: str = "auto") -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the number of each row [N], temperature-scaled."""
+        mean, variance = numbers.moments(self._prediction(images, True, device))
+        return mean.numpy(), variance.sqrt().numpy()
 
     def _in_units_of_training(self, images: Any) -> np.ndarray:
         """Images [N, H, W, C] with values as in training, whether they came as bytes or as floats from 0 to 1."""
@@ -189,9 +254,12 @@ class Ensemble:
         return found.astype(np.float32) * np.float32(255 if self.of_bytes else 1 / 255)
 
     def uncertainty(self, images: Any, device: str = "auto") -> UncertaintyBySource:
-        """Per image, in nats: total entropy and its parts due to data, weights and architecture."""
+        """Per image, total uncertainty and its parts due to data, weights and architecture.
+
+        Of classes entropy in nats, of numbers variance in the square of their unit.
+        """
         log_p = _finite(self.member_log_probabilities(images, device))
-        return uncertainty_by_source(log_p, self.functions)
+        return self.measures.split(log_p, self.functions)
 
     @property
     def undefined(self) -> dict[str, str]:
@@ -231,8 +299,7 @@ class Ensemble:
                 "members": [checksum_of(path) for path in member_files(folder, len(self.networks))],
                 **self._draws(),
                 "space": facts_of(self.space),
-                "mean": self.normalisation.mean,
-                "deviation": self.normalisation.deviation,
+                **self.normalisation.as_json(),
                 "classes": self.classes,
                 "temperature": self.temperature,
                 "of_bytes": self.of_bytes,
@@ -269,7 +336,7 @@ class Ensemble:
             return cls(
                 tuple(members),
                 space,
-                Normalisation(facts.numbers("mean"), facts.numbers("deviation")),
+                Normalisation.stored_in(facts),
                 facts.texts("classes"),
                 facts.number("temperature", LEAST_TEMPERATURE, 1 / LEAST_TEMPERATURE),
                 facts.flag("of_bytes"),

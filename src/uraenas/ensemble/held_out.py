@@ -4,13 +4,15 @@ Half of the held-out images are *apart*: neither the temperature nor the choice 
 on these alone. The other half says where to look for thresholds, as it may.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from uraenas.base import draws
+from uraenas.ensemble.residuals import Residuals, is_stored_in
 from uraenas.ensemble.threshold import Threshold, estimated, promised
 from uraenas.evaluation import conformal, metrics
 
@@ -95,10 +97,33 @@ class HeldOut:
             return found
         return estimated(self.confidence[known], self.right[known].double(), risk)
 
+    def judged(self, p_value_N: Tensor) -> "HeldOut":
+        """The same, with these p-values: an image that is called foreign is not answered."""
+        return replace(self, p_value=p_value_N)
+
+    def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
+        """What so few held-out images cannot promise, in words."""
+        threshold = self.threshold(risk, certainty, share)
+        apart = f"{self.images_apart:,} held-out images apart"
+        found = [] if threshold.certainty else [f"{apart} are too few to promise this risk: {threshold}"]
+        if math.isinf(self.quantile(coverage)):
+            found.append(f"{apart} are too few to promise a coverage of {coverage:g}: sets hold all classes")
+        return found
+
     def quantile(self, coverage: float = COVERAGE, regularisation: float = conformal.REGULARISATION) -> float:
         """The score up to which classes belong to a prediction set of this coverage."""
         scores = conformal.regularised(self.before, self.rank, regularisation)
         return conformal.conformal_quantile(scores[self.apart > 0], coverage)
+
+
+# By the name of the target: what is kept of held-out examples.
+HELD_OUT: dict[str, type[HeldOut] | type[Residuals]] = {"classes": HeldOut, "numbers": Residuals}
+
+
+def stored_held_out(tensors: Mapping[str, Tensor]) -> HeldOut | Residuals:
+    """What was stored, whichever it is."""
+    kind = Residuals if is_stored_in(tensors) else HeldOut
+    return kind.from_tensors(tensors)
 
 
 def drawn_apart(images: int, seed: int) -> Tensor:

@@ -20,9 +20,11 @@ from torch import Tensor
 
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_tensors, write_tensors
-from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, SHARE, HeldOut
+from uraenas.ensemble import residuals
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, SHARE, HeldOut, stored_held_out
+from uraenas.ensemble.residuals import Residuals
 from uraenas.ensemble.threshold import Threshold
-from uraenas.evaluation import metrics
+from uraenas.evaluation import MEASURES, Measures
 from uraenas.spaces import Features
 
 FILE = "known.safetensors"
@@ -81,7 +83,7 @@ class Known:
 
     levels: tuple[tuple[Level, ...], ...]  # by member and level
     scores: Mapping[str, Tensor]  # [n] by name, of those that the choice of members has not seen
-    held_out: HeldOut  # what was said of all, and what that promises
+    held_out: HeldOut | Residuals  # what was said of all, and what that promises
 
     @classmethod
     def fit(
@@ -89,20 +91,26 @@ class Known:
         features: Sequence[Features],
         labels: Tensor,
         looked: tuple[Tensor, Sequence[Features]],
-        held_out: HeldOut,
+        held_out: HeldOut | Residuals,
+        measures: Measures = MEASURES["classes"],
     ) -> "Known":
         """From what members see of training images, and log-probabilities and features of held-out ones."""
         levels = tuple(tuple(Level.fit(level, labels) for level in seen) for seen in features)
-        return cls(levels, scores_of(levels, *looked), held_out)
+        return cls(levels, scores_of(levels, *looked, measures), held_out)
 
     @property
     def images(self) -> int:
         """How many held-out images new ones are compared with."""
         return len(self.scores["uncertainty"])
 
-    def scores_of(self, log_probabilities_MNK: Tensor, features: Sequence[Features]) -> dict[str, Tensor]:
+    def scores_of(
+        self,
+        members_MNK: Tensor,
+        features: Sequence[Features],
+        measures: Measures = MEASURES["classes"],
+    ) -> dict[str, Tensor]:
         """The scores of new images [N], by name."""
-        return scores_of(self.levels, log_probabilities_MNK, features)
+        return scores_of(self.levels, members_MNK, features, measures)
 
     def p_values(self, scores: Mapping[str, Tensor]) -> Tensor:
         """How often an image like those of the training would have scores like these, in float64 [N]."""
@@ -123,11 +131,7 @@ class Known:
         self, risk: float, share: float, certainty: float = CERTAINTY, coverage: float = COVERAGE
     ) -> list[str]:
         """What so few held-out images cannot tell, in words."""
-        threshold, least = self.threshold(risk, certainty, share), 1 / (self.images + 1)
-        apart = f"{self.held_out.images_apart:,} held-out images apart"
-        found = [] if threshold.certainty else [f"{apart} are too few to promise this risk: {threshold}"]
-        if math.isinf(self.held_out.quantile(coverage)):
-            found.append(f"{apart} are too few to promise a coverage of {coverage:g}: sets hold all classes")
+        found, least = self.held_out.doubts(risk, share, certainty, coverage), 1 / (self.images + 1)
         if least > share:
             images = f"{self.images:,} held-out images"
             found.append(
@@ -140,11 +144,25 @@ class Known:
 
         Images that are called foreign, at this share of false alarms, are not among the rest.
         """
-        return self.held_out.threshold(risk, certainty, share)
+        return self.of_classes.threshold(risk, certainty, share)
 
     def own_p_values(self) -> Tensor:
         """Of each held-out image that has scores here, among the others [n]."""
         return mutual_p_values(torch.stack([score.double() for score in self.scores.values()]))
+
+    @property
+    def of_classes(self) -> HeldOut:
+        """What was said of held-out images, where the target is a class."""
+        if not isinstance(self.held_out, HeldOut):
+            raise UraenasError("this ensemble predicts numbers; risks and sets are of classes")
+        return self.held_out
+
+    @property
+    def of_numbers(self) -> Residuals:
+        """What was said of held-out rows, where the target is a number."""
+        if not isinstance(self.held_out, Residuals):
+            raise UraenasError("this ensemble predicts classes; intervals are of numbers")
+        return self.held_out
 
     def save(self, path: Path) -> None:
         tensors = {f"scores.{name}": score for name, score in self.scores.items()}
@@ -168,11 +186,12 @@ class Known:
                 )
                 for m in range(members)
             )
-            found = cls(levels, scores, HeldOut.from_tensors(tensors))
+            found = cls(levels, scores, stored_held_out(tensors))
         except KeyError as error:
             raise DamagedFile(f"{path} lacks {error}") from error
         others = len(scores) + 2 * members * (len(scores) - 1)
-        if not found.is_sound or len(tensors) != others + sum(name in tensors for name in NAMES):
+        kept = sum(name in tensors for name in {*NAMES, *residuals.NAMES})
+        if not found.is_sound or len(tensors) != others + kept:
             raise DamagedFile(f"{path} does not hold what an ensemble knows of its images")
         return found
 
@@ -190,10 +209,13 @@ class Known:
 
 
 def scores_of(
-    levels: Sequence[Sequence[Level]], log_probabilities_MNK: Tensor, features: Sequence[Features]
+    levels: Sequence[Sequence[Level]],
+    members_MNK: Tensor,
+    features: Sequence[Features],
+    measures: Measures = MEASURES["classes"],
 ) -> dict[str, Tensor]:
     """Scores [N] that are larger for images unlike those of the training."""
-    found = {"uncertainty": metrics.entropy(metrics.mixture(log_probabilities_MNK))}
+    found = {"uncertainty": measures.uncertainty(members_MNK)}
     for place in range(len(levels[0])):
         distances = [
             of_member[place].distance(seen[place]) for of_member, seen in zip(levels, features, strict=True)

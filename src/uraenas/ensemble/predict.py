@@ -61,7 +61,7 @@ class Rule:
         certainty: float = CERTAINTY,
         coverage: float = COVERAGE,
     ) -> "Rule":
-        held_out = ensemble.require_known().held_out
+        held_out = ensemble.require_known().of_classes
         quantile = held_out.quantile(coverage)
         threshold = held_out.threshold(risk, certainty, checked_share(share))
         return cls(threshold, share, coverage, quantile)

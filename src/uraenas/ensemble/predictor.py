@@ -36,6 +36,7 @@ class MembersPredictor:
     ) -> None:
         self.members, self.space, self.engine = members, space, engine
         self.normalise = normalisation.on(engine.device, engine.dtype)
+        self.target = normalisation.target
         self.size = engine.stack
         self.stacks: list[tuple[Predictor, int]] = []  # made by the first prediction
         self.tracers: list[tuple[Tracer, int]] = []  # made by the first look
@@ -96,13 +97,13 @@ class MembersPredictor:
             yield self.normalise(raw.to(self.engine.device))
 
     def _log_p(self, logits_SNK: Tensor, group: Sequence[Member]) -> Tensor:
-        """Log-probabilities [M, N, K] of the members of a group, from what their networks give."""
+        """What the members of a group say [M, N, K], from the numbers that their networks give."""
         logits = logits_SNK.to(self.engine.dtype)
         if heads := len(group[0].kind.heads):
             places, apart = _networks(group)[1], logits.unflatten(-1, (heads, -1))
             pairs = zip(places, group, strict=True)
             logits = torch.stack([apart[place, :, member.draw % heads] for place, member in pairs])
-        return torch.log_softmax(logits, dim=-1)
+        return self.target.prediction(logits)
 
     def _groups(self) -> Iterator[Sequence[Member]]:
         """Members of one kind of weights that stand together, at most as many as are stacked."""

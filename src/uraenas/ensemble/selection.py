@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError, require_range, unknown
+from uraenas.data.targets import CLASSES, Target
 
 SELECTIONS = ("in-turn", "greedy")
 
@@ -36,12 +37,12 @@ def in_turn(sources: Sequence[Hashable], count: int) -> list[int]:
     return order[:count]
 
 
-def greedy(log_probabilities_MNK: Tensor, labels_N: Tensor, count: int) -> list[int]:
+def greedy(predictions_MNK: Tensor, labels_N: Tensor, count: int, target: Target = CLASSES) -> list[int]:
     """Positions of `count` candidates that lower held-out NLL most, added one at a time, each at most once."""
-    candidates = log_probabilities_MNK.shape[0]
+    candidates = predictions_MNK.shape[0]
     if candidates < count:
         raise UraenasError(f"{count} members were asked for, but only {candidates} candidates exist")
-    right_MN = log_probabilities_MNK.double()[:, torch.arange(len(labels_N)), labels_N]
+    right_MN = target.log_likelihood(predictions_MNK.double(), labels_N)
     chosen: list[int] = []
     total_N = torch.full_like(right_MN[0], -torch.inf)
     for _ in range(count):

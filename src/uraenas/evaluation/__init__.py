@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from uraenas.evaluation.architecture import ArchitectureEffect, effects_of
     from uraenas.evaluation.evaluator import Cell, Evaluator, Judged
+    from uraenas.evaluation.measures import MEASURES, Measures, measures_of
     from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
     from uraenas.evaluation.outcome import Diverged, Metrics
     from uraenas.evaluation.references import REFERENCES, References, unbeaten
@@ -35,8 +36,10 @@ _HOMES = {
     "EvaluationSet": "sets",
     "Evaluator": "evaluator",
     "Judged": "evaluator",
+    "MEASURES": "measures",
     "METRICS": "metrics",
     "Measured": "summaries",
+    "Measures": "measures",
     "Metrics": "outcome",
     "REFERENCES": "references",
     "References": "references",
@@ -49,6 +52,7 @@ _HOMES = {
     "effects_of": "architecture",
     "evaluation_sets": "sets",
     "mean_names": "row",
+    "measures_of": "measures",
     "require_suite_fits": "sets",
     "same_suite": "summaries",
     "separations": "separation",

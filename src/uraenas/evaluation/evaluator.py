@@ -5,21 +5,19 @@ suite of any size streams through; `summarise` makes suite means, intervals and 
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from uraenas.base import draws
-from uraenas.evaluation import calibration, metrics
-from uraenas.evaluation.architecture import PREFIX as ARCHITECTURE
-from uraenas.evaluation.architecture import architecture_effect
+from uraenas.evaluation import metrics
+from uraenas.evaluation.measures import MEASURES, Measures
 from uraenas.evaluation.row import Row
 from uraenas.evaluation.separation import PREFIX
 from uraenas.evaluation.sets import SEED, EvaluateSettings, EvaluationSet
 
 TURNED_AWAY = 0.05  # p-values up to this
-BOOTSTRAPPED = ("accuracy", "nll", "brier", "ece")
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,14 @@ class Cell:
 class Evaluator:
     """Measures cells with the same bootstrap resamples and the same member subsets for all of them."""
 
-    def __init__(self, settings: EvaluateSettings, seed: int, device: torch.device | str = "cpu") -> None:
-        self.settings, self.seed, self.device = settings, seed, device
+    def __init__(
+        self,
+        settings: EvaluateSettings,
+        seed: int,
+        device: torch.device | str = "cpu",
+        measures: Measures = MEASURES["classes"],
+    ) -> None:
+        self.settings, self.seed, self.device, self.measures = settings, seed, device, measures
         self._resamples: Tensor | None = None
         self._drawn_subsets: dict[tuple[int, int], Tensor] = {}  # by number of members and size
 
@@ -74,20 +78,19 @@ class Evaluator:
         for name, ensemble in judged.items():
             place = (name, where.dataset, where.shift, where.severity)
             log_p = ensemble.log_probabilities_MNK.to(self.device)
-            mean = metrics.mixture(log_p)
+            mean = self.measures.mean(log_p)
             for kind, prediction in (
                 ("raw", mean),
-                ("temperature", calibration.scale(mean, ensemble.temperature)),
+                ("temperature", self.measures.scaled(mean, ensemble.temperature)),
             ):
-                values = {
-                    metric: function(prediction, labels) for metric, function in metrics.METRICS.items()
-                }
-                rows += self._rows(place, values, len(log_p), kind)
+                rows += self._rows(place, self.measures.of(prediction, labels), len(log_p), kind)
                 for metric, replicate in self._bootstrap(prediction, labels).items():
                     replicates[f"{name}/{kind}/{metric}"] = replicate.cpu()
-            rows += self._rows(place, self._of_members(ensemble, log_p), len(log_p), "raw")
+            among = self.measures.of_members(log_p, ensemble.architectures, ensemble.chains)
+            rows += self._rows(place, among, len(log_p), "raw")
             for size in range(1, len(log_p)):
-                rows += self._rows_of_subsets(place, self._of_subsets(log_p, labels, size), size)
+                found = self.measures.of_subsets(log_p, labels, self._subsets(len(log_p), size))
+                rows += self._rows_of_subsets(place, found, size)
         temperatures = {name: ensemble.temperature for name, ensemble in judged.items()}
         return Cell(where.shift, where.severity, rows, replicates, temperatures)
 
@@ -137,36 +140,6 @@ class Evaluator:
             for metric, one in values.items()
         ]
 
-    def _of_members(self, ensemble: Judged, log_p_MNK: Tensor) -> dict[str, float]:
-        """Disagreement, and mean uncertainty by source.
-
-        `chain_uncertainty` is the control: the architecture part with chains in the place of architectures, which
-        initialisation and noise alone bring about. In a deep ensemble it is the floor to hold the real one against.
-        """
-        split = metrics.uncertainty_by_source(log_p_MNK, ensemble.architectures)
-        control = metrics.uncertainty_by_source(log_p_MNK, ensemble.chains)
-        effect = architecture_effect(log_p_MNK, ensemble.architectures, ensemble.chains)
-        nested = {} if effect is None else asdict(effect)
-        return {
-            "disagreement": metrics.disagreement(log_p_MNK),
-            "total_uncertainty": float(split.total.mean()),
-            "data_uncertainty": float(split.data.mean()),
-            "weight_uncertainty": float(split.weights.mean()),
-            "architecture_uncertainty": float(split.architecture.mean()),
-            "chain_uncertainty": float(control.architecture.mean()),
-            **{f"{ARCHITECTURE}{name}": value for name, value in nested.items()},
-        }
-
-    def _of_subsets(self, log_p_MNK: Tensor, labels: Tensor, size: int) -> dict[str, Tensor]:
-        """Metrics of smaller ensembles, by random subset [S]."""
-        subsets_SM = self._subsets(len(log_p_MNK), size)
-        values = metrics.of_each(metrics.mixtures(log_p_MNK, subsets_SM), labels)
-        pairs_MM = metrics.disagreement_matrix(log_p_MNK)
-        differing_S = torch.einsum("sm,mn,sn->s", subsets_SM, pairs_MM, subsets_SM) / max(
-            1, size * (size - 1)
-        )
-        return values | {"disagreement": differing_S}
-
     def _subsets(self, members: int, size: int) -> Tensor:
         """[S, M], 1 where a member is in a subset; drawn once, since drawing takes longer than measuring."""
         if (members, size) not in self._drawn_subsets:
@@ -185,16 +158,7 @@ class Evaluator:
         """Each metric on every resample of the images."""
         if self.settings.bootstrap == 0:
             return {}
-        counts_RN = self._counts(len(labels))
-        bins, confidence, right = metrics.confidence_bins(prediction, labels)
-        gaps = torch.nn.functional.one_hot(bins, metrics.BINS) * (confidence - right)[:, None]
-        per_image = torch.stack(
-            [right, metrics.nll_per_image(prediction, labels), metrics.brier_per_image(prediction, labels)],
-            dim=1,
-        )
-        sums = counts_RN @ torch.cat([per_image, gaps], dim=1).float() / len(labels)
-        ece = sums[:, 3:].abs().sum(dim=1)
-        return dict(zip(BOOTSTRAPPED, (*sums[:, :3].unbind(dim=1), ece), strict=True))
+        return self.measures.bootstrap(prediction, labels, self._counts(len(labels)))
 
     def _counts(self, images: int) -> Tensor:
         """How often each image occurs in each resample; equal for all methods, shifts and runs, so that they pair."""

@@ -72,8 +72,8 @@ def unbeaten(rows: Iterable[Row], method: str) -> list[str]:
         if accuracy[0] <= accuracy[1] or nll[0] >= nll[1]:
             values = [f"{100 * a:.2f} % and NLL {n:.3f}" for a, n in zip(accuracy, nll, strict=True)]
             lines.append(
-                f"{method} does not beat {name}, which sees pixels alone: test accuracy {values[0]}, against "
-                f"{values[1]}; train longer, or on more images"
+                f"{method} does not beat {name}, a plain classifier: test accuracy {values[0]}, against "
+                f"{values[1]}; train longer, or on more data"
             )
     return lines
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 
 from uraenas.architectures import Queried, Searched, queried
@@ -179,9 +178,10 @@ class QuerySearch:
         if not members:
             return []
         predict = MembersPredictor(members, self.space, self.normalisation, self.engine)
-        right = predict(self.validation.images).argmax(dim=-1).numpy() == self.validation.labels
+        found = predict(self.validation.images)
         self.engine.release_memory()
-        return np.average(right, axis=1, weights=self.validation.weights).tolist()
+        judged = (found, self.validation.labels, self.validation.weights)
+        return self.normalisation.target.scores(*judged)
 
     def _row(self) -> dict[str, Any]:
         found = self.found()

@@ -61,4 +61,4 @@ def seen_by(
     if not read:
         raise UraenasError(f"{space.name} does not call a passage at its last layer, {last}")
     weights = None if part.weights is None else torch.from_numpy(part.weights / part.weights.mean())
-    return Seen(torch.cat(read).cpu(), torch.cat(given).cpu(), weights)
+    return Seen(torch.cat(read).cpu(), torch.cat(given).cpu(), weights, normalisation.target)

@@ -5,7 +5,7 @@ from uraenas.report.page import build, write
 from uraenas.report.partial import build_partial
 from uraenas.report.reading import Picked, alike
 from uraenas.report.seeds import why_no_mean
-from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, table
+from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, columns_of, table
 
 __all__ = [
     "COLUMNS",
@@ -16,6 +16,7 @@ __all__ = [
     "best",
     "build",
     "build_partial",
+    "columns_of",
     "formats",
     "table",
     "why_no_mean",

@@ -9,11 +9,11 @@ from uraenas.base.errors import unknown
 from uraenas.base.words import csv_cell
 from uraenas.evaluation import Row, mean_names
 from uraenas.report.table import (
-    COLUMNS,
     DISAGREEMENT,
     Column,
     TableLine,
     best,
+    columns_of,
     over_runs,
     table,
 )
@@ -54,6 +54,10 @@ def write(form: str, runs: Runs, contents: Contents) -> str:
     return FORMATS[form](tables, contents)
 
 
+def _columns(tables: Tables) -> tuple[Column, ...]:
+    return columns_of([line for _, lines in tables for line in lines])
+
+
 def markdown(tables: Tables, contents: Contents) -> str:
     """A pipe table with the best values in bold."""
     header, lines = _cells(tables, contents, "**{}**", "{} ({}, {})")
@@ -77,7 +81,8 @@ def latex(tables: Tables, contents: Contents) -> str:
     )
     names = 2 if len(tables) > 1 else 1
     columns = "l" * names + "r" * (len(header) - names)
-    arrows = dict(zip((c.title for c in COLUMNS), map(_arrow, COLUMNS), strict=True))
+    columns_shown = _columns(tables)
+    arrows = dict(zip((c.title for c in columns_shown), map(_arrow, columns_shown), strict=True))
     shown = [f"{name}{arrows.get(name, '')}" for name in header]
     body = "".join(f"{' & '.join(line)} \\\\\n" for line in lines)
     return (
@@ -90,7 +95,7 @@ def csv(tables: Tables, contents: Contents) -> str:
     """Full precision, fractions rather than percent, one line per run and method."""
     calibration, intervals, against = contents.calibration, contents.with_intervals, contents.against
     over_seeds = contents.over_seeds
-    names = [("shifted_" if column.shifted else "") + column.metric for column in COLUMNS]
+    names = [("shifted_" if column.shifted else "") + column.metric for column in _columns(tables)]
     header = [
         "runs" if over_seeds else "run",
         "method",
@@ -141,16 +146,16 @@ def _cells(
     several, against, over_seeds = len(tables) > 1, contents.against, contents.over_seeds
     method = f"Method {minus} {quoted(against)}" if against else "Method"
     header = [*(["Run"] if several else []), method, "Members", *(["Runs"] if over_seeds else [])]
-    header += [column.title for column in COLUMNS]
+    header += [column.title for column in _columns(tables)]
     header += [] if against else [DISAGREEMENT.title]
     every = [line for _, found in tables for line in found]
     lines = []
     for run, found in tables:
         even = len({line.runs for line in found}) == 1  # a mean of few runs does not compete with one of many
-        tops = best(every if contents.competing else found) if even else [None] * len(COLUMNS)
+        tops = best(every if contents.competing else found) if even else [None] * len(_columns(tables))
         for line in found:
             cells = []
-            shown = zip(COLUMNS, line.values, line.intervals, line.spreads, tops, strict=True)
+            shown = zip(_columns(tables), line.values, line.intervals, line.spreads, tops, strict=True)
             for column, value, interval, spread, top in shown:
                 good = column.is_better(interval) if against else value is not None and value == top
                 cell = column.show(value, signed=against != "")

@@ -27,6 +27,7 @@ from uraenas.report.sections import (
     images,
     members,
     methods,
+    numbers,
     outside,
     promises,
     provenance,
@@ -131,6 +132,26 @@ def _part(facts: RunFacts, name: str, prefix: str) -> RunPart:
 
 
 def sections_of(facts: RunFacts) -> list[Section]:
+    """Those of its target."""
+    return _of_classes(facts) if facts.classes else _of_numbers(facts)
+
+
+def _of_numbers(facts: RunFacts) -> list[Section]:
+    return [
+        methods.section(facts),
+        size.section(facts),
+        numbers.observed(facts),
+        numbers.intervals(facts),
+        architecture.section(facts),
+        training.section(facts),
+        members.uncertainty(facts),
+        numbers.unsure(facts),
+        cost.section(facts),
+        provenance.section(facts),
+    ]
+
+
+def _of_classes(facts: RunFacts) -> list[Section]:
     return [
         methods.section(facts),
         size.section(facts),
@@ -151,9 +172,12 @@ def sections_of(facts: RunFacts) -> list[Section]:
 
 def _summary(facts: RunFacts) -> str:
     dataset = facts.rows[0].dataset
-    words = [f"Images: {dataset}"]
     height, width, channels = facts.data.image
-    words.append(f"{height} × {width} × {channels}, {count(len(facts.classes), 'class')}")
+    if facts.data.is_table:
+        words = [f"Table: {dataset}", count(channels, "input")]
+    else:
+        words = [f"Images: {dataset}", f"{height} × {width} × {channels}"]
+    words[-1] += f", {count(len(facts.classes), 'class')}" if facts.classes else ", a number to predict"
     words.append(
         f"{facts.data.training_images:,} for training, {facts.data.held_out_images:,} held out, "
         f"{facts.data.test_images:,} for testing"

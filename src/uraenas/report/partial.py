@@ -22,7 +22,9 @@ def build_partial(run: Run, command: str = "") -> str:
     progress = facts["progress"]
     working = bool(progress and progress["working"])
     sections = [_stages(facts), _search(run), _training(run), _settings(run)]
-    said = f"Images: {facts['dataset']} · seed {facts['seed']} · not measured yet"
+    data = run.data()
+    kind = "Table" if data is not None and data.is_table else "Images"
+    said = f"{kind}: {facts['dataset']} · seed {facts['seed']} · not measured yet"
     part = RunPart(run.path.resolve().name, "", said, "The run", "", _tiles(progress), sections)
     return finished(
         refresh=REFRESH if working else 0,

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,9 @@ from uraenas.base.errors import DamagedFile, UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
 from uraenas.ensemble import MemberFacts
 from uraenas.ensemble.held_out import HeldOut
+from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import (
+    MEASURES,
     REFERENCES,
     Metrics,
     Row,
@@ -25,10 +28,13 @@ from uraenas.evaluation import (
     sizes_of,
 )
 from uraenas.learning.methods import Assembled
+from uraenas.report.style import HEADLINE, NUMBER_HEADLINE
 from uraenas.run.config import Config
 from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
 from uraenas.run.pairing import differences
+
+T = TypeVar("T", HeldOut, Residuals)
 
 
 class Picked:
@@ -109,6 +115,7 @@ class RunFacts:
     members: dict[str, list[MemberFacts]]
     predictions: dict[str, Tensor]  # log-probabilities [M, N, K] on the clean test set
     held_out: dict[str, HeldOut]  # what methods said of held-out images, where promises rest on some of them
+    residuals: dict[str, Residuals]  # the same, where the target is a number
     test: LabelledImages | None
     differences: list[Row]  # paired, between all methods or to `against`
     against: str = ""  # the method differences are shown to; empty: as the settings say
@@ -250,6 +257,27 @@ class RunFacts:
         mean = self._means[method]
         return mean if kind == "raw" else calibration.scale(mean, self.metrics.temperatures[method])
 
+    def prediction(self, method: str, kind: str = "raw") -> Tensor:
+        """What the ensemble says of the test set, whatever its target."""
+        measures = MEASURES["classes" if self.classes else "numbers"]
+        mean = measures.mean(self.predictions[method])
+        return mean if kind == "raw" else measures.scaled(mean, self.metrics.temperatures[method])
+
+    @property
+    def unit(self) -> str:
+        """Of uncertainty."""
+        return "nats" if self.classes else "variance"
+
+    @property
+    def total(self) -> str:
+        """What the total uncertainty is."""
+        return "entropy of the mean prediction" if self.classes else "variance of the prediction"
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics that tiles and figures show first."""
+        return HEADLINE if self.classes else NUMBER_HEADLINE
+
     @property
     def labels(self) -> Tensor:
         assert self.test is not None  # predictions are read only where there are labels
@@ -282,7 +310,8 @@ def read(
         searched=run.searched(),
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, picked, dataset, test),
-        held_out=_held_out(run, methods),
+        held_out=_promising(run, methods, HeldOut),
+        residuals=_promising(run, methods, Residuals),
         test=test,
         differences=picked.differences(against),
         against=against,
@@ -300,22 +329,23 @@ def _scores(run: Run, method: str, rows: Sequence[Row]) -> dict[str, dict[str, T
     return found
 
 
-def _held_out(run: Run, methods: Sequence[str]) -> dict[str, HeldOut]:
+def _promising(run: Run, methods: Sequence[str], kind: type[T]) -> dict[str, T]:
+    """What is known of held-out images, where it is of this kind and some of them are apart."""
     found = {}
     for name in methods:
         try:
             known = run.known(name)
         except UraenasError:
             continue  # the page can do without
-        if known is not None and known.held_out.images_apart:
+        if known is not None and isinstance(known.held_out, kind) and known.held_out.images_apart:
             found[name] = known.held_out
     return found
 
 
 def _predictions(run: Run, picked: Picked, dataset: str, test: LabelledImages) -> dict[str, Tensor]:
     found = {}
-    sizes, classes = sizes_of(picked.rows), len(picked.data.classes) if picked.data else 0
-    if test.labels.max() >= classes:
+    sizes, classes = sizes_of(picked.rows), picked.data.outputs if picked.data else 0
+    if test.labels.dtype == np.int64 and test.labels.max() >= classes:
         raise UraenasError(f"{run.path} knows {classes} classes, and its test images have others")
     for name in picked.methods:
         file = run.predictions_file(name, dataset)

@@ -20,9 +20,13 @@ METRIC_NAMES = {
     "aurc": "AURC",
     "adaptive_ece": "Adaptive ECE",
     "disagreement": "Disagreement",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "crps": "CRPS",
 }
 LARGER_IS_BETTER = {"accuracy"}
 HEADLINE = ("accuracy", "ece", "nll")  # on clean and on shifted images
+NUMBER_HEADLINE = ("rmse", "crps", "nll")  # where the target is a number
 
 
 @contextmanager

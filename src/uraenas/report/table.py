@@ -15,6 +15,7 @@ class Column:
     title: str
     metric: str
     shifted: bool
+    compared: bool = True  # whether one value is better than another
 
     @property
     def larger_is_better(self) -> bool:
@@ -24,7 +25,8 @@ class Column:
         if value is None:
             return "–"
         sign = "+" if signed else ""
-        return f"{100 * value:{sign}.2f}" if self.metric == "accuracy" else f"{value:{sign}.3f}"
+        percent = self.metric == "accuracy" or self.metric.startswith("coverage")
+        return f"{100 * value:{sign}.2f}" if percent else f"{value:{sign}.3f}"
 
     def is_better(self, interval: tuple[float, float] | None) -> bool:
         """Of a difference: whether its whole interval lies on the good side of zero."""
@@ -38,6 +40,14 @@ COLUMNS = (
     Column("cAcc", "accuracy", True),
     Column("cECE", "ece", True),
     Column("cNLL", "nll", True),
+)
+NUMBER_COLUMNS = (
+    Column("RMSE", "rmse", False),
+    Column("MAE", "mae", False),
+    Column("CRPS", "crps", False),
+    Column("NLL", "nll", False),
+    Column("In 90 %", "coverage90", False, compared=False),
+    Column("Width 90 %", "width90", False, compared=False),
 )
 DISAGREEMENT = Column("Dis", "disagreement", False)
 NOTHING = (None,) * len(COLUMNS)
@@ -57,6 +67,7 @@ class TableLine:
         NOTHING  # of several runs: standard deviations, one for each of COLUMNS
     )
     disagreement_spread: float | None = None
+    columns: tuple[Column, ...] = COLUMNS
 
 
 def table(rows: Sequence[Row], calibration: str = "raw", shifted: str = "") -> list[TableLine]:
@@ -71,14 +82,16 @@ def table(rows: Sequence[Row], calibration: str = "raw", shifted: str = "") -> l
         and row.calibration == (calibration if row.metric != "disagreement" else "raw")
     }
     lines = []
+    columns = NUMBER_COLUMNS if any(row.metric == "rmse" for row in rows) else COLUMNS
     for name, members in full.items():
         cells = [
-            found.get((name, shifted if column.shifted else "none", column.metric)) for column in COLUMNS
+            found.get((name, shifted if column.shifted else "none", column.metric)) for column in columns
         ]
         values = tuple(None if cell is None else cell.value for cell in cells)
         intervals = tuple(None if cell is None else cell.interval for cell in cells)
         several = found.get((name, "none", "disagreement")) if members > 1 else None
-        lines.append(TableLine(name, members, values, None if several is None else several.value, intervals))
+        several_value = None if several is None else several.value
+        lines.append(TableLine(name, members, values, several_value, intervals, columns=columns))
     return lines
 
 
@@ -98,6 +111,7 @@ def over_runs(lines: Sequence[TableLine]) -> list[TableLine]:
                 runs=len(of_method),
                 spreads=tuple(_deviation(values) for values in columns),
                 disagreement_spread=_deviation(disagreements),
+                columns=of_method[0].columns,
             )
         )
     return found
@@ -116,7 +130,12 @@ def _deviation(values: Sequence[float | None]) -> float | None:
 def best(lines: Sequence[TableLine]) -> list[float | None]:
     """The best value of each of COLUMNS."""
     values: list[float | None] = []
-    for position, column in enumerate(COLUMNS):
-        present = [v for line in lines if (v := line.values[position]) is not None]
+    for position, column in enumerate(columns_of(lines)):
+        present = [v for line in lines if (v := line.values[position]) is not None and column.compared]
         values.append((max if column.larger_is_better else min)(present) if present else None)
     return values
+
+
+def columns_of(lines: Sequence[TableLine]) -> tuple[Column, ...]:
+    """What the values of these lines are."""
+    return lines[0].columns if lines else COLUMNS

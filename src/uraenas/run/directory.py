@@ -65,7 +65,7 @@ from uraenas.run.location import (
 from uraenas.run.location import found as found_at
 from uraenas.spaces import facts_of, space_of
 
-PRIMARY = ("uraenas", "uraenas-swa")  # whom to ask unless told
+PRIMARY = ("uraenas", "uraenas-swa", "uraenas-adam")  # whom to ask unless told
 COSTS = "cost.json"
 LOSSES = "training.json"  # of all chains, to look at
 TEACHER = "teacher.json"

@@ -18,7 +18,6 @@ from uraenas.data import Dataset, LabelledImages, fit_images, in_units_of, load_
 from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, SharedPredictor
 from uraenas.evaluation import (
-    METRICS,
     SEED,
     Cell,
     EvaluationSet,
@@ -42,7 +41,7 @@ class Judge:
     def __init__(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
         self.run, self.config, self.task, self.engine = run, config, task, engine
         self.dataset = task.measured_on(config.evaluate.part)
-        self.evaluator = Evaluator(config.evaluate, config.seed, engine.device)
+        self.evaluator = Evaluator(config.evaluate, config.seed, engine.device, task.measures)
         self._kept: SharedPredictor | None = None
 
     def cells(self) -> Iterator[Cell]:
@@ -85,7 +84,7 @@ class Judge:
         found = {}
         for name, (log_p, features) in self._predictor(tuple(self._ensembles)).look(images).items():
             known = self._ensembles[name].require_known()
-            scores = known.scores_of(log_p, features)
+            scores = known.scores_of(log_p, features, self.task.measures)
             foreign = {"foreign": known.joined(scores)}
             distances = {key: score for key, score in scores.items() if key.startswith("distance")}
             found[name] = self._judged(name, log_p, {**foreign, **distances}, known.p_values(scores))
@@ -109,7 +108,7 @@ class Judge:
     @cached_property
     def _references(self) -> References | None:
         """Fitted anew by each evaluation: that takes seconds."""
-        wanted = self.config.evaluate.references
+        wanted = self.config.evaluate.references and self.task.has_references
         return References(self.task.train, self.task.held_out, self.config.seed) if wanted else None
 
     def _cell(self, where: EvaluationSet) -> Cell:
@@ -156,7 +155,7 @@ class Judge:
         """What a method predicted before."""
         found = self._read(self.run.predictions_file(name, where.name), self._predictions_from(name, where))
         log_p = None if found is None else found[0].get("log_probabilities")
-        shape = (len(self._ensembles[name]), len(where.part), len(self.dataset.classes))
+        shape = (len(self._ensembles[name]), len(where.part), self.task.space.shape.classes)
         return log_p if log_p is not None and log_p.shape == shape and torch.isfinite(log_p).all() else None
 
     def _judge(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, Judged]:
@@ -194,7 +193,11 @@ class Judge:
     def _rows_from(self, name: str, where: EvaluationSet) -> str:
         settings = self.config.evaluate
         return digest_of(
-            self._predictions_from(name, where), SEED, settings.bootstrap, settings.subsets, *METRICS
+            self._predictions_from(name, where),
+            SEED,
+            settings.bootstrap,
+            settings.subsets,
+            *self.task.measures.names,
         )
 
     def _predictor(self, methods: tuple[str, ...]) -> SharedPredictor:

@@ -8,6 +8,7 @@ import numpy as np
 
 from uraenas.base.fields import Fields
 from uraenas.data import LabelledImages
+from uraenas.data.targets import Numbers
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,16 @@ class DataFacts:
     test_images: int
     blake2b: str
 
+    @property
+    def is_table(self) -> bool:
+        """Whether images are rows of a table, of one pixel each."""
+        return self.image[:2] == (1, 1)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a member says of an image."""
+        return len(self.classes) or Numbers().outputs(0)
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -31,7 +42,7 @@ class DataFacts:
         """What `as_json` described."""
         height, width, channels = stored.wholes("image", 3)
         classes = stored.texts("classes")
-        if len(set(classes)) < len(classes) or len(classes) < 2 or min(height, width, channels) < 1:
+        if len(set(classes)) < len(classes) or len(classes) == 1 or min(height, width, channels) < 1:
             raise stored.error("it does not describe images of two classes or more, each of its own name")
         return cls(
             classes=classes,

@@ -43,6 +43,8 @@ def push(
     The token is the hub's own: from `hf auth login`, or HF_TOKEN.
     """
     hub = _hub()
+    if (data := run.data()) is not None and data.is_table:
+        raise UraenasError(f"{run.path} predicts rows of a table; the hub takes images")
     with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
         copy = export(run, Path(folder) / "run", methods, half)
         (copy.path / CARD).write_text(card(copy, repo, licence), encoding="utf-8")

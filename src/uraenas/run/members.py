@@ -13,8 +13,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
-from uraenas.ensemble.held_out import HeldOut, drawn_apart
-from uraenas.evaluation import calibration, metrics
+from uraenas.ensemble.held_out import HELD_OUT, drawn_apart
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
@@ -50,15 +49,17 @@ class Chooser:
         labels = torch.from_numpy(task.held_out.labels)
         apart = drawn_apart(len(labels), self.config.seed)  # promises rest on these
         if settings.selection == "greedy":
-            chosen = selection.greedy(log_p[:, ~apart], labels[~apart], wanted)
+            target = task.normalisation.target
+            chosen = selection.greedy(log_p[:, ~apart], labels[~apart], wanted, target)
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
             # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
             unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
-        mean = metrics.mixture(log_p[chosen])
+        measures = task.measures
+        mean = measures.mean(log_p[chosen])
         weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)[~apart]
-        temperature = calibration.fit_temperature(mean[~apart], labels[~apart], weights)
+        temperature = measures.fit(measures.subset(mean, ~apart), labels[~apart], weights)
         ensemble = Ensemble(
             tuple(candidates[position] for position in chosen),
             task.space,
@@ -154,17 +155,21 @@ def known_to(
     these foreign ones are told.
     """
     # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
-    exact = Engine(EngineSettings(device=engine.device.type, precision="float32"))
+    exact = Engine(EngineSettings(device=engine.device.type, precision=ensemble.precision))
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, exact)
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))
     log_p, features = predictor.look(task.held_out.images)
-    prediction = calibration.scale(metrics.mixture(log_p), ensemble.temperature)
-    held_out = HeldOut.of(prediction, torch.from_numpy(task.held_out.labels), apart)
+    measures, target = task.measures, task.normalisation.target
+    prediction = measures.scaled(measures.mean(log_p), ensemble.temperature)
+    held_out = HELD_OUT[target.name].of(prediction, torch.from_numpy(task.held_out.labels), apart)
     looked = log_p[:, unseen], [tuple(level[unseen] for level in seen) for seen in features]
     seen = predictor.look(train.images)[1]
-    found = Known.fit(seen, torch.from_numpy(train.labels), looked, held_out)
-    scores = found.scores_of(log_p[:, ~unseen], [tuple(level[~unseen] for level in one) for one in features])
+    groups = torch.from_numpy(target.groups(train.labels))
+    found = Known.fit(seen, groups, looked, held_out, measures)
     p_value = torch.ones(len(apart), dtype=torch.float64)
-    p_value[unseen], p_value[~unseen] = found.own_p_values(), found.p_values(scores)
-    return replace(found, held_out=replace(held_out, p_value=p_value))
+    p_value[unseen] = found.own_p_values()
+    if not unseen.all():
+        others = log_p[:, ~unseen], [tuple(level[~unseen] for level in one) for one in features]
+        p_value[~unseen] = found.p_values(found.scores_of(*others, measures))
+    return replace(found, held_out=held_out.judged(p_value))

@@ -149,11 +149,12 @@ class Rates:
     def _cells(self) -> tuple[float, float]:
         """With one member, and with as many as are asked for."""
         config, test = self.config, self.task.measured_on(self.config.evaluate.part).test
-        evaluator = Evaluator(config.evaluate, config.seed, self.engine.device)
+        evaluator = Evaluator(config.evaluate, config.seed, self.engine.device, self.task.measures)
         where = EvaluationSet("", "none", 0, test)
 
         def seconds(members: int) -> float:
-            log_p = torch.zeros(members, len(test), len(self.task.dataset.classes)).log_softmax(-1)
+            zeros = torch.zeros(members, len(test), self.task.space.shape.classes)
+            log_p = self.task.normalisation.target.prediction(zeros)
             judged = Judged(log_p, ["one"] * members, [str(m) for m in range(members)], 1.0)
             return self._timed(lambda step: evaluator.cell(where, {"": judged}), 1)
 
@@ -178,7 +179,7 @@ class Rates:
     def references(self) -> float:
         """To fit the reference classifiers: to a few images, and in proportion."""
         config, task = self.config, self.task
-        if not config.evaluate.references:
+        if not (config.evaluate.references and task.has_references):
             return 0.0
         most = min(len(task.train), MOST_IMAGES)
         few = stratified_split(task.train.labels, (min(1.0, FITTED / len(task.train)),), 0)[0]

@@ -18,6 +18,7 @@ from uraenas.run.location import PROGRESS, is_run, mending, stored_config
 
 FRESH = 60.0  # seconds after which the note of a process on another machine counts as left behind
 HEADLINE = ("accuracy", "ece", "nll")
+OF_NUMBERS = ("rmse", "crps", "nll")  # the same, where the target is a number
 
 
 def summary(path: Path) -> dict[str, Any]:
@@ -80,10 +81,11 @@ def headline(rows: list[Row]) -> list[dict[str, Any]]:
         if row.severity == 0 and row.calibration == "raw" and row.members == sizes[row.method]
     ]
     found = {(row.method, row.shift, row.metric): row.value for row in full}
+    wanted = OF_NUMBERS if any(row.metric == OF_NUMBERS[0] for row in rows) else HEADLINE
     lines = []
     for method, members in sizes.items():
-        clean = {metric: found.get((method, "none", metric)) for metric in HEADLINE}
-        worse = {f"shifted_{metric}": found.get((method, shifted, metric)) for metric in HEADLINE}
+        clean = {metric: found.get((method, "none", metric)) for metric in wanted}
+        worse = {f"shifted_{metric}": found.get((method, shifted, metric)) for metric in wanted}
         lines.append({"method": method, "members": members, **clean, **worse})
     return lines
 

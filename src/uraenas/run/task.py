@@ -12,6 +12,7 @@ from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified
 from uraenas.data.augment import Augmentation
 from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
 from uraenas.engine import Engine
+from uraenas.evaluation import Measures, measures_of
 from uraenas.learning.chains import Start
 from uraenas.learning.loops import SearchImages
 from uraenas.run.config import Config
@@ -38,7 +39,8 @@ class Task:
     def search_halves(self, validation: float) -> tuple[LabelledImages, LabelledImages]:
         """The training images divided for a search: for the weights, and for the distribution."""
         key = _split_key(self.seed, "search")
-        first, second = stratified_split(self.train.labels, (1 - validation, validation), key)
+        strata = self.normalisation.target.strata(self.train.labels)
+        first, second = stratified_split(strata, (1 - validation, validation), key)
         return self.train.take(first), self.train.take(second)
 
     def search_images(self, validation: float, engine: Engine) -> SearchImages:
@@ -59,6 +61,16 @@ class Task:
         crops = (size, data.padding, data.flip)
         where = (engine.device, engine.dtype)
         return Loader(part, self.normalisation, *crops, *where, augmentations, len(data.classes), teacher)
+
+    @property
+    def has_references(self) -> bool:
+        """Whether there are plain classifiers to hold methods against."""
+        return 0 < len(self.dataset.classes) == len(np.unique(self.train.labels))
+
+    @property
+    def measures(self) -> Measures:
+        """How well it is solved."""
+        return measures_of(self.normalisation.target)
 
     def measured_on(self, part: str) -> Dataset:
         """The dataset, whose test images are those to be measured on: its own, or the held-out ones."""
@@ -100,33 +112,47 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         training, held_out = _balanced(training), _balanced(held_out)
     if any(augmentation.changes for augmentation in config.augmentations):
         require_bytes(training)  # rather now than after the search
+    if not dataset.classes and any(config.method(name).weights.changes.heads for name in config.methods):
+        raise UraenasError(f"heads predict classes, and {dataset.name} has a number to predict")
     height, width, channels = training.images.shape[1:]
-    space = replace(config.network, shape=Shape(height, width, channels, len(dataset.classes)))  # type: ignore[type-var]
+    shape = Shape(height, width, channels, dataset.target.outputs(len(dataset.classes)))
+    space = replace(config.network, shape=shape)  # type: ignore[type-var]
     start = next((one.start for name in config.methods if (one := config.method(name).source).start), "")
     return Task(
         dataset,
         held_out,
         training,
-        Normalisation.of(training.images),
+        _units(dataset, training),
         space,
         config.seed,
         starts_of(Run.find(start), space, config.seed) if start else (),
     )
 
 
+def _units(dataset: Dataset, training: LabelledImages) -> Normalisation:
+    """How the data's numbers and those of networks belong together, learned from training images alone."""
+    target = dataset.target.fitted(training.labels)
+    if dataset.columns is not None:
+        return Normalisation.none(dataset.columns, target)
+    return replace(Normalisation.of(training.images), target=target)
+
+
 def _divided(dataset: Dataset, config: Config) -> tuple[LabelledImages, LabelledImages]:
     """The images to train on, and those held out: the dataset's own, or a share of the training images."""
     training, limit, share = dataset.train, config.data.limit, config.data.held_out
+    target = dataset.target
+    names = target.strata_names(dataset.classes)
     if 0 < limit < len(training):
         key = _split_key(config.seed, "limit")
-        (chosen,) = stratified_split(training.labels, (limit,), key, dataset.classes)
+        (chosen,) = stratified_split(target.strata(training.labels), (limit,), key, names or None)
         training = training.take(chosen)
     if dataset.validation is not None:
-        _require_examples(training.labels, dataset.classes, LEAST_EXAMPLES - 1)
+        _require_examples(target.strata(training.labels), names, LEAST_EXAMPLES - 1)
         return training, dataset.validation
-    _require_examples(training.labels, dataset.classes, LEAST_EXAMPLES)
+    strata = target.strata(training.labels)
+    _require_examples(strata, names, LEAST_EXAMPLES)
     key = _split_key(config.seed, "held-out")
-    apart, rest = stratified_split(training.labels, (share, 1 - share), key, dataset.classes)
+    apart, rest = stratified_split(strata, (share, 1 - share), key, names or None)
     return training.take(rest), training.take(apart)
 
 
@@ -139,6 +165,10 @@ def _balanced(part: LabelledImages) -> LabelledImages:
 
 def _require_examples(labels: np.ndarray, classes: Sequence[str], needed: int) -> None:
     counts = np.bincount(labels, minlength=len(classes))
+    if counts.min() < needed and not classes:
+        raise UraenasError(
+            f"{len(labels)} training row(s) are too few; needed: {needed}, to hold out and to learn from"
+        )
     if counts.min() < needed:
         apart = "one to hold out and " if needed == LEAST_EXAMPLES else ""
         raise UraenasError(

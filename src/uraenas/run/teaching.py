@@ -52,6 +52,8 @@ class Teaching:
     def check(self, config: Config, task: Task) -> None:
         """Refuse a teacher of other classes or images, and one that may have learned from what is held out now."""
         theirs, ours = self.ensemble, task.space.shape
+        if task.dataset.columns is not None:
+            raise UraenasError("train.teacher: rows of a table are not taught; distillation is for images")
         if theirs.classes != task.dataset.classes:
             raise UraenasError(f"train.teacher: {self.run.path} tells other classes apart")
         form = "×".join(str(size) for size in (ours.height, ours.width, ours.channels))

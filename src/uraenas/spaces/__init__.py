@@ -8,6 +8,7 @@ from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
 from uraenas.spaces.layout import Entry, Layout, Tensors, carried_over
 from uraenas.spaces.networks import Draw, Forward, Network, Stack, Supernet, as_it_is
 from uraenas.spaces.passage import PLAIN, Apply, Passage, Term
+from uraenas.spaces.perceptrons import Perceptron, PerceptronSpace
 from uraenas.spaces.space import (
     Architecture,
     Cost,
@@ -31,6 +32,7 @@ SPACES: dict[str, Part[Any]] = {
         nodes=4,
         operations=NASBENCH201,
     ),
+    "perceptrons": Part(PerceptronSpace, name="perceptrons"),
 }
 
 
@@ -69,6 +71,8 @@ __all__ = [
     "Layout",
     "Network",
     "Passage",
+    "Perceptron",
+    "PerceptronSpace",
     "Shape",
     "Space",
     "Stack",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -69,6 +70,15 @@ class Stack(nn.Module):
     def __len__(self) -> int:
         return len(self.architectures)
 
+    @cached_property
+    def runs_together(self) -> bool:
+        """Whether many members in training are one batch, since the space has a method `together` for it.
+
+        It takes architectures, flat weights one after another, and images, and gives what `forward` does. Weights that
+        a kind adds or widens it does not know.
+        """
+        return hasattr(self.space, "together") and self.is_plain
+
     @property
     def is_plain(self) -> bool:
         """Whether its weights are those of its space, and no others."""
@@ -107,10 +117,12 @@ class Stack(nn.Module):
 
         Images [M, N, C, H, W] are those of these members alone.
         """
+        chosen = [self.architectures[m] for m in members]
+        if self.runs_together and forward is None and self.training:
+            return self.space.together(chosen, torch.cat(list(weights)), images)  # type: ignore[attr-defined]
         running = self.statistics.split(self.statistics_sizes)
         named = [aligned(self.weight_layouts[m].views(w)) for m, w in zip(members, weights, strict=True)]
         statistics = [self.statistics_layouts[m].views(running[m]) for m in members]
-        chosen = [self.architectures[m] for m in members]
         if forward is None:
             return self.space.forward(chosen, named, statistics, images, self.training)
         wrapped = []

@@ -26,7 +26,10 @@ Features = tuple[
 
 @dataclass(frozen=True)
 class Shape:
-    """What the data asks of a network: the size of its images, and how many classes there are."""
+    """What the data asks of a network: the size of its images, and how many numbers it gives, one for each class.
+
+    A row of a table is an image of one pixel, its columns are channels. A number has a mean and a variance for classes.
+    """
 
     height: int = 32
     width: int = 32
@@ -34,7 +37,7 @@ class Shape:
     classes: int = 10
 
     def __post_init__(self) -> None:
-        for name, least in (("height", 4), ("width", 4), ("channels", 1)):
+        for name, least in (("height", 1), ("width", 1), ("channels", 1)):
             if not least <= getattr(self, name) <= MOST_SIDE:
                 raise UraenasError(
                     f"images have {name} {getattr(self, name)}; it must be at least {least}, and at most {MOST_SIDE:,}"

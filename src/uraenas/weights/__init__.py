@@ -3,6 +3,7 @@
 from typing import Any
 
 from uraenas.base.parts import Part
+from uraenas.weights.adam import Adam
 from uraenas.weights.cycle import Cycle
 from uraenas.weights.dropconnect import DropConnect
 from uraenas.weights.dropout import Dropout
@@ -33,6 +34,7 @@ from uraenas.weights.variational import MeanField
 _SAMPLES: dict[str, Any] = {"means": False, "mean_of": 0}
 WEIGHTS: dict[str, Part[Any]] = {
     "point": Part(Point),
+    "adam": Part(Adam),
     "sghmc": Part(Langevin, about="Samples of cyclical Langevin dynamics with momentum.", **_SAMPLES),
     "sgld": Part(Langevin, about="Samples of cyclical Langevin dynamics.", momentum=0.0, **_SAMPLES),
     "snapshot": Part(

@@ -1,7 +1,8 @@
 """Last-layer Laplace: a Gaussian over the last layer's weights, around a point estimate, fitted after training.
 
-The classifier's weights W, its bias as a further column, read features φ_n. With Λ_n = diag(p_n) − p_n p_nᵀ, the
-Hessian of the loss of image n in its logits, and a prior N(0, 1/δ) on W, the posterior's precision is
+The last layer's weights W, its bias as a further column, read features φ_n. With Λ_n the Hessian of the loss of image n
+in what the layer gives (of classes diag(p_n) − p_n p_nᵀ; the target knows it), and a prior N(0, 1/δ) on W, the
+posterior's precision is
 
     P = Σ_n φ_n φ_nᵀ ⊗ Λ_n + δ I        (generalised Gauss–Newton; full)
       ≈ N · A ⊗ G + δ I                 (Kronecker: A = mean φ φᵀ, G = mean Λ).
@@ -71,7 +72,7 @@ class Laplace(OneCosine):
         if bias is not None:
             columns.append(weights[bias.name].double()[:, None])
             features = torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
-        hessians = softmax_hessians(seen.logits.double())
+        hessians = seen.target.hessians(seen.logits.double())
         if seen.weights is not None:
             hessians = hessians * seen.weights.double()[:, None, None]
         parts = POSTERIORS[self.curvature](torch.cat(columns, dim=1), features, hessians, self.precision)
@@ -97,12 +98,6 @@ class Laplace(OneCosine):
     @property
     def members_per_chain(self) -> int:
         return self.draws
-
-
-def softmax_hessians(logits_NK: Tensor) -> Tensor:
-    """diag(p) − p pᵀ of each image [N, K, K]."""
-    p = torch.softmax(logits_NK, dim=1)
-    return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
 
 
 def kronecker(weight_KF: Tensor, features_NF: Tensor, hessians_NKK: Tensor, precision: float) -> Tensors:

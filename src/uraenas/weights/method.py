@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from uraenas.data.targets import CLASSES, Target
 from uraenas.engine import Objective
 from uraenas.spaces import Forward, Layout, Tensors, as_it_is
 from uraenas.weights.cycle import Cycle
@@ -44,6 +45,7 @@ class Seen:
     features: Tensor  # [N, F], that its last layer reads
     logits: Tensor  # [N, K]
     weights: Tensor | None  # [N], of the images, where they have some
+    target: Target = CLASSES  # what the logits say
 
 
 # weights by name, layout, what they make of the training images → weights that come to them after training
@@ -83,7 +85,7 @@ class WeightMethod(Protocol):
 
     @property
     def objective(self) -> Objective | None:
-        """The loss: a method of the class, or None: cross-entropy."""
+        """The loss: a method of the class, or None: that of the target, such as cross-entropy."""
 
     @property
     def forward(self) -> Forward | None:

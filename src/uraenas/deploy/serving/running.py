@@ -31,7 +31,9 @@ def application(run: Run, method: str = "", limits: Limits | None = None, **rule
     from uraenas.deploy.serving.model import Model
 
     method = method or run.primary
-    ensemble = _fastest(run.ensemble(method))
+    ensemble = run.ensemble(method)
+    ensemble.require_images()
+    ensemble = _fastest(ensemble)
     own = Rule.of(ensemble, **{"risk": 0.05, **rule})
     return Server(Model(method, ensemble, own), limits or Limits()).application()
 

@@ -20,7 +20,10 @@ def comparison(runs: Sequence[RunFacts], against: str = "", paper: bool = False)
         found.append(where.section(entries, baseline))
     if entries.competing:
         found.append(_sizes(entries))
-    return [*found, spending.section(entries), abstaining.section(entries), _settings(entries)]
+    found.append(spending.section(entries))
+    if all(facts.classes for facts in runs):
+        found.append(abstaining.section(entries))
+    return [*found, _settings(entries)]
 
 
 def _baseline(entries: Entries, against: str) -> Entry | None:

@@ -8,9 +8,9 @@ from uraenas.report.chart import HEAD, LETTER, WIDTH, draw
 from uraenas.report.compared.words import beneath, images_of, keys, runs_of, said, shapes
 from uraenas.report.entries import Difference, Entries, Entry
 from uraenas.report.paper import reference
-from uraenas.report.sections.methods import CALIBRATIONS, shown
+from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, listed, marker, show
-from uraenas.report.table import COLUMNS, Column
+from uraenas.report.table import Column, columns_of, table
 from uraenas.run.directory import PRIMARY
 
 ROW = 18
@@ -22,9 +22,8 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
     found = Section(
         "compared",
         "Which method is best?",
-        "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction is by "
-        "the truth. Columns and figures with c or “shifted” are means over shifted images, the others are of clean "
-        "ones.",
+        f"{lead_of(entries.runs[0])} Columns and figures with c or “shifted” are means over shifted images, the "
+        "others are of clean ones.",
     )
     if not entries.competing:
         found.blocks.append(
@@ -34,7 +33,7 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
             )
         )
     else:
-        found.blocks.append(Tiles([_tile(entries, c) for c in _columns(entries)]))
+        found.blocks.append(Tiles([_tile(entries, c) for c in _compared(entries)]))
         if unsure := _unsure(entries):
             found.blocks.append(Note(unsure))
     tables = {words.capitalize(): _tables(entries, baseline, kind) for kind, words in CALIBRATIONS.items()}
@@ -43,9 +42,10 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
         found.blocks.append(Note(why))
     if paper:
         found.blocks.append(reference())
-    found.blocks.append(Note(ECE_LEANS))
+    if entries.runs[0].classes:
+        found.blocks.append(Note(ECE_LEANS))
     found.blocks += keys(entries)
-    found.blocks.append(Grid([figure for c in _columns(entries) if (figure := _dots(entries, c))]))
+    found.blocks.append(Grid([figure for c in _compared(entries) if (figure := _dots(entries, c))]))
     return found
 
 
@@ -78,7 +78,13 @@ def _unsure(entries: Entries) -> str:
 
 
 def _columns(entries: Entries) -> list[Column]:
-    return [column for column in COLUMNS if entries.shifted or not column.shifted]
+    every = columns_of(table(entries.runs[0].main_rows))
+    return [column for column in every if entries.shifted or not column.shifted]
+
+
+def _compared(entries: Entries) -> list[Column]:
+    """Those of which one value is better than another."""
+    return [column for column in _columns(entries) if column.compared]
 
 
 def _tile(entries: Entries, column: Column) -> Tile:
@@ -117,7 +123,7 @@ def _values(entries: Entries, kind: str) -> Table | None:
     columns = [c for c in _columns(entries) if entries.best(c.metric, c.shifted, kind) is not None]
     if not columns:
         return None
-    leaders = {c: entries.leaders(c.metric, c.shifted, kind) for c in columns}
+    leaders = {c: entries.leaders(c.metric, c.shifted, kind) if c.compared else [] for c in columns}
     lines = []
     for entry in entries:
         cells = [Cell(str(entry.members))]
@@ -142,7 +148,7 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
         if entry is baseline:
             continue
         cells = []
-        for column in _columns(entries):
+        for column in _compared(entries):
             found = entry.minus(baseline, column.metric, baseline.shift(column.shifted), kind)
             cells.append(_difference(found, column.metric))
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
@@ -152,7 +158,7 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
         f"{images_of(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ worse: the interval "
         f"leaves out zero{seeds}. –: a run has no replicates to be paired."
     )
-    return Table(caption, ["Method", *(column.title for column in _columns(entries))], lines)
+    return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
 
 
 def _difference(found: Difference | None, metric: str) -> Cell:

@@ -17,7 +17,7 @@ from uraenas.report.sections.cost import (
     scatter,
     without,
 )
-from uraenas.report.style import HEADLINE, colour, marker
+from uraenas.report.style import colour, marker
 
 
 def section(entries: Entries) -> Section:
@@ -45,7 +45,7 @@ def section(entries: Entries) -> Section:
                     shapes(entries),
                 )
                 for shifted in ((False, True) if entries.shifted else (False,))
-                for metric in HEADLINE
+                for metric in entries.runs[0].headline
             ]
             for unit in units
         }

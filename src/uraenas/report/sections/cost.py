@@ -10,7 +10,7 @@ from uraenas.learning.chains import chains_for
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, Legend, draw, method_key, method_legend
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import HEADLINE, LARGER_IS_BETTER, METRIC_NAMES, colour, direction, marker, show
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, direction, marker, show
 
 BYTES = 4  # of a parameter
 
@@ -69,7 +69,7 @@ def section(facts: RunFacts) -> Section:
         unit.capitalize(): [
             scatter(unit, metric, words, _points(facts, spent, unit, metric, shift), f"{facts.n} images")
             for words, shift in facts.places.items()
-            for metric in HEADLINE
+            for metric in facts.headline
         ]
         for unit in units
     }

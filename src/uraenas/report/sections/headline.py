@@ -3,12 +3,12 @@
 from uraenas.report.blocks import Tile
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.methods import shown, verdict
-from uraenas.report.style import HEADLINE, LARGER_IS_BETTER, METRIC_NAMES, show
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, show
 
 
 def tiles(facts: RunFacts) -> list[Tile]:
     """The primary method's numbers, how they compare to the baseline, and who is best."""
-    wanted = [(metric, shift, words) for words, shift in facts.places.items() for metric in HEADLINE]
+    wanted = [(metric, shift, words) for words, shift in facts.places.items() for metric in facts.headline]
     found = []
     for metric, shift, words in wanted:
         value = facts.value(facts.primary, metric, shift)

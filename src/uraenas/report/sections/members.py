@@ -122,7 +122,7 @@ def _sources(
     facts: RunFacts, shift: str, words: str, methods: list[str], most: float, legend: list
 ) -> Figure:
     scale = Scale(0, most * 1.02, LABELS, WIDTH - 16)
-    parts = [_ruler(scale, len(methods), "nats, mean over images")]
+    parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over images")]
     for k, name in enumerate(methods):
         y, start = HEAD + ROW * k + 4, 0.0
         values = {source: facts.value(name, source, shift) or 0.0 for source in SOURCES}
@@ -185,7 +185,7 @@ def _columns(
 
 def _n(facts: RunFacts, shift: str) -> str:
     cells = "" if shift == "none" else f" × {count(len(facts.cells), 'shift')}"
-    return f"entropy of the mean prediction · {facts.n} images{cells}"
+    return f"{facts.total} · {facts.n} images{cells}"
 
 
 def _ruler(scale: Scale, rows: int, title: str) -> str:
@@ -204,7 +204,7 @@ def _model_part(facts: RunFacts, shift: str, words: str, methods: list[str]) -> 
 
 def _control(facts: RunFacts, shift: str, words: str, methods: list[str], most: float) -> Figure:
     scale = Scale(0, most * 1.05 or 1.0, LABELS, WIDTH - 16)
-    parts = [_ruler(scale, len(methods), "nats, mean over images")]
+    parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over images")]
     floor = facts.value("deep-ensemble", "chain_uncertainty", shift) if "deep-ensemble" in methods else None
     if floor is not None:
         parts.append(line(scale(floor), HEAD, scale(floor), HEAD + ROW * len(methods) + 4, "ideal"))

@@ -7,20 +7,31 @@ from uraenas.evaluation import Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, LETTER, WIDTH, draw
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import HEADLINE, LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
-from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, table
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
+from uraenas.report.table import DISAGREEMENT, TableLine, best, columns_of, table
 
+LEADS = {
+    "classes": "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction "
+    "is by the truth.",
+    "numbers": "RMSE and MAE: how far the mean is off, in the unit of the target; CRPS: how far the whole prediction "
+    "is; NLL: how surprised it is by the truth; of central 90\u00a0% intervals the share that holds it, in percent, "
+    "and their width.",
+}
+BOLD = (
+    "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "
+    "95\u00a0% intervals, where there are any, stand beneath."
+)
 CALIBRATIONS = {"raw": "as predicted", "temperature": "temperature-scaled on held-out images"}
 
 
+def lead_of(facts: RunFacts) -> str:
+    """What the metrics of its target mean."""
+    return LEADS["classes" if facts.classes else "numbers"]
+
+
 def section(facts: RunFacts) -> Section:
-    lead = (
-        "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction is "
-        "by the truth. Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the "
-        "paired "
-        "difference); 95\u00a0% intervals, where there are any, stand beneath. ECE leans upwards, and its intervals "
-        "with it."
-    )
+    lead = f"{lead_of(facts)} {BOLD}"
+    lead += " ECE leans upwards, and its intervals with it." if facts.classes else ""
     if facts.shifted:
         lead += (
             f" Columns with c are means over {count(len(facts.shifts), 'kind')} of shifted images at "
@@ -75,18 +86,19 @@ def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
     if not any(value is not None for line in lines for value in line.values):
         return None
     tops = best(lines)
-    kept = [k for k, top in enumerate(tops) if top is not None]
-    leaders = [_leaders(facts, kind, k, tops[k], lines) for k in range(len(COLUMNS))]
+    columns = columns_of(lines)
+    kept = [k for k in range(len(columns)) if any(line.values[k] is not None for line in lines)]
+    leaders = [_leaders(facts, kind, k, tops[k], lines) for k in range(len(columns))]
     rows = []
     for one in lines:
         cells = [Cell(str(one.members))]
         for k in kept:
             value, marked = one.values[k], "best" if one.method in leaders[k] else ""
             interval = one.intervals[k] if one.intervals else None
-            small = " – ".join(COLUMNS[k].show(end) for end in interval) if interval else ""
-            cells.append(Cell(COLUMNS[k].show(value), small, marked))
+            small = " – ".join(columns[k].show(end) for end in interval) if interval else ""
+            cells.append(Cell(columns[k].show(value), small, marked))
         rows.append(Line(one.method, [*cells, Cell(DISAGREEMENT.show(one.disagreement))], colour(one.method)))
-    header = ["Method", "Members", *(COLUMNS[k].title for k in kept), DISAGREEMENT.title]
+    header = ["Method", "Members", *(columns[k].title for k in kept), DISAGREEMENT.title]
     return Table(caption, header, rows)
 
 
@@ -95,7 +107,7 @@ def _leaders(facts: RunFacts, kind: str, place: int, top: float | None, lines: l
     first = next((line.method for line in lines if top is not None and line.values[place] == top), None)
     if first is None:
         return set()
-    column = COLUMNS[place]
+    column = lines[0].columns[place]
     where = (column.metric, (facts.shifted or "") if column.shifted else "none", kind, first)
     rows = [
         row
@@ -131,7 +143,7 @@ def verdict(row: Row) -> str:
 
 def _differences(facts: RunFacts, kind: str) -> Table:
     rows = _difference_rows(facts, kind)
-    columns = [c for c in COLUMNS if facts.shifted or not c.shifted]
+    columns = [c for c in columns_of(table(facts.rows)) if (facts.shifted or not c.shifted) and c.compared]
     lines = []
     for name in facts.sizes:
         found = [rows.get((name, (facts.shifted or "") if c.shifted else "none", c.metric)) for c in columns]
@@ -160,7 +172,7 @@ def _forests(facts: RunFacts) -> list[Figure]:
     return [
         _forest(facts, metric, words, found)
         for words, shift in facts.places.items()
-        for metric in HEADLINE
+        for metric in facts.headline
         if (found := [rows[name, shift, metric] for name in facts.methods if (name, shift, metric) in rows])
     ]
 

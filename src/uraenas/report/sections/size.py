@@ -7,7 +7,7 @@ from uraenas.base.svg import padded, round_ticks
 from uraenas.report.blocks import Block, Choice, Figure, Key, Note, Section
 from uraenas.report.chart import Axis, Frame, Series, line_chart, series_legend
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, show
+from uraenas.report.style import METRIC_NAMES, count, direction, show
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ def curves(lines: Sequence[Curve], id: str) -> list[Block]:
 
 
 def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Figure]:
-    figures = [_figure(lines, id, metric, shift, words) for metric in HEADLINE]
+    figures = [_figure(lines, id, metric, shift, words) for metric in lines[0].runs[0].headline]
     return [figure for figure in figures if figure is not None]
 
 
 def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str) -> Figure | None:
     series = [found for line in lines if (found := line.series(metric, shift)).points]
-    if not series:
-        return None
+    if max((len(one.points) for one in series), default=0) < 2:
+        return None  # it is not known, or of whole ensembles alone
     facts = lines[0].runs[0]
     most = max(line.members for line in lines)
     percent = metric == "accuracy"

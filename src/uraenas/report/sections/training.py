@@ -42,7 +42,8 @@ def _figure(kind: str, chains: Losses) -> Figure:
     epochs = max(map(len, chains.values()))
     step = max(1, -(-epochs // 6))
     x = Axis("epoch", 0.7, epochs + 0.3, lambda v: f"{v:.0f}", range(1, epochs + 1, step))
-    frame = Frame(x, Axis("", max(low, 0.0), high))
+    least = max(low, 0.0) if min(values) >= 0 else low  # that of a density may be below 0
+    frame = Frame(x, Axis("", least, high))
     lines = []
     for own in chains.values():
         places = [(frame.across(k + 1), frame.up(loss)) for k, loss in enumerate(own)]

@@ -19,6 +19,8 @@ from uraenas.spaces.layout import Layout, Tensors
 from uraenas.spaces.passage import PLAIN, Passage
 from uraenas.spaces.space import Cost, Decision, Features, Shape
 
+LEAST_SIDE = 4  # of images
+
 
 @dataclass(frozen=True)
 class CellSpace:
@@ -37,6 +39,12 @@ class CellSpace:
         require_range("cells", self.cells, 1, 100)
         require_range("halvings", self.halvings, -1, 8)
         require_range("nodes", self.nodes, 2, 8)
+        for name in ("height", "width"):
+            if getattr(self.shape, name) < LEAST_SIDE:
+                raise UraenasError(
+                    f"images have {name} {getattr(self.shape, name)}; it must be at least {LEAST_SIDE} for {self.name}"
+                    "; a table needs --preset table"
+                )
         object.__setattr__(self, "operations", tuple(self.operations))  # JSON has lists
         if not self.operations or not all(map(is_known, self.operations)) or set(self.operations) == {NONE}:
             raise UraenasError(f"operations = {self.operations} is not allowed; a cell needs some that exist")

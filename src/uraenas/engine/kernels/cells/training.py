@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from uraenas.data.loader import EpochDraws, Loader
-from uraenas.engine.gradients import cross_entropy, smoothed
+from uraenas.data.targets import CLASSES
 from uraenas.engine.kernels.cells.images import augment
 from uraenas.engine.kernels.cells.program import Program
 from uraenas.engine.kernels.cells.stack import StackProgram
@@ -94,7 +94,8 @@ def _losses(
     """Losses [M], and the slope of their sum with respect to the logits."""
     labels, weights_MN = loader.labels_at(drawn, position)
     logits_MNK = logits_MNK.requires_grad_()
-    losses_M = cross_entropy(logits_MNK, labels, weights_MN)
-    losses_M = smoothed(losses_M, logits_MNK, weights_MN, smoothing)
+    losses_M = CLASSES.loss(logits_MNK, labels, weights_MN)
+    if smoothing is not None:
+        losses_M = CLASSES.smoothed(losses_M, logits_MNK, weights_MN, smoothing)
     (slope_MNK,) = torch.autograd.grad(losses_M.sum(), logits_MNK)
     return losses_M.detach(), slope_MNK

@@ -1,0 +1,103 @@
+"""`uraenas predict` on tables."""
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.words import csv_cell
+from uraenas.cli.printing import console, note, shown
+
+if TYPE_CHECKING:
+    from uraenas.ensemble import Ensemble
+    from uraenas.ensemble.table_rows import Asked
+
+MOST_SHOWN = 50
+
+
+def predict_tables(
+    ensemble: "Ensemble",
+    facts: dict[str, Any],
+    files: Sequence[Path],
+    asked: "Asked",
+    as_csv: bool,
+    as_json: bool,
+) -> int:
+    """Predict every row of these files, and print it."""
+    from uraenas.data.tables import read_frame
+    from uraenas.ensemble.table_rows import predict_rows
+
+    note(ensemble.require_known().doubts(asked.risk, asked.share, asked.certainty, asked.coverage))
+    rows: list[dict[str, Any]] = []
+    for file in files:
+        if not file.exists():
+            raise UraenasError(f"{file} does not exist; give tables: .csv, .parquet or .npz files")
+        found = predict_rows(ensemble, read_frame(file), asked)
+        rows += [{"file": str(file), **row} for row in found]
+    if as_json:
+        print(json.dumps({**facts, **asdict(asked), "predictions": _finite(rows)}))
+    elif as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(list(rows[0]))
+        for row in rows:
+            writer.writerow([csv_cell(_cell(value)) for value in row.values()])
+    else:
+        _print(ensemble, rows, asked.coverage)
+    return 0
+
+
+def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """JSON has no infinite numbers: an interval that holds every number has no ends."""
+    return [
+        {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in row.items()} for row in rows
+    ]
+
+
+def _cell(value: Any) -> Any:
+    return " | ".join(value) if isinstance(value, list) else value
+
+
+def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], coverage: float) -> None:
+    is_number = not ensemble.classes
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    own = (
+        ("Predicted", "±", f"{100 * coverage:g} %")
+        if is_number
+        else ("Class", "Prob", f"Set, {100 * coverage:g} %")
+    )
+    for heading in ("Row", *own, "Total", "Data", "Weights", "Arch", ""):
+        table.add_column(heading, no_wrap=not heading.startswith("Set"))
+    for row in rows[:MOST_SHOWN]:
+        if is_number:
+            said = [
+                f"{row['predicted']:.4g}",
+                f"{row['deviation']:.3g}",
+                f"{row['low']:.4g} … {row['high']:.4g}",
+            ]
+        else:
+            said = [
+                shown(row["predicted"]),
+                f"{row['probability']:.3f}",
+                shown(", ".join(row["prediction_set"])),
+            ]
+        parts = [f"{row[source]:.3g}" for source in ("total", "data", "weights", "architecture")]
+        marks = {"foreign": row["foreign"], "abstain": row.get("abstain"), "unseen": row["note"]}
+        word = next((name for name, holds in marks.items() if holds), "")
+        table.add_row(str(row["row"]), *said, *parts, word)
+    console.print(table)
+    if len(rows) > MOST_SHOWN:
+        console.print(Text(f"{len(rows) - MOST_SHOWN:,} more rows; --csv and --json have all."))
+    unseen = [row for row in rows if row["note"]]
+    if unseen:
+        console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']} ({len(unseen):,} such rows)."))
+    unit = "variance" if is_number else "entropy in nats"
+    console.print(Text(f"Total, data, weights and architecture: {unit}."))

@@ -1,0 +1,169 @@
+"""Columns as the numbers that networks read, learned from training rows alone, and kept as JSON.
+
+A number is put into standard units; where one is missing it is the median, and a column of its own says so if that
+happened in training. A category is a column for each value that it had in training, 1 where it has that value: a first
+layer's weights for these columns are its embedding. scikit-learn's transformers learn all this; what they learned is
+kept, and `encode` computes what they would.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields, is_table
+from uraenas.data.tables.frame import Frame, as_texts, checked, frame_of
+
+MOST_CATEGORIES = 1000
+
+
+@dataclass(frozen=True)
+class Number:
+    """A numerical column."""
+
+    name: str
+    median: float
+    mean: float
+    deviation: float
+    flagged: bool  # whether a column of its own says that it is missing
+
+    @property
+    def width(self) -> int:
+        return 1 + self.flagged
+
+    @property
+    def most_values(self) -> int:
+        """That an unseen value may be taken for."""
+        return 1
+
+    def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers [N, width], and whether each row's value was never seen [N]."""
+        if values.dtype.kind != "f":
+            strange = next(text for text in values.tolist() if text != "")
+            raise UraenasError(f"column {self.name} holds {strange!r}, and had numbers in training")
+        missing = np.isnan(values)
+        units = (np.where(missing, self.median, values) - self.mean) / self.deviation
+        parts = [units, missing.astype(np.float64)] if self.flagged else [units]
+        return np.stack(parts, axis=1), np.zeros(len(values), bool)
+
+
+@dataclass(frozen=True)
+class Category:
+    """A categorical column."""
+
+    name: str
+    values: tuple[str, ...]  # the most frequent first; "" where it was missing
+
+    @property
+    def width(self) -> int:
+        return len(self.values)
+
+    @property
+    def most_values(self) -> int:
+        """That an unseen value may be taken for."""
+        return len(self.values)
+
+    def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
+        """The same; a value that was never seen is taken for one that was, another in each variant."""
+        found = as_texts(values)[:, None] == np.array(self.values, dtype=str)
+        strange = ~found.any(axis=1)
+        found[strange, variant % len(self.values)] = True
+        return found.astype(np.float64), strange
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All columns that networks read."""
+
+    parts: tuple[Number | Category, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self.parts)
+
+    @cached_property
+    def width(self) -> int:
+        return sum(part.width for part in self.parts)
+
+    @property
+    def most_values(self) -> int:
+        """That an unseen value of any column may be taken for."""
+        return max((part.most_values for part in self.parts), default=1)
+
+    def frame(self, rows: Any) -> Frame:
+        """Rows as they came, as columns; those that are needed must be there, others are not looked at."""
+        found = frame_of(rows, None if hasattr(rows, "columns") else self.names)
+        if missing := [name for name in self.names if name not in found]:
+            raise UraenasError(
+                f"column {missing[0]!r} is missing; these rows have {', '.join(list(found)[:10]) or 'none'}"
+            )
+        return checked({name: found[name] for name in self.names})
+
+    def encode(self, frame: Frame, variant: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Images of one pixel [N, 1, 1, D] in float32, and whether a row has a category that was never seen [N]."""
+        pairs = [part.encode(frame[part.name], variant) for part in self.parts]
+        rows = np.concatenate([values for values, _ in pairs], axis=1)
+        return rows.astype(np.float32)[:, None, None], np.any([strange for _, strange in pairs], axis=0)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"columns": [{"kind": type(part).__name__.lower(), **asdict(part)} for part in self.parts]}
+
+    @classmethod
+    def of(cls, stored: Fields) -> "Columns | None":
+        """What `as_json` wrote among other fields."""
+        if not stored.has("columns"):
+            return None
+        parts: list[Number | Category] = []
+        for one in stored.list_of("columns", is_table, "columns"):
+            facts = Fields(stored.where, one)
+            name = facts.text("name")
+            if facts.text("kind") == "category":
+                parts.append(Category(name, facts.texts("values")))
+            else:
+                median, mean, deviation = (facts.number(key) for key in ("median", "mean", "deviation"))
+                if deviation <= 0:
+                    raise facts.error(f"the deviation of {name} is not above 0")
+                parts.append(Number(name, median, mean, deviation, facts.flag("flagged")))
+        return cls(tuple(parts))
+
+
+def columns_of(frame: Frame, categories: Sequence[str] = ()) -> Columns:
+    """What training rows teach; columns of texts are categories, and those named here."""
+    if not frame:
+        raise UraenasError("a table needs at least one column besides the target")
+    parts: list[Number | Category] = []
+    for name, values in frame.items():
+        is_category = values.dtype.kind != "f" or name in categories
+        parts.append(_category(name, as_texts(values)) if is_category else _number(name, values))
+    return Columns(tuple(parts))
+
+
+def _number(name: str, values: np.ndarray) -> Number:
+    from sklearn.impute import SimpleImputer  # a second to import, and needed by training alone
+    from sklearn.preprocessing import StandardScaler
+
+    if np.isnan(values).all():
+        raise UraenasError(f"column {name} has no value in any training row; leave it out: data.leave_out")
+    imputer, scaler = SimpleImputer(strategy="median"), StandardScaler()
+    scaler.fit(imputer.fit_transform(values[:, None]))
+    median, mean, deviation = (float(one[0]) for one in (imputer.statistics_, scaler.mean_, scaler.scale_))
+    return Number(name, median, mean, deviation, flagged=bool(np.isnan(values).any()))
+
+
+def _category(name: str, values: np.ndarray) -> Category:
+    from sklearn.preprocessing import OneHotEncoder
+
+    if not (values != "").any():
+        raise UraenasError(f"column {name} has no value in any training row; leave it out: data.leave_out")
+    encoder = OneHotEncoder().fit(values[:, None])
+    found = encoder.categories_[0]
+    if len(found) > MOST_CATEGORIES or (len(found) > 50 and len(found) > 0.9 * len(values)):
+        raise UraenasError(
+            f"column {name} has {len(found):,} different texts in {len(values):,} training rows, like a name or a "
+            "number of its own; leave it out: data.leave_out"
+        )
+    counts = np.array([(values == one).sum() for one in found])
+    return Category(name, tuple(str(found[k]) for k in np.argsort(-counts, kind="stable")))

@@ -1,0 +1,98 @@
+"""A table in memory: named columns of numbers (NaN where one is missing) or of texts ("" where one is missing)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from uraenas.base.errors import UraenasError
+
+Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked float64 [N] or texts [N]
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
+DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
+
+
+def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
+    """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
+    if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, without importing it
+        return {str(name): rows[name].to_numpy() for name in rows.columns}
+    if isinstance(rows, Mapping):
+        return {str(name): np.asarray(values) for name, values in rows.items()}
+    array = np.asarray(rows)
+    if array.ndim != 2:
+        raise UraenasError(f"a table has rows and columns, N×D, not the shape {array.shape}")
+    if names is not None and len(names) != array.shape[1]:
+        raise UraenasError(f"this table has {array.shape[1]} columns, and {len(names)} are needed")
+    called = names or [f"x{number}" for number in range(array.shape[1])]
+    return {name: array[:, number] for number, name in enumerate(called)}
+
+
+def checked(columns: Mapping[str, np.ndarray]) -> Frame:
+    """Columns as numbers where all their values are, else as texts; dates and infinite values are refused."""
+    found = {name: column_of(name, values) for name, values in columns.items()}
+    if len({len(values) for values in found.values()}) > 1:
+        raise UraenasError("columns of a table must have one length")
+    return found
+
+
+def column_of(name: str, values: np.ndarray) -> np.ndarray:
+    """One column."""
+    if values.ndim != 1:
+        raise UraenasError(f"column {name} has the shape {values.shape}; it must be one value for each row")
+    if values.dtype.kind == "M":
+        raise _no_dates(name, values[0])
+    if values.dtype.kind in "biuf":
+        return _finite(name, values.astype(np.float64))
+    if values.dtype.kind not in "OUS":
+        raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
+    texts = [_text(one) for one in values.tolist()]
+    numbers = [_number(text) for text in texts]
+    if None not in numbers:
+        return _finite(name, np.array(numbers, np.float64))
+    for text in texts:
+        if DATE.fullmatch(text):
+            raise _no_dates(name, text)
+    return np.array(texts, dtype=str)
+
+
+def as_texts(values: np.ndarray) -> np.ndarray:
+    """A column as texts, whole numbers without a point."""
+    if values.dtype.kind != "f":
+        return values
+    return np.array(["" if np.isnan(one) else f"{one:.12g}" for one in values], dtype=str)
+
+
+def _text(value: Any) -> str:
+    """A value as text; a missing one is empty."""
+    if value is None or value != value:
+        return ""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    text = text.strip()
+    return "" if text.lower() in MISSING else text
+
+
+def _number(text: str) -> float | None:
+    if text == "":
+        return float("nan")
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def _finite(name: str, values: np.ndarray) -> np.ndarray:
+    if np.isinf(values).any():
+        row = int(np.flatnonzero(np.isinf(values))[0])
+        raise UraenasError(
+            f"column {name} is infinite in row {row + 1}; put a number there, or nothing if it is missing"
+        )
+    return values
+
+
+def _no_dates(name: str, value: Any) -> UraenasError:
+    return UraenasError(
+        f"column {name} holds dates such as {value}; make numbers of them (a year, a month, days since a day), "
+        "or leave it out: data.leave_out"
+    )

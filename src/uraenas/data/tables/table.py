@@ -1,0 +1,121 @@
+"""A table divided, its columns learned from training rows alone: the dataset that a run takes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uraenas.base.errors import UraenasError, unknown
+from uraenas.data.dataset import Dataset, LabelledImages
+from uraenas.data.splits import stratified_split
+from uraenas.data.tables.columns import columns_of
+from uraenas.data.tables.frame import Frame, as_texts, checked
+from uraenas.data.targets import Classes, Numbers, Target
+
+SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
+TEST_FRACTION = 0.2
+LEAST_ROWS = 10
+FEW_VALUES = 20  # a target of so many whole numbers or fewer is taken for classes
+KINDS = ("auto", "classes", "numbers")
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """What a user says of a table."""
+
+    target: str = ""  # the column to predict
+    leave_out: tuple[str, ...] = ()  # columns that are not looked at
+    kind: str = "auto"  # of the target
+    held_out: float = 0.15  # of the training rows
+
+
+def table_dataset(
+    name: str,
+    frame: Frame,
+    settings: TableSettings,
+    test: np.ndarray | None = None,
+    key: int = SPLIT_KEY,
+    weights: np.ndarray | None = None,
+) -> Dataset:
+    """The dataset of a table; `test` says which rows are for testing [N]; else a fifth of them are, drawn by the key.
+
+    Where none is, training rows stand in for them.
+    """
+    if settings.kind not in KINDS:
+        raise unknown("kind of target", settings.kind, KINDS)
+    if not settings.target or settings.target not in frame:
+        have = f"columns are {', '.join(list(frame)[:12])}"
+        said = (
+            f"there is no column {settings.target!r}" if settings.target else "it is not said what to predict"
+        )
+        raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")
+    for column in settings.leave_out:
+        if column not in frame:
+            raise unknown(f"column of {name}", column, frame)
+    notes: list[str] = []
+    frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
+    frame, test, weights = _with_target(name, frame, settings.target, test, weights, notes)
+    target, classes, labels = _labels(name, settings, frame[settings.target], notes)
+    inputs = {column: values for column, values in frame.items() if column != settings.target}
+    if test is None:
+        shares = (1 - TEST_FRACTION, TEST_FRACTION)
+        rest, tested = stratified_split(target.strata(labels), shares, key)
+        notes.append(f"{len(tested):,} of its {len(labels):,} rows, drawn once and for all, are for testing")
+    else:
+        rest, tested = np.flatnonzero(~test), np.flatnonzero(test)
+    shares = (1 - settings.held_out, settings.held_out)
+    places = stratified_split(target.strata(labels[rest]), shares, key + 1)
+    train, apart = (rest[place] for place in places)
+    columns = columns_of({column: values[train] for column, values in inputs.items()})
+    parts = []
+    for rows in (train, tested if len(tested) else train, apart):
+        images, _ = columns.encode({column: values[rows] for column, values in inputs.items()})
+        names = tuple(f"row {row + 1}" for row in rows)
+        parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
+    return Dataset(name, parts[0], parts[1], classes, False, 0, tuple(notes), parts[2], target, columns)
+
+
+def _with_target(
+    name: str,
+    frame: Frame,
+    target: str,
+    test: np.ndarray | None,
+    weights: np.ndarray | None,
+    notes: list[str],
+) -> tuple[Frame, np.ndarray | None, np.ndarray | None]:
+    """The rows whose target is known."""
+    values = frame[target]
+    known = ~np.isnan(values) if values.dtype.kind == "f" else values != ""
+    if known.sum() < LEAST_ROWS:
+        said = "all rows lack" if not known.any() else f"{known.sum()} row(s) have"
+        raise UraenasError(f"{name}: {said} {target}; needed: {LEAST_ROWS} rows that have it")
+    if not known.all():
+        notes.append(f"{(~known).sum():,} rows without {target} are left out")
+    kept = {column: one[known] for column, one in frame.items()}
+    return kept, None if test is None else test[known], None if weights is None else weights[known]
+
+
+def _labels(
+    name: str, settings: TableSettings, values: np.ndarray, notes: list[str]
+) -> tuple[Target, tuple[str, ...], np.ndarray]:
+    """The target, the names of its classes if it has some, and the labels."""
+    whole = values.dtype.kind == "f" and bool((values == np.round(values)).all())
+    distinct = len(np.unique(values))
+    is_number = values.dtype.kind == "f" and not (whole and distinct <= FEW_VALUES)
+    if distinct < 2:
+        raise UraenasError(
+            f"{name}: {settings.target} is {as_texts(values)[0]} in all rows; a constant leaves nothing to predict"
+        )
+    if settings.kind == "numbers" and values.dtype.kind != "f":
+        raise UraenasError(
+            f"{name}: {settings.target} holds texts, which are no numbers; data.predict=classes"
+        )
+    if settings.kind == "numbers" or (settings.kind == "auto" and is_number):
+        return Numbers(settings.target), (), values.astype(np.float64)
+    if settings.kind == "auto" and whole:
+        notes.append(
+            f"{settings.target} has {distinct} different whole numbers, taken for classes; data.predict=numbers "
+            "predicts it as a number"
+        )
+    classes, coded = np.unique(as_texts(values) if not whole else values, return_inverse=True)
+    names = as_texts(classes) if whole else classes
+    return Classes(rare=True), tuple(str(one) for one in names), coded.astype(np.int64)

@@ -1,0 +1,253 @@
+"""The seam `Target`: what is predicted. It knows the loss, how many numbers a network gives, and what they say.
+
+Two entries: `Classes`, one of several names, and `Numbers`, a real number with a Gaussian about it. A target travels
+with the `Normalisation`, since both say how a network's numbers and those of the data belong together. Its measures are
+the row of its name in `evaluation/measures.py`. Shapes: M members, N examples, K numbers that a network gives.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
+
+FLOOR = 1e-6  # of a variance, relative to that of the training labels: none is surer than a thousandth of their spread
+RARE = 6  # a class of fewer examples goes with the largest, where that is allowed
+STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
+
+
+class Target(Protocol):
+    """The protocol."""
+
+    name: ClassVar[str]
+
+    def outputs(self, classes: int) -> int:
+        """How many numbers a network gives for each example, where there are so many classes."""
+
+    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+        """Refuse labels that cannot be predicted, by part of the dataset."""
+
+    def fitted(self, labels: np.ndarray) -> "Target":
+        """The target in units of these training labels."""
+
+    def strata(self, labels: np.ndarray) -> np.ndarray:
+        """Whole numbers [N] that every part of a split should have in proportion."""
+
+    def strata_names(self, classes: Sequence[str]) -> Sequence[str]:
+        """What these are called, where each must be in every part."""
+
+    def groups(self, labels: np.ndarray) -> np.ndarray:
+        """Whole numbers [N]: examples of one look alike to a network."""
+
+    def coded(self, labels: np.ndarray) -> Tensor:
+        """Labels as the loss takes them."""
+
+    def loss(self, outputs_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
+        """The mean over examples, weighted where they have weights [M]."""
+
+    def smoothed(
+        self, losses_M: Tensor, outputs_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor
+    ) -> Tensor:
+        """The losses, with each member's share of every label spread over all that there are."""
+
+    def prediction(self, outputs: Tensor) -> Tensor:
+        """What a network's numbers [..., N, K] say, in the units of the data."""
+
+    def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
+        """Of the labels under each prediction [..., N]."""
+
+    def hessians(self, outputs_NK: Tensor) -> Tensor:
+        """Of the loss of each example in what a network gives, or what is expected of it [N, K, K]."""
+
+    def joined(self, variants_VMNK: Tensor) -> Tensor:
+        """What is said of examples that may be any of V variants [M, N, K]: as unsure as the variants differ."""
+
+    def scores(self, predictions_MNK: Tensor, labels: np.ndarray, weights: np.ndarray | None) -> list[float]:
+        """How good members are [M], the larger the better, and never below 0."""
+
+    def as_json(self) -> dict[str, Any]:
+        """By which `target_of` makes it again."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """One of several classes; a network gives a logit for each, and says log-probabilities."""
+
+    rare: bool = (
+        False  # whether classes of few examples are welcome, which then need not be in every part of a split
+    )
+
+    name: ClassVar[str] = "classes"
+
+    def outputs(self, classes: int) -> int:
+        return classes
+
+    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+        if len(classes) < 2:
+            raise UraenasError(f"{where}: {len(classes)} class(es) leave nothing to tell apart; needed: 2")
+        for kind, own in labels.items():
+            low, high = int(own.min()), int(own.max())
+            if low < 0 or high >= len(classes):
+                raise UraenasError(
+                    f"{where}: {kind} labels reach from {low} to {high}; allowed: 0 … {len(classes) - 1}"
+                )
+
+    def fitted(self, labels: np.ndarray) -> "Classes":
+        return self
+
+    def strata(self, labels: np.ndarray) -> np.ndarray:
+        if not self.rare:
+            return labels
+        counts = np.bincount(labels)
+        joined = np.where(counts[labels] < RARE, counts.argmax(), labels)
+        return np.unique(joined, return_inverse=True)[1].astype(np.int64)
+
+    def strata_names(self, classes: Sequence[str]) -> Sequence[str]:
+        return () if self.rare else classes
+
+    def groups(self, labels: np.ndarray) -> np.ndarray:
+        return labels
+
+    def coded(self, labels: np.ndarray) -> Tensor:
+        return torch.from_numpy(labels)
+
+    def loss(self, outputs_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
+        """Cross-entropy; labels may be class probabilities [M, N, K]."""
+        targets = labels.movedim(2, 1) if labels.ndim == 3 else labels
+        losses_MN = F.cross_entropy(outputs_MNK.movedim(2, 1), targets, reduction="none")
+        return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+
+    def smoothed(
+        self, losses_M: Tensor, outputs_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor
+    ) -> Tensor:
+        spread_MN = -torch.log_softmax(outputs_MNK, dim=-1).mean(dim=-1)
+        spread_M = (spread_MN if weights_MN is None else spread_MN * weights_MN).mean(dim=1)
+        return losses_M + smoothing_M * (spread_M - losses_M)
+
+    def prediction(self, outputs: Tensor) -> Tensor:
+        return torch.log_softmax(outputs, dim=-1)
+
+    def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
+        return predictions[..., torch.arange(len(labels_N)), labels_N]
+
+    def hessians(self, outputs_NK: Tensor) -> Tensor:
+        """diag(p) − p pᵀ."""
+        p = torch.softmax(outputs_NK, dim=1)
+        return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+    def joined(self, variants_VMNK: Tensor) -> Tensor:
+        return torch.logsumexp(variants_VMNK, dim=0) - math.log(len(variants_VMNK))
+
+    def scores(self, predictions_MNK: Tensor, labels: np.ndarray, weights: np.ndarray | None) -> list[float]:
+        """Accuracies."""
+        right = predictions_MNK.argmax(dim=-1).numpy() == labels
+        return np.average(right, axis=1, weights=weights).tolist()
+
+    def as_json(self) -> dict[str, Any]:
+        return {}
+
+
+CLASSES = Classes()
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A real number; a network gives the mean and the variance of a Gaussian, and says mean and log-variance.
+
+    In units of the training labels, y' = (y − centre) / scale,
+
+        μ' = o_1,     σ'² = FLOOR + softplus(o_2),     loss = ½ [log 2π σ'² + (y' − μ')² / σ'²].
+    """
+
+    column: str = "y"  # what it is called
+    centre: float = 0.0
+    scale: float = 1.0
+
+    name: ClassVar[str] = "numbers"
+
+    def outputs(self, classes: int) -> int:
+        return 2
+
+    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+        for kind, own in labels.items():
+            if own.dtype != np.float64 or not np.isfinite(own).all():
+                raise UraenasError(f"{where}: {kind} values of {self.column} must be finite float64 numbers")
+        if np.ptp(labels["training"]) == 0:
+            raise UraenasError(
+                f"{where}: {self.column} is {labels['training'][0]:g} in all training rows; "
+                "a constant leaves nothing to predict"
+            )
+
+    def fitted(self, labels: np.ndarray) -> "Numbers":
+        return Numbers(self.column, float(labels.mean()), float(labels.std()) or 1.0)
+
+    def strata(self, labels: np.ndarray) -> np.ndarray:
+        """Tenths of the values, or fewer parts where examples are few."""
+        count = max(1, min(STRATA, len(labels) // PER_STRATUM))
+        rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
+        return (rank * count // len(labels)).astype(np.int64)
+
+    def strata_names(self, classes: Sequence[str]) -> Sequence[str]:
+        return ()
+
+    def groups(self, labels: np.ndarray) -> np.ndarray:
+        return np.zeros(len(labels), np.int64)
+
+    def coded(self, labels: np.ndarray) -> Tensor:
+        return torch.from_numpy(((labels - self.centre) / self.scale).astype(np.float32))
+
+    def loss(self, outputs_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
+        variance = FLOOR + F.softplus(outputs_MNK[..., 1])
+        losses_MN = _negative_log_density(labels - outputs_MNK[..., 0], variance.log())
+        return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+
+    def smoothed(
+        self, losses_M: Tensor, outputs_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor
+    ) -> Tensor:
+        return losses_M  # a number has no others to be spread over
+
+    def prediction(self, outputs: Tensor) -> Tensor:
+        log_variance = torch.log(FLOOR + F.softplus(outputs[..., 1])) + 2 * math.log(self.scale)
+        return torch.stack([self.centre + self.scale * outputs[..., 0], log_variance], dim=-1)
+
+    def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
+        return -_negative_log_density(labels_N - predictions[..., 0].double(), predictions[..., 1].double())
+
+    def hessians(self, outputs_NK: Tensor) -> Tensor:
+        """Fisher's information: 1/σ'² for the mean, ½ (dσ'²/do_2 / σ'²)² for the variance, and nothing between them."""
+        variance = FLOOR + F.softplus(outputs_NK[:, 1])
+        slope = torch.sigmoid(outputs_NK[:, 1])
+        return torch.diag_embed(torch.stack([1 / variance, 0.5 * (slope / variance) ** 2], dim=1))
+
+    def joined(self, variants_VMNK: Tensor) -> Tensor:
+        """Mean and variance of the variants' mixture."""
+        means, variances = variants_VMNK[..., 0], variants_VMNK[..., 1].exp()
+        whole = variances.mean(dim=0) + means.var(dim=0, correction=0)
+        return torch.stack([means.mean(dim=0), whole.log()], dim=-1)
+
+    def scores(self, predictions_MNK: Tensor, labels: np.ndarray, weights: np.ndarray | None) -> list[float]:
+        """exp(−NLL): densities at the labels, in units of the training labels, and their geometric mean."""
+        logs_MN = self.log_likelihood(predictions_MNK, torch.from_numpy(labels)).numpy()
+        return (self.scale * np.exp(np.average(logs_MN, axis=1, weights=weights))).tolist()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"target": asdict(self)}
+
+
+def target_of(stored: Fields) -> Target:
+    """What `as_json` wrote among other fields."""
+    if not stored.has("target"):
+        return CLASSES
+    facts = stored.table("target")
+    return Numbers(facts.text("column"), facts.number("centre"), facts.number("scale", 1e-300))
+
+
+def _negative_log_density(residual: Tensor, log_variance: Tensor) -> Tensor:
+    return 0.5 * (math.log(2 * math.pi) + log_variance + residual**2 * torch.exp(-log_variance))

@@ -1,0 +1,112 @@
+"""Predictions for rows of a table: a number and its interval, or a class, its set and whether to abstain; and doubt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError
+from uraenas.data.tables import Frame
+from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.ensemble.predict import Rule
+from uraenas.evaluation import SOURCES, conformal, numbers
+
+RISK = 0.05  # of errors among rows that are answered
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What predictions should keep, as in `predict_files`; risk and certainty are of classes."""
+
+    risk: float = RISK
+    share: float = SHARE
+    certainty: float = CERTAINTY
+    coverage: float = COVERAGE
+
+
+USUAL = Asked()
+
+
+def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[dict[str, Any]]:
+    """What is said of each row; uncertainty by source is entropy in nats, of numbers variance.
+
+    An interval or set holds the true value of rows like the held-out ones as often as `coverage` says. Foreign is a row
+    unlike the training rows; of rows like them, at most `share` is called so. Of classes it abstains where a row is
+    foreign, and where it is less sure than held-out rows allow for the risk. A category that was never seen may be
+    any that was: the prediction is the mixture over those, so it is at least as unsure as for them on average.
+    """
+    columns = ensemble.normalisation.columns
+    if columns is None:
+        raise UraenasError("this ensemble predicts images, not rows of a table")
+    frame = columns.frame(rows)
+    members, p_values = ensemble.look(frame)
+    prediction = ensemble.measures.scaled(ensemble.measures.mean(members), ensemble.temperature)
+    split = ensemble.measures.split(members, ensemble.functions)
+    foreign = p_values <= checked_share(asked.share)
+    said = SAYINGS[ensemble.normalisation.target.name](ensemble, prediction, foreign, asked)
+    notes = unseen(ensemble, frame)
+    return [
+        {
+            "row": n + 1,
+            **said[n],
+            **{source: float(getattr(split, source)[n]) for source in SOURCES},
+            "p_value": float(p_values[n]),
+            "foreign": bool(foreign[n]),
+            "note": notes[n],
+        }
+        for n in range(len(notes))
+    ]
+
+
+def unseen(ensemble: Ensemble, frame: Frame) -> list[str]:
+    """Of each row, which categories were never seen in training."""
+    columns = ensemble.normalisation.columns
+    assert columns is not None
+    found: dict[str, list[bool]] = {
+        part.name: part.encode(frame[part.name], 0)[1].tolist() for part in columns.parts
+    }
+    count = len(next(iter(frame.values())))
+    notes = []
+    for n in range(count):
+        strange = [f"{name} = {frame[name][n]}" for name, marks in found.items() if marks[n]]
+        notes.append(f"never seen in training: {', '.join(strange)}" if strange else "")
+    return notes
+
+
+def _numbers(ensemble: Ensemble, prediction: Tensor, foreign_N: Tensor, asked: Asked) -> list[dict[str, Any]]:
+    mean, variance = numbers.moments(prediction)
+    score = ensemble.require_known().of_numbers.quantile(asked.coverage)
+    ends = numbers.conformal_interval(prediction, score)
+    facts = zip(mean.tolist(), variance.sqrt().tolist(), ends.tolist(), strict=True)
+    return [
+        {"predicted": middle, "deviation": deviation, "low": low, "high": high}
+        for middle, deviation, (low, high) in facts
+    ]
+
+
+def _classes(ensemble: Ensemble, prediction: Tensor, foreign_N: Tensor, asked: Asked) -> list[dict[str, Any]]:
+    rule = Rule.of(ensemble, asked.risk, asked.share, asked.certainty, asked.coverage)
+    probability = prediction.exp()
+    sets = conformal.prediction_sets(probability, rule.quantile)
+    abstain = foreign_N | (probability.amax(dim=1) < rule.threshold.confidence)
+    order = torch.argsort(probability, dim=1, descending=True, stable=True)
+    names = ensemble.classes
+    return [
+        {
+            "predicted": names[int(order[n, 0])],
+            "probability": float(probability[n].max()),
+            "abstain": bool(abstain[n]),
+            "prediction_set": [names[k] for k in order[n].tolist() if sets[n, k]],
+        }
+        for n in range(len(probability))
+    ]
+
+
+# By the name of the target.
+SAYINGS: dict[str, Callable[[Ensemble, Tensor, Tensor, Asked], list[dict[str, Any]]]] = {
+    "classes": _classes,
+    "numbers": _numbers,
+}

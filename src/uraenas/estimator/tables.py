@@ -1,0 +1,215 @@
+"""`UraeNASClassifier` and `UraeNASRegressor`: the joint ensemble as scikit-learn estimators of tables.
+
+X is an array N×D or a pandas table; columns of texts are categories, and values may be missing.
+"""
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags, check_random_state, check_X_y
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.progress import Lines, silent
+from uraenas.data import Dataset
+from uraenas.data.tables import TableSettings, frame_of, table_dataset
+from uraenas.ensemble import Ensemble
+from uraenas.ensemble.held_out import COVERAGE
+from uraenas.evaluation import SOURCES
+from uraenas.learning.methods import method as row_of_method
+from uraenas.run.config import preset as settings_of_preset
+from uraenas.run.pipeline import Pipeline
+
+TARGET = "the target"  # its column's name; none of X is called so
+
+
+class TableEstimator(BaseEstimator):
+    """What both have in common. Abstract: they add a target, and override nothing.
+
+    Parameters
+    ----------
+    method : a row of the table of methods; the default is the joint ensemble.
+    preset : the settings to start from, as on the command line.
+    members, epochs, search_epochs : the most wanted settings; None keeps the preset's.
+    settings : any other setting by its dotted key, such as {"network.nodes": 2}.
+    held_out : the share of rows for selection, calibration and intervals; no member is trained on them.
+    run_directory : where the run is kept; None: nowhere.
+    device : "auto", "cpu" or "cuda".
+    random_state : an int makes the fit repeatable.
+    verbose : whether `fit` says how far it has come, on standard error.
+    """
+
+    def __init__(
+        self,
+        method: str = "uraenas",
+        *,
+        preset: str = "table",
+        members: int | None = None,
+        epochs: int | None = None,
+        search_epochs: int | None = None,
+        settings: dict[str, Any] | None = None,
+        held_out: float = 0.15,
+        run_directory: str | Path | None = None,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.preset = preset
+        self.members = members
+        self.epochs = epochs
+        self.search_epochs = search_epochs
+        self.settings = settings
+        self.held_out = held_out
+        self.run_directory = run_directory
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
+        """Per row `total` = `data` + `weights` + `architecture`: of classes in nats, of numbers as variances."""
+        split = self._fitted().uncertainty(self._rows(X), self.device)
+        return {source: getattr(split, source).numpy() for source in SOURCES}
+
+    def is_foreign(self, X: Any, share: float = 0.05) -> np.ndarray:
+        """Whether each row is unlike the training rows; of rows like them, at most `share` is called so."""
+        return self._fitted().is_foreign(self._rows(X), share, self.device)
+
+    def _fit_target(self, rows: Any, labels: np.ndarray, kind: str) -> None:
+        with _as_value_error():
+            frame = frame_of(rows) | {TARGET: labels}
+            settings = TableSettings(TARGET, kind=kind, held_out=self.held_out)
+            no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
+            dataset = table_dataset("rows", frame, settings, no_test, key=self._seed())
+            if self.run_directory is not None:
+                self.ensemble_ = self._run(Path(self.run_directory), dataset)
+                return
+            with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
+                self.ensemble_ = self._run(Path(folder), dataset)
+
+    def _run(self, folder: Path, dataset: Dataset) -> Ensemble:
+        row_of_method(self.method)
+        wanted = {
+            "methods": self.method,
+            "ensemble.members": self.members,
+            "train.epochs": self.epochs,
+            "search.epochs": self.search_epochs,
+            "engine.device": self.device,
+            "seed": self._seed(),
+        }
+        changes = {key: value for key, value in wanted.items() if value is not None}
+        config = settings_of_preset(self.preset, {**changes, **(self.settings or {})})
+        pipeline = Pipeline.checked(folder, config, Lines() if self.verbose else silent, dataset)
+        pipeline.begin()
+        with pipeline.run.held():
+            pipeline.train(pipeline.search())
+        for line in pipeline.left_out:
+            warnings.warn(line, stacklevel=4)
+        return pipeline.run.ensemble(self.method)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _fitted(self) -> Ensemble:
+        check_is_fitted(self, "ensemble_")
+        return self.ensemble_
+
+    def _rows(self, X: Any) -> Any:
+        """New rows in the form of those of the fit."""
+        check_is_fitted(self, "ensemble_")
+        if _has_texts(X):
+            _check_feature_names(self, X, reset=False)
+            _check_n_features(self, X, reset=False)
+            return frame_of(X)
+        checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        return dict(zip(self._fitted().normalisation.columns.names, checked.T, strict=True))  # type: ignore[union-attr]
+
+    def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
+        """Rows and labels of a fit, checked as scikit-learn does."""
+        if _has_texts(X):
+            _check_feature_names(self, X, reset=True)
+            _check_n_features(self, X, reset=True)
+            return X, check_X_y(np.zeros((len(X), 1)), y, **more)[1]
+        limits = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
+        return validate_data(self, X, y, **limits, **more)
+
+
+class UraeNASRegressor(RegressorMixin, TableEstimator):
+    """An ensemble over architectures and weights that predicts a number, an interval, and where doubt comes from."""
+
+    def fit(self, X: Any, y: Any) -> "UraeNASRegressor":
+        """Learn the architecture distribution, draw and train the members."""
+        rows, labels = self._known_rows(X, y, y_numeric=True)
+        self._fit_target(rows, np.asarray(labels, np.float64), "numbers")
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of each row's number, and with `return_std` its standard deviation."""
+        mean, deviation = self._fitted().predict_distribution(self._rows(X), self.device)
+        return (mean, deviation) if return_std else mean
+
+    def predict_interval(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
+        """An interval for each row [N, 2]; of rows like the training rows, at least the share `coverage` lies in it."""
+        return self._fitted().predict_interval(self._rows(X), coverage, device=self.device)
+
+
+class UraeNASClassifier(ClassifierMixin, TableEstimator):
+    """An ensemble over architectures and weights, as a classifier of rows."""
+
+    def fit(self, X: Any, y: Any) -> "UraeNASClassifier":
+        """Learn the architecture distribution, draw and train the members."""
+        rows, labels = self._known_rows(X, y)
+        check_classification_targets(labels)
+        self.classes_, coded = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"a classifier needs at least 2 classes; the data has 1 class, {self.classes_[0]}"
+            )
+        names = np.array([f"{k:06d}" for k in range(len(self.classes_))])  # in the order of classes_
+        self._fit_target(rows, names[coded], "classes")
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities [N, K], temperature-scaled on rows that no member was trained on."""
+        return self._fitted().predict_proba(self._rows(X), device=self.device)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+    def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
+        """Whether each class of `classes_` is in the row's prediction set [N, K]; the true one is, so often."""
+        return self._fitted().predict_set(self._rows(X), coverage, self.device)
+
+
+def _has_texts(X: Any) -> bool:
+    """Whether it is a pandas table with columns that are no numbers."""
+    return (
+        hasattr(X, "dtypes") and hasattr(X, "columns") and any(kind.kind not in "biuf" for kind in X.dtypes)
+    )
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    """scikit-learn wants a ValueError for data that cannot be learned from."""
+    try:
+        yield
+    except UraenasError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,190 @@
+"""How well a target was predicted, a row of MEASURES for each target: what the evaluator, members and ensembles ask.
+
+A *prediction* is what an ensemble says as a whole: of classes log-probabilities [N, K], of numbers the mixture of its
+members' Gaussians [M, N, 2]. A temperature T flattens it: p^(1/T), normalised anew, which makes a Gaussian's variance T
+times as large.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from uraenas.data.targets import Target
+from uraenas.evaluation import calibration, metrics, numbers
+from uraenas.evaluation.architecture import PREFIX as ARCHITECTURE
+from uraenas.evaluation.architecture import architecture_effect
+from uraenas.evaluation.metrics import UncertaintyBySource
+
+BOOTSTRAPPED = ("accuracy", "nll", "brier", "ece")  # of classes
+
+
+class Measures(Protocol):
+    """The protocol. Shapes: M members, N examples, S subsets of the members, R resamples of the examples."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the metrics of a prediction."""
+
+    def mean(self, members_MNK: Tensor) -> Tensor:
+        """The prediction of an ensemble."""
+
+    def scaled(self, prediction: Tensor, temperature: float) -> Tensor: ...
+
+    def fit(self, prediction: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
+        """The temperature of least NLL on held-out examples."""
+
+    def subset(self, prediction: Tensor, which_N: Tensor) -> Tensor:
+        """The prediction for some of the examples."""
+
+    def of(self, prediction: Tensor, labels_N: Tensor) -> dict[str, float]:
+        """Each metric."""
+
+    def of_members(
+        self, members_MNK: Tensor, architectures: Sequence[Hashable], chains: Sequence[str]
+    ) -> dict[str, float]:
+        """How members differ, and mean uncertainty by source.
+
+        `chain_uncertainty` is the control: the architecture part with chains in the place of architectures, which
+        initialisation and noise alone bring about. In a deep ensemble it is the floor to hold the real one against.
+        """
+
+    def of_subsets(self, members_MNK: Tensor, labels_N: Tensor, subsets_SM: Tensor) -> dict[str, Tensor]:
+        """Metrics of smaller ensembles [S]; row s of `subsets` is 1 for a member in it, else 0."""
+
+    def bootstrap(self, prediction: Tensor, labels_N: Tensor, counts_RN: Tensor) -> dict[str, Tensor]:
+        """Metrics on every resample [R]; `counts` says how often an example is in it."""
+
+    def split(self, members_MNK: Tensor, architectures: Sequence[Hashable]) -> UncertaintyBySource: ...
+
+    def uncertainty(self, members_MNK: Tensor) -> Tensor:
+        """The total [N]."""
+
+
+@dataclass(frozen=True)
+class ClassMeasures:
+    """Of classes."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(metrics.METRICS)
+
+    def mean(self, members_MNK: Tensor) -> Tensor:
+        return metrics.mixture(members_MNK)
+
+    def scaled(self, prediction: Tensor, temperature: float) -> Tensor:
+        return calibration.scale(prediction, temperature)
+
+    def fit(self, prediction: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
+        return calibration.fit_temperature(prediction, labels_N, weights_N)
+
+    def subset(self, prediction: Tensor, which_N: Tensor) -> Tensor:
+        return prediction[which_N]
+
+    def of(self, prediction: Tensor, labels_N: Tensor) -> dict[str, float]:
+        return {name: function(prediction, labels_N) for name, function in metrics.METRICS.items()}
+
+    def of_members(
+        self, members_MNK: Tensor, architectures: Sequence[Hashable], chains: Sequence[str]
+    ) -> dict[str, float]:
+        effect = architecture_effect(members_MNK, architectures, chains)
+        nested = {} if effect is None else asdict(effect)
+        return {
+            "disagreement": metrics.disagreement(members_MNK),
+            **_mean_uncertainty(self, members_MNK, architectures, chains),
+            **{f"{ARCHITECTURE}{name}": value for name, value in nested.items()},
+        }
+
+    def of_subsets(self, members_MNK: Tensor, labels_N: Tensor, subsets_SM: Tensor) -> dict[str, Tensor]:
+        values = metrics.of_each(metrics.mixtures(members_MNK, subsets_SM), labels_N)
+        size = int(subsets_SM[0].sum())
+        pairs_MM = metrics.disagreement_matrix(members_MNK)
+        differing_S = torch.einsum("sm,mn,sn->s", subsets_SM, pairs_MM, subsets_SM)
+        return {**values, "disagreement": differing_S / max(1, size * (size - 1))}
+
+    def bootstrap(self, prediction: Tensor, labels_N: Tensor, counts_RN: Tensor) -> dict[str, Tensor]:
+        bins, confidence, right = metrics.confidence_bins(prediction, labels_N)
+        gaps = torch.nn.functional.one_hot(bins, metrics.BINS) * (confidence - right)[:, None]
+        per_image = torch.stack(
+            [
+                right,
+                metrics.nll_per_image(prediction, labels_N),
+                metrics.brier_per_image(prediction, labels_N),
+            ],
+            dim=1,
+        )
+        sums = counts_RN @ torch.cat([per_image, gaps], dim=1).float() / len(labels_N)
+        ece = sums[:, 3:].abs().sum(dim=1)
+        found = (*sums[:, :3].unbind(dim=1), ece)
+        return dict(zip(BOOTSTRAPPED, found, strict=True))
+
+    def split(self, members_MNK: Tensor, architectures: Sequence[Hashable]) -> UncertaintyBySource:
+        return metrics.uncertainty_by_source(members_MNK, architectures)
+
+    def uncertainty(self, members_MNK: Tensor) -> Tensor:
+        return metrics.entropy(metrics.mixture(members_MNK))
+
+
+@dataclass(frozen=True)
+class NumberMeasures:
+    """Of numbers."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return numbers.METRICS
+
+    def mean(self, members_MNK: Tensor) -> Tensor:
+        return members_MNK.double()
+
+    def scaled(self, prediction: Tensor, temperature: float) -> Tensor:
+        return numbers.scaled(prediction, temperature)
+
+    def fit(self, prediction: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
+        return numbers.fit_temperature(prediction, labels_N, weights_N)
+
+    def subset(self, prediction: Tensor, which_N: Tensor) -> Tensor:
+        return prediction[:, which_N]
+
+    def of(self, prediction: Tensor, labels_N: Tensor) -> dict[str, float]:
+        return numbers.metrics_of(prediction, labels_N)
+
+    def of_members(
+        self, members_MNK: Tensor, architectures: Sequence[Hashable], chains: Sequence[str]
+    ) -> dict[str, float]:
+        return _mean_uncertainty(self, members_MNK, architectures, chains)
+
+    def of_subsets(self, members_MNK: Tensor, labels_N: Tensor, subsets_SM: Tensor) -> dict[str, Tensor]:
+        return numbers.of_subsets(members_MNK.double(), labels_N, subsets_SM)
+
+    def bootstrap(self, prediction: Tensor, labels_N: Tensor, counts_RN: Tensor) -> dict[str, Tensor]:
+        per_row = numbers.per_row(prediction, labels_N)
+        means = {name: counts_RN.double() @ values / len(labels_N) for name, values in per_row.items()}
+        return {"rmse": means.pop("squared").sqrt(), **means}
+
+    def split(self, members_MNK: Tensor, architectures: Sequence[Hashable]) -> UncertaintyBySource:
+        return numbers.variance_by_source(members_MNK, architectures)
+
+    def uncertainty(self, members_MNK: Tensor) -> Tensor:
+        return numbers.moments(members_MNK.double())[1]
+
+
+MEASURES: dict[str, Measures] = {"classes": ClassMeasures(), "numbers": NumberMeasures()}
+
+
+def measures_of(target: Target) -> Measures:
+    return MEASURES[target.name]
+
+
+def _mean_uncertainty(
+    measures: Measures, members_MNK: Tensor, architectures: Sequence[Hashable], chains: Sequence[str]
+) -> dict[str, float]:
+    split, control = measures.split(members_MNK, architectures), measures.split(members_MNK, chains)
+    return {
+        "total_uncertainty": float(split.total.mean()),
+        "data_uncertainty": float(split.data.mean()),
+        "weight_uncertainty": float(split.weights.mean()),
+        "architecture_uncertainty": float(split.architecture.mean()),
+        "chain_uncertainty": float(control.architecture.mean()),
+    }

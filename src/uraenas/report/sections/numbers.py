@@ -1,0 +1,140 @@
+"""Predicted numbers: against those observed, how often intervals hold them, and the rows it is least sure of."""
+
+import torch
+from torch import Tensor
+
+from uraenas.base.svg import Scale, element, join, line, mark, padded
+from uraenas.evaluation import numbers
+from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Section, Table
+from uraenas.report.chart import Axis, Frame, Series, draw, line_chart, method_key
+from uraenas.report.reading import RunFacts
+from uraenas.report.sections.reliability import missing
+from uraenas.report.style import colour
+
+DRAWN = 150  # rows at most: more would hide each other
+UNSURE = 10
+COVERAGE = 0.9
+KINDS = {"As predicted": "raw", "Temperature-scaled": "temperature"}
+
+
+def observed(facts: RunFacts) -> Section:
+    found = Section(
+        "observed",
+        "Predicted and observed",
+        f"A point is a test row, the line through it its {100 * COVERAGE:.0f}\u00a0% interval, temperature-scaled. Of "
+        "rows whose line misses the diagonal there should be one in ten.",
+    )
+    if not facts.predictions:
+        found.blocks.append(missing("predictions"))
+        return found
+    found.blocks.append(Grid([_scatter(facts, name) for name in facts.predictions]))
+    return found
+
+
+def intervals(facts: RunFacts) -> Section:
+    found = Section(
+        "intervals",
+        "Reliability of intervals",
+        "How often central intervals hold the observed value, against how often they should: the diagonal. Below it "
+        "intervals are too narrow. The table has the conformal intervals, which held-out rows alone promise.",
+    )
+    if not facts.predictions:
+        found.blocks.append(missing("interval diagrams"))
+        return found
+    found.blocks.append(method_key(list(facts.predictions)))
+    diagrams = {words: [_diagram(facts, kind)] for words, kind in KINDS.items()}
+    found.blocks += [Choice("Predictions", diagrams), _conformal(facts)]
+    return found
+
+
+def unsure(facts: RunFacts) -> Section:
+    found = Section(
+        "unsure",
+        "Rows it is least sure of",
+        f"The test rows of the largest predicted variance, {facts.primary}. Standard deviation in the unit of the "
+        "target; shares of the variance by source.",
+    )
+    if facts.primary not in facts.predictions or facts.test is None:
+        found.blocks.append(missing("rows"))
+        return found
+    members = facts.predictions[facts.primary].double()
+    mean, variance = numbers.moments(members)
+    functions = [member.function for member in facts.members[facts.primary]]
+    split = numbers.variance_by_source(members, functions)
+    lines = []
+    for n in torch.argsort(variance, descending=True)[:UNSURE].tolist():
+        name = facts.test.names[n] if facts.test.names else f"row {n + 1}"
+        parts = [float(one[n] / variance[n]) for one in (split.data, split.weights, split.architecture)]
+        values = [
+            f"{float(facts.labels[n]):.4g}",
+            f"{float(mean[n]):.4g}",
+            f"{float(variance[n]) ** 0.5:.3g}",
+        ]
+        lines.append(Line(name, [Cell(one) for one in (*values, *(f"{100 * p:.0f}\u00a0%" for p in parts))]))
+    header = ["Row", "Observed", "Predicted", "Deviation", "Data", "Weights", "Architecture"]
+    found.blocks.append(Table(f"As predicted, {facts.n} test rows.", header, lines))
+    return found
+
+
+def _scatter(facts: RunFacts, method: str) -> Figure:
+    mixture, labels = facts.prediction(method, "temperature"), facts.labels
+    shown = torch.linspace(0, len(labels) - 1, min(DRAWN, len(labels))).round().long()
+    ends, centre = numbers.interval(mixture[:, shown], COVERAGE), numbers.moments(mixture[:, shown])[0]
+    low, high = padded([*labels.tolist(), *ends.flatten().tolist()])
+    frame = Frame(Axis("observed", low, high), Axis("", low, high), height=230)
+    parts = [frame.axes(), line(*_corners(frame.across, frame.up, low, high), "ideal")]
+    for n, (bottom, top), middle in zip(shown.tolist(), ends.tolist(), centre.tolist(), strict=True):
+        x = frame.across(float(labels[n]))
+        tip = f"observed\t{float(labels[n]):.4g}\npredicted\t{middle:.4g}\ninterval\t{bottom:.4g} – {top:.4g}"
+        whole = line(x, frame.up(bottom), x, frame.up(top), "interval") + mark(
+            "circle", x, frame.up(middle), 2
+        )
+        parts.append(element("g", whole, class_="spot", data_tip=tip))
+    rmse = facts.value(method, "rmse")
+    n_words = f"RMSE {rmse:.4g} · {len(shown)} of {facts.n} rows" if rmse is not None else facts.n
+    content = element("g", join(parts), class_=colour(method))
+    return draw(f"observed-{method}", method, n_words, frame.figure_height, content)
+
+
+def _corners(across: Scale, up: Scale, low: float, high: float) -> tuple[float, float, float, float]:
+    return across(low), up(low), across(high), up(high)
+
+
+def _diagram(facts: RunFacts, kind: str) -> Figure:
+    levels = [k / 20 for k in range(1, 20)]
+    series = []
+    for name in facts.predictions:
+        transform = numbers.distribution(facts.prediction(name, kind), facts.labels)
+        series.append(Series(name, [(c, _inside(transform, c)) for c in levels]))
+    ticks = (0, 0.25, 0.5, 0.75, 1)
+    frame = Frame(Axis("nominal coverage", 0, 1, ticks=ticks), Axis("", 0, 1, ticks=ticks), height=230)
+    title, n = "Observed coverage against nominal", f"central intervals · {facts.n}"
+    words = (lambda v: f"nominal {100 * v:.0f} %"), (lambda v: f"{100 * v:.1f} %")
+    drawn = line_chart(f"coverage-{kind}", title, n, series, frame, *words, marks=False)
+    ideal = line(*_corners(frame.across, frame.up, 0, 1), "ideal")
+    return Figure(drawn.id, drawn.title, drawn.svg.replace("</svg>", ideal + "</svg>"))
+
+
+def _inside(transform: Tensor, coverage: float) -> float:
+    return float(((transform - 0.5).abs() <= coverage / 2).double().mean())
+
+
+def _conformal(facts: RunFacts) -> Table:
+    lines = []
+    for name, residuals in facts.residuals.items():
+        if name not in facts.predictions:
+            continue
+        mixture, cells = facts.prediction(name, "temperature"), []
+        for share in (0.8, 0.9, 0.95):
+            ends = numbers.conformal_interval(mixture, residuals.quantile(share))
+            held = ((facts.labels >= ends[:, 0]) & (facts.labels <= ends[:, 1])).double().mean()
+            cells.append(
+                Cell(
+                    f"{100 * float(held):.1f}\u00a0%", f"width {float((ends[:, 1] - ends[:, 0]).mean()):.4g}"
+                )
+            )
+        lines.append(Line(name, [Cell(str(residuals.images_apart)), *cells], colour(name)))
+    header = ["Method", "Held-out rows", "80\u00a0%", "90\u00a0%", "95\u00a0%"]
+    return Table(
+        f"Conformal intervals: share that hold the observed value, {facts.n} test rows.", header, lines
+    )

@@ -1,0 +1,154 @@
+"""Tables: columns as scikit-learn's transformers have them, files of several kinds, and input that cannot be used."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
+from uraenas.data import load_dataset
+from uraenas.data.tables import Columns, TableSettings, columns_of, frame_of, read_frame, table_dataset
+from uraenas.data.tables.frame import checked
+
+HEAD = "rooms,area,town,day,price"
+
+
+def lines(count: int = 60) -> list[str]:
+    random = np.random.default_rng(0)
+    towns = random.choice(["ab", "cd", "ef"], count)
+    areas = random.uniform(40, 200, count)
+    return [
+        f"{'' if n % 7 == 0 else n % 5},{areas[n]:.1f},{towns[n]},2020-01-02,{3 * areas[n]:.2f}"
+        for n in range(count)
+    ]
+
+
+@pytest.fixture
+def houses(tmp_path: Path) -> Path:
+    path = tmp_path / "houses.csv"
+    path.write_text("\n".join([HEAD, *lines()]))
+    return path
+
+
+def test_columns_are_what_scikit_learns_transformers_make_of_them(houses: Path) -> None:
+    raw = read_frame(houses)
+    frame = checked({name: raw[name] for name in ("rooms", "area", "town")})
+    train = {name: values[:40] for name, values in frame.items()}
+    columns = columns_of(train)
+    rows, strange = columns.encode(frame)
+    assert rows.shape == (60, 1, 1, columns.width)
+    assert not strange.any()
+    table = np.empty((60, 3), object)
+    for number, values in enumerate(frame.values()):
+        table[:, number] = values
+    order = list(columns.parts[2].values)
+    theirs = ColumnTransformer(
+        [
+            ("rooms", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), [0]),
+            ("missing", MissingIndicator(), [0]),
+            ("area", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), [1]),
+            ("town", OneHotEncoder(categories=[order], sparse_output=False), [2]),
+        ]
+    ).fit(table[:40])
+    numeric = table.copy()
+    numeric[:, :2] = numeric[:, :2].astype(float)
+    np.testing.assert_allclose(rows[:, 0, 0], theirs.transform(numeric).astype(float), rtol=1e-6, atol=1e-6)
+
+
+def test_columns_survive_being_stored_as_json(houses: Path) -> None:
+    raw = read_frame(houses)
+    columns = columns_of(checked({name: raw[name] for name in ("rooms", "area", "town")}))
+    again = Columns.of(Fields("here", json.loads(json.dumps(columns.as_json()))))
+    assert again == columns
+    assert Columns.of(Fields("here", {})) is None
+
+
+def test_a_category_that_was_never_seen_is_taken_for_another_in_each_variant(houses: Path) -> None:
+    raw = read_frame(houses)
+    columns = columns_of(checked({"town": raw["town"]}))
+    new = columns.frame({"town": ["ab", "zz"]})
+    variants = [columns.encode(new, variant) for variant in range(3)]
+    assert all(strange.tolist() == [False, True] for _, strange in variants)
+    assert {tuple(rows[1].ravel()) for rows, _ in variants} == {(1, 0, 0), (0, 1, 0), (0, 0, 1)}
+    assert len({tuple(rows[0].ravel()) for rows, _ in variants}) == 1
+
+
+def test_files_pandas_and_arrays_hold_the_same_table(houses: Path, tmp_path: Path) -> None:
+    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    raw = read_frame(houses)
+    wanted = checked({name: raw[name] for name in ("area", "town", "price")})
+    table = pandas.DataFrame({name: list(values) for name, values in wanted.items()})
+    parquet.write_table(
+        pyarrow.table({name: list(values) for name, values in wanted.items()}), tmp_path / "h.parquet"
+    )
+    (tmp_path / "h.tsv").write_text(houses.read_text().replace(",", "\t"))
+    for found in (frame_of(table), read_frame(tmp_path / "h.parquet"), read_frame(tmp_path / "h.tsv")):
+        for name, values in checked({name: found[name] for name in wanted}).items():
+            np.testing.assert_array_equal(values, wanted[name])
+    np.savez(tmp_path / "h.npz", x=np.stack([wanted["area"], wanted["area"]], axis=1), y=wanted["price"])
+    assert list(read_frame(tmp_path / "h.npz")) == ["x0", "x1", "y"]
+
+
+def test_a_dataset_divides_rows_and_learns_columns_from_training_rows_alone(houses: Path) -> None:
+    settings = TableSettings("price", ("day",))
+    found = load_dataset(houses, table=settings)
+    assert found.classes == ()
+    assert found.target.name == "numbers"
+    assert [len(part) for part in found.parts.values()] == [39, 12, 9]
+    names = [name for part in found.parts.values() for name in part.names]
+    assert len(set(names)) == 60
+    assert found.columns is not None
+    (area,) = (part for part in found.columns.parts if part.name == "area")
+    rows = [int(name.split()[1]) - 1 for name in found.train.names]
+    own = np.array([float(line.split(",")[1]) for line in lines()])[rows]
+    assert area.mean == pytest.approx(own.mean())
+    by_name = dict(zip(found.test.names, found.test.labels, strict=True))
+    again = load_dataset(houses, table=settings).test
+    assert by_name == dict(zip(again.names, again.labels, strict=True))
+
+
+def changed(column: int, value: str) -> list[str]:
+    return [",".join([*(cells := line.split(","))[:column], value, *cells[column + 1 :]]) for line in lines()]
+
+
+BAD = {
+    "no target": (lines(), {"target": ""}, "it is not said what to predict"),
+    "unknown target": (lines(), {"target": "cost"}, "there is no column 'cost'; columns are rooms, area"),
+    "constant target": (changed(4, "7.5"), {}, "price is 7.5 in all rows; a constant"),
+    "no row has it": (changed(4, ""), {}, "all rows lack price"),
+    "infinite": (changed(1, "inf"), {}, "column area is infinite in row 1"),
+    "empty column": (changed(0, "NA"), {}, "column rooms has no value in any training row"),
+    "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
+    "few rows": (lines(6), {}, "6 row.s. have price; needed: 10"),
+    "texts as numbers": (lines(), {"target": "town", "kind": "numbers"}, "town holds texts"),
+    "ragged": ([*lines(), "1,2"], {}, "line 62 has 2 values"),
+    "nothing": ([], {}, "no rows below its first line"),
+    "unknown column": (lines(), {"leave_out": ("dai",)}, "Did you mean 'day'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_input_that_cannot_be_used_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    rows, more, said = BAD[case]
+    path = tmp_path / "bad.csv"
+    path.write_text("\n".join([HEAD, *rows]))
+    settings = TableSettings(**{"target": "price", "leave_out": ("day",), **more})
+    with pytest.raises(UraenasError, match=said) as refused:
+        load_dataset(path, table=settings)
+    assert "\n" not in str(refused.value)
+
+
+def test_whole_numbers_of_few_values_are_classes_unless_told() -> None:
+    frame = {"x": np.arange(40.0), "y": np.arange(40) % 3}
+    found = table_dataset("rows", frame, TableSettings("y"))
+    assert found.classes == ("0", "1", "2")
+    assert "taken for classes" in found.notes[0]
+    assert table_dataset("rows", frame, TableSettings("y", kind="numbers")).classes == ()

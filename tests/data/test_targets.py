@@ -1,0 +1,85 @@
+"""What is predicted: losses against PyTorch, units that come back, strata that every part has."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
+from uraenas.data.targets import FLOOR, Classes, Numbers, target_of
+
+LABELS = np.array([3.0, 5.0, 10.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_of_a_number_is_pytorchs_gaussian_in_units_of_the_training(weighted: bool) -> None:
+    target = Numbers("y").fitted(LABELS)
+    random = torch.Generator().manual_seed(0)
+    outputs = torch.randn(2, 5, 2, generator=random)
+    weights = torch.rand(2, 5, generator=random) if weighted else None
+    coded = target.coded(LABELS)
+    assert float(coded.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(coded.std(correction=0)) == pytest.approx(1)
+    variance = FLOOR + F.softplus(outputs[..., 1])
+    each = F.gaussian_nll_loss(outputs[..., 0], coded.expand(2, 5), variance, full=True, reduction="none")
+    expected = (each if weights is None else each * weights).mean(dim=1)
+    torch.testing.assert_close(target.loss(outputs, coded.expand(2, 5), weights), expected)
+
+
+def test_a_prediction_is_in_the_units_of_the_data() -> None:
+    """The likelihood of labels in their own unit is that of the loss, but for the change of unit."""
+    target = Numbers("y").fitted(LABELS)
+    outputs = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(1))
+    told = target.prediction(outputs)
+    found = target.log_likelihood(told, torch.from_numpy(LABELS)).mean(dim=1) + np.log(target.scale)
+    expected = -target.loss(outputs, target.coded(LABELS).expand(3, 5), None)
+    torch.testing.assert_close(found.float(), expected)
+    assert told[..., 1].exp().min() >= FLOOR * target.scale**2 * 0.99
+    scores = target.scores(told, LABELS, None)
+    assert np.argsort(scores).tolist() == torch.argsort(found).tolist()
+
+
+def test_hessians_of_a_number_are_those_expected_of_its_loss() -> None:
+    """The loss is quadratic in the label, so two of them, a deviation off the mean, give what is expected."""
+    target = Numbers("y")
+    outputs = torch.tensor([[0.3, -1.0], [-2.0, 0.7]], dtype=torch.float64)
+    for own, expected in zip(outputs, target.hessians(outputs), strict=True):
+        deviation = (FLOOR + F.softplus(own[1])).sqrt()
+
+        def loss(
+            at: torch.Tensor, sign: int, middle: torch.Tensor = own[0], off: torch.Tensor = deviation
+        ) -> torch.Tensor:
+            return target.loss(at[None, None], (middle + sign * off).view(1, 1), None)[0]
+
+        found = [torch.autograd.functional.hessian(lambda at, s=sign: loss(at, s), own) for sign in (1, -1)]
+        torch.testing.assert_close((found[0] + found[1]) / 2, expected)
+
+
+def test_a_target_survives_being_stored() -> None:
+    for target in (Numbers("price", 3.5, 0.25), Classes()):
+        assert target_of(Fields("here", target.as_json())) == target
+
+
+def test_strata_of_numbers_are_parts_of_equal_size_in_order() -> None:
+    values = np.random.default_rng(0).normal(size=103)
+    strata = Numbers().strata(values)
+    assert np.ptp(np.bincount(strata)) <= 1
+    assert len(np.unique(strata)) == 10
+    order = strata[np.argsort(values)]
+    assert (np.diff(order) >= 0).all()
+    assert Numbers().strata(values[:4]).tolist() == [0] * 4
+
+
+def test_rare_classes_go_with_the_largest_where_they_are_welcome() -> None:
+    labels = np.array([0] * 10 + [1] * 20 + [2] * 2 + [3])
+    assert Classes().strata(labels) is labels
+    strata = Classes(rare=True).strata(labels)
+    assert np.bincount(strata).tolist() == [10, 23]
+
+
+def test_labels_that_cannot_be_predicted_are_refused() -> None:
+    with pytest.raises(UraenasError, match="a constant leaves nothing to predict"):
+        Numbers("y").check("rows", (), {"training": np.ones(4), "test": LABELS})
+    with pytest.raises(UraenasError, match="finite"):
+        Numbers("y").check("rows", (), {"training": np.array([1.0, np.nan])})

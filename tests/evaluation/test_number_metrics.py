@@ -1,0 +1,126 @@
+"""Predicted numbers: metrics against integrals, the law of total variance, intervals that keep their word."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+from uraenas.ensemble.residuals import Residuals
+from uraenas.evaluation import MEASURES, numbers
+
+MEASURED = MEASURES["numbers"]
+
+
+def mixture(members: int = 3, rows: int = 4, seed: int = 0) -> torch.Tensor:
+    random = torch.Generator().manual_seed(seed)
+    mean = torch.randn(members, rows, generator=random, dtype=torch.float64)
+    return torch.stack([mean, torch.randn(members, rows, generator=random, dtype=torch.float64) - 1], dim=-1)
+
+
+LABELS = torch.tensor([0.3, -1.2, 2.0, 0.0], dtype=torch.float64)
+
+
+def density(one: torch.Tensor, x: float) -> float:
+    means, logs = one.unbind(dim=-1)
+    return float(np.mean(stats.norm.pdf(x, means.numpy(), np.exp(0.5 * logs.numpy()))))
+
+
+def test_density_and_distribution_are_those_of_the_mixture() -> None:
+    found = mixture()
+    for n, label in enumerate(LABELS.tolist()):
+        one = found[:, n]
+        assert numbers.log_density(found, LABELS)[n].exp().item() == pytest.approx(density(one, label))
+        below, _ = integrate.quad(lambda x, one=one: density(one, x), -30, label)
+        assert numbers.distribution(found, LABELS)[n].item() == pytest.approx(below, abs=1e-7)
+
+
+def test_crps_is_the_integral_it_stands_for() -> None:
+    found = mixture()
+    for n, label in enumerate(LABELS.tolist()):
+        one = found[:, n : n + 1]
+
+        def gap(x: float, one: torch.Tensor = one, label: float = label) -> float:
+            below = float(numbers.distribution(one, torch.tensor([x], dtype=torch.float64)))
+            return (below - (x >= label)) ** 2
+
+        expected = sum(integrate.quad(gap, *ends, limit=200)[0] for ends in ((-20, label), (label, 20)))
+        assert numbers.crps(found, LABELS)[n].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_quantiles_turn_the_distribution_round() -> None:
+    found = mixture(members=5)
+    for share in (0.025, 0.5, 0.9):
+        values = numbers.quantile(found, share)
+        torch.testing.assert_close(numbers.distribution(found, values), torch.full_like(values, share))
+
+
+def test_the_law_of_total_variance_holds_and_each_part_is_what_its_name_says() -> None:
+    found = mixture(members=6)
+    split = numbers.variance_by_source(found, ["a", "a", "b", "b", "b", "c"])
+    torch.testing.assert_close(split.data + split.weights + split.architecture, split.total)
+    torch.testing.assert_close(split.total, numbers.moments(found)[1])
+    torch.testing.assert_close(split.data, found[..., 1].exp().mean(dim=0))
+    alone = numbers.variance_by_source(found, ["a"] * 6)
+    assert float(alone.architecture.abs().max()) < 1e-15
+    apart = numbers.variance_by_source(found, list("abcdef"))
+    assert float(apart.weights.abs().max()) < 1e-15
+    torch.testing.assert_close(apart.architecture, alone.weights)
+
+
+def test_a_temperature_stretches_the_mixture_and_the_fitted_one_has_the_least_nll() -> None:
+    random = torch.Generator().manual_seed(1)
+    labels = 3 * torch.randn(2000, generator=random, dtype=torch.float64)
+    told = torch.zeros(2, 2000, 2, dtype=torch.float64)
+    told[1, :, 0] = 0.1
+    mean, variance = numbers.moments(told)
+    stretched = numbers.moments(numbers.scaled(told, 4.0))
+    torch.testing.assert_close(stretched[0], mean)
+    torch.testing.assert_close(stretched[1], 4 * variance)
+    fitted = MEASURED.fit(told, labels)
+    assert fitted == pytest.approx(9, rel=0.1)
+    values = [MEASURED.of(numbers.scaled(told, fitted * step), labels)["nll"] for step in (0.8, 1.0, 1.25)]
+    assert min(values) == values[1]
+
+
+def test_metrics_of_a_true_prediction_are_those_of_its_distribution() -> None:
+    random = torch.Generator().manual_seed(2)
+    labels = 5 + 2 * torch.randn(4000, generator=random, dtype=torch.float64)
+    told = torch.tensor([5.0, 2 * math.log(2)], dtype=torch.float64).expand(1, 4000, 2)
+    found = MEASURED.of(told, labels)
+    assert found["rmse"] == pytest.approx(2, rel=0.03)
+    assert found["nll"] == pytest.approx(math.log(2) + 0.5 * math.log(2 * math.pi * math.e), rel=0.02)
+    assert found["crps"] == pytest.approx(2 / math.sqrt(math.pi), rel=0.03)  # of a Gaussian
+    for share in numbers.COVERAGES:
+        assert found[f"coverage{share}"] == pytest.approx(share / 100, abs=0.02)
+        assert found[f"width{share}"] == pytest.approx(4 * stats.norm.ppf(0.5 + share / 200), rel=1e-6)
+    assert found["calibration_error"] < 0.02
+
+
+def test_bootstrap_and_subsets_agree_with_the_whole() -> None:
+    found = mixture(members=4)
+    whole = MEASURED.of(found, LABELS)
+    resampled = MEASURED.bootstrap(found, LABELS, torch.ones(1, 4))
+    for name in ("rmse", "mae", "nll", "crps", "coverage90"):
+        assert float(resampled[name]) == pytest.approx(whole[name])
+    subsets = MEASURED.of_subsets(found, LABELS, torch.tensor([[1.0, 1, 1, 1], [1, 0, 0, 1]]).double())
+    part = MEASURED.of(found[[0, 3]], LABELS)
+    for name, values in subsets.items():
+        assert values.tolist() == pytest.approx([whole[name], part[name]])
+
+
+def test_conformal_intervals_hold_as_many_new_numbers_as_they_promise() -> None:
+    """On average over held-out sets, whatever the prediction is worth: here deviations are ten times too small."""
+    random = torch.Generator().manual_seed(3)
+    held = []
+    for _ in range(200):
+        labels = torch.randn(140, generator=random, dtype=torch.float64)
+        told = torch.zeros(1, 140, 2, dtype=torch.float64)
+        told[..., 1] = 2 * math.log(0.1)
+        kept = Residuals.of(told[:, :40], labels[:40], torch.ones(40))
+        ends = numbers.conformal_interval(told[:, 40:], kept.quantile(0.9))
+        held.append(float(((labels[40:] >= ends[:, 0]) & (labels[40:] <= ends[:, 1])).double().mean()))
+    assert np.mean(held) + 0.01 >= 0.9
+    assert np.mean(held) < 0.94
+    assert math.isinf(Residuals.of(told[:, :5], labels[:5], torch.ones(5)).quantile(0.9))

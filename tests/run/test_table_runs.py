@@ -1,0 +1,182 @@
+"""Tables from one end to the other: a run on numbers and one on classes, their files, pages and predictions."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from uraenas import report
+from uraenas.base.errors import UraenasError
+from uraenas.deploy.serving.running import application
+from uraenas.deploy.writing import export_file
+from uraenas.ensemble import Ensemble
+from uraenas.ensemble.table_rows import predict_rows
+from uraenas.evaluation import numbers
+from uraenas.run.directory import Run
+from uraenas.run.hub import push
+
+TINY = {
+    "search.epochs": 2,
+    "search.sampling.cycles": 1,
+    "train.epochs": 4,
+    "train.sampled.architectures": 2,
+    "network.widths": "4,8",
+    "network.nodes": 2,
+    "ensemble.members": 4,
+    "evaluate.bootstrap": 20,
+    "evaluate.subsets": 2,
+    "evaluate.references": "false",
+}
+METHODS = "uraenas-adam,deep-ensemble-adam"
+
+
+def table(path: Path, rows: int = 90) -> Path:
+    random = np.random.default_rng(0)
+    with path.open("w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["area", "rooms", "town", "price", "sold"])
+        for n in range(rows):
+            area, town = random.uniform(40, 200), "abc"[n % 3]
+            price = 3 * area + 40 * (n % 3) + random.normal(0, 10)
+            writer.writerow(
+                [
+                    f"{area:.1f}",
+                    "" if n % 9 == 0 else n % 5,
+                    town,
+                    f"{price:.2f}",
+                    "yes" if area > 90 else "no",
+                ]
+            )
+    return path
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, uraenas: Callable) -> dict[str, Path]:
+    """One run for each target."""
+    folder = tmp_path_factory.mktemp("tables")
+    houses = table(folder / "houses.csv")
+    made = {}
+    for kind, target, other in (("numbers", "price", "sold"), ("classes", "sold", "price")):
+        out = folder / kind
+        settings = {**TINY, "data.target": target, "data.leave_out": other}
+        assigned = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        done = uraenas("run", houses, "--preset", "table", "--methods", METHODS, *assigned, "--out", out)
+        assert done.returncode == 0, done.stderr
+        made[kind] = out
+    return made
+
+
+def test_numbers_have_their_metrics_for_every_method_and_size(runs: dict[str, Path]) -> None:
+    rows = Run(runs["numbers"]).metrics().rows
+    full = {row.metric for row in rows if row.members == 4 and row.calibration == "temperature"}
+    assert set(numbers.METRICS) <= full
+    assert {row.metric for row in rows if row.members == 2} == {"rmse", "mae", "nll"}
+    found = {
+        row.metric: row.value for row in rows if row.method == "uraenas-adam" and row.calibration == "raw"
+    }
+    parts = (found[f"{part}_uncertainty"] for part in ("data", "weight", "architecture"))
+    assert sum(parts) == pytest.approx(found["total_uncertainty"])
+    assert {row.metric for row in Run(runs["classes"]).metrics().rows} >= {"accuracy", "ece", "nll"}
+
+
+def test_the_page_has_the_sections_of_its_target(runs: dict[str, Path]) -> None:
+    page = (runs["numbers"] / "report.html").read_text()
+    for id in ("observed", "intervals", "unsure", "uncertainty", "training"):
+        assert f'id="{id}"' in page
+    assert 'id="classes"' not in page
+    assert 'id="classes"' in (runs["classes"] / "report.html").read_text()
+
+
+def test_show_and_comparisons_have_the_columns_of_the_target(
+    runs: dict[str, Path], uraenas: Callable
+) -> None:
+    said = {kind: uraenas("show", path).stdout for kind, path in runs.items()}
+    assert "RMSE" in said["numbers"]
+    assert "Acc" in said["classes"]
+    number, of_classes = (Run(runs[kind]) for kind in ("numbers", "classes"))
+    two = report.build([(number, None), (number, None)])
+    assert "RMSE, clean: best" in two
+    assert "Answered at" not in two
+    assert "not tested on the same images" in report.build([(number, None), (of_classes, None)])
+
+
+def test_a_saved_ensemble_says_the_same_of_rows_in_any_form(runs: dict[str, Path], tmp_path: Path) -> None:
+    ensemble = Run(runs["numbers"]).ensemble()
+    ensemble.save(tmp_path / "kept")
+    again = Ensemble.load(tmp_path / "kept")
+    rows = {"area": [100, 50], "rooms": [3, np.nan], "town": ["a", "b"]}
+    mean, deviation = ensemble.predict_distribution(rows)
+    np.testing.assert_array_equal(again.predict(rows), mean)
+    np.testing.assert_array_equal(again.predict(np.array([[100, 3, "a"], [50, "", "b"]])), mean)
+    assert (deviation > 0).all()
+    ends = ensemble.predict_interval(rows, 0.5)
+    assert ((ends[:, 0] < mean) & (mean < ends[:, 1])).all()
+    split = ensemble.uncertainty(rows)
+    torch.testing.assert_close(split.data + split.weights + split.architecture, split.total)
+    stored = json.loads((tmp_path / "kept" / "ensemble.json").read_text())
+    assert [one["kind"] for one in stored["columns"]] == ["number", "number", "category"]
+
+
+def test_a_category_never_seen_is_predicted_with_a_note_and_more_doubt(runs: dict[str, Path]) -> None:
+    ensemble = Run(runs["numbers"]).ensemble()
+    towns = ["a", "b", "c", "zz"]
+    *known, strange = predict_rows(ensemble, {"area": [100] * 4, "rooms": [3] * 4, "town": towns})
+    assert {row["note"] for row in known} == {""}
+    assert strange["note"] == "never seen in training: town = zz"
+    assert strange["predicted"] == pytest.approx(np.mean([row["predicted"] for row in known]))
+    assert strange["total"] > np.mean([row["total"] for row in known])
+
+
+def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, uraenas: Callable) -> None:
+    new = table(tmp_path / "new.csv", 5)
+    for kind, keys in (
+        ("numbers", {"predicted", "low", "high"}),
+        ("classes", {"prediction_set", "probability", "abstain"}),
+    ):
+        done = uraenas("predict", runs[kind], new, "--json", "--coverage", "50%")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)["predictions"]
+        assert len(found) == 5
+        assert keys <= set(found[0])
+        text = uraenas("predict", runs[kind], new, "--csv", "--coverage", "0.5").stdout
+        assert [row["row"] for row in csv.DictReader(io.StringIO(text))] == list("12345")
+        assert "Row" in uraenas("predict", runs[kind], new).stdout
+    (tmp_path / "less.csv").write_text("area,town\n1,a\n")
+    done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
+    assert done.returncode == 2
+    assert "column 'rooms' is missing" in done.stderr
+
+
+def test_what_takes_images_alone_refuses_tables(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable
+) -> None:
+    with pytest.raises(UraenasError, match="rows of a table"):
+        export_file(Run(runs["classes"]), tmp_path / "cancer.onnx")
+    with pytest.raises(UraenasError, match="rows of a table"):
+        application(Run(runs["numbers"]))
+    settings = ("--set", f"data.name={table(tmp_path / 'houses.csv')}", "--set", "data.target=price")
+    done = uraenas("run", *settings, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "a table needs --preset table" in done.stderr
+    done = uraenas(
+        "run", "--preset", "table", "--methods", "expected-heads", *settings, "--out", tmp_path / "run"
+    )
+    assert "heads predict classes" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["houses.csv"]
+    done = uraenas("distil", runs["classes"], "--into", "deep-ensemble-adam", "--out", tmp_path / "run")
+    assert "distillation is for images" in done.stderr
+    with pytest.raises(UraenasError, match="the hub takes images"):
+        push(Run(runs["classes"]), "someone/houses")
+
+
+def test_a_target_that_is_not_there_leaves_nothing_behind(tmp_path: Path, uraenas: Callable) -> None:
+    houses = table(tmp_path / "houses.csv")
+    done = uraenas("run", "--preset", "table", "--set", f"data.name={houses}", "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "it is not said what to predict" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,70 @@
+"""The estimators of tables: scikit-learn's checks, pandas tables with texts, intervals."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from uraenas import UraeNASClassifier, UraeNASRegressor
+
+SMALL = {
+    "method": "uniform-adam",
+    "members": 2,
+    "epochs": 15,
+    "settings": {"train.adam.step_size": 0.03, "train.batch": 16, "network.widths": "16", "network.nodes": 1},
+}
+KINDS = {kind.__name__: kind for kind in (UraeNASRegressor, UraeNASClassifier)}
+# Those that fit once or less; the others are slow.
+QUICK = (
+    "check_estimators_unfitted",
+    "check_n_features_in_after_fitting",
+    "check_estimators_nan_inf",
+    "check_fit2d_1sample",
+    "check_requires_y_none",
+    "check_dict_unchanged",
+    "check_methods_subset_invariance",
+    "check_dataframe_column_names_consistency",
+)
+
+
+def checks(name: str) -> list:
+    found = estimator_checks_generator(KINDS[name](**SMALL), legacy=True)
+    return [(estimator, check) for estimator, check in found if "array_api" not in check.func.__name__]
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_checks_of_scikit_learn_hold(name: str) -> None:
+    for estimator, check in checks(name):
+        if check.func.__name__ in QUICK:
+            check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_all_checks_of_scikit_learn_hold(name: str) -> None:
+    found = checks(name)
+    assert len(found) > 45
+    for estimator, check in found:
+        check(estimator)
+
+
+def test_texts_and_missing_values_of_a_pandas_table_are_learned_from() -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    town = random.choice(["a", "b"], 120)
+    rows = pandas.DataFrame(
+        {"town": town, "area": np.where(random.random(120) < 0.1, np.nan, random.random(120))}
+    )
+    y = np.where(town == "a", 1.0, -1.0) + 0.05 * random.standard_normal(120)
+    model = UraeNASRegressor(**SMALL).fit(rows, y)
+    assert model.score(rows, y) > 0.8
+    ends = model.predict_interval(rows, 0.5)
+    assert ((y >= ends[:, 0]) & (y <= ends[:, 1])).mean() > 0.3
+    mean, deviation = model.predict(rows, return_std=True)
+    assert (deviation > 0).all()
+    np.testing.assert_array_equal(mean, model.predict(rows))
+    assert set(model.uncertainty(rows)) == {"total", "data", "weights", "architecture"}
+    sorted_out = UraeNASClassifier(**SMALL).fit(rows, town)
+    assert (sorted_out.predict(rows) == town).mean() > 0.95
+    assert sorted_out.predict_set(rows, 0.5).shape == (120, 2)

@@ -3,7 +3,7 @@
 import itertools
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,8 +16,14 @@ from uraenas.report.style import colour, marker
 WIDTH = 360
 HEAD = 44  # pixels that title and n take, each on one line
 LETTER = 7.3  # pixels that a letter takes, rather too many
+WIDE_LETTER = 8.4  # of a method's name: hyphens are few, and m, w and b many
 TITLE, WORDS = 40, 51  # letters of a title, and of other words, that fit into a line
 Legend = Sequence[tuple[str, str, Markup]]
+
+
+def beside(names: Iterable[str]) -> float:
+    """Where a figure's inside begins, to the right of a column of methods' names."""
+    return 16 + WIDE_LETTER * max(map(len, names))
 
 
 def draw(

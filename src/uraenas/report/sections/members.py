@@ -5,7 +5,7 @@ import statistics
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
 from uraenas.evaluation import effects_of, metrics
 from uraenas.report.blocks import Figure, Grid, Key, Note, Section
-from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, draw, heat_cell, share_of
+from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, beside, draw, heat_cell, share_of
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import missing
 from uraenas.report.sections.shift import at_severity
@@ -17,7 +17,6 @@ SOURCES = {
     "weight_uncertainty": ("weights", "source-weights"),
     "architecture_uncertainty": ("architecture", "source-architecture"),
 }
-LABELS = 136
 ROW = 24
 
 
@@ -121,7 +120,7 @@ def _by_source(parts: list[Part], legend: list) -> list[Figure]:
 def _sources(
     facts: RunFacts, shift: str, words: str, methods: list[str], most: float, legend: list
 ) -> Figure:
-    scale = Scale(0, most * 1.02, LABELS, WIDTH - 16)
+    scale = Scale(0, most * 1.02, beside(methods), WIDTH - 16)
     parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over images")]
     for k, name in enumerate(methods):
         y, start = HEAD + ROW * k + 4, 0.0
@@ -133,7 +132,7 @@ def _sources(
             width = scale(start + values[source]) - scale(start)
             bars.append(element("g", rect(scale(start), y, width, ROW - 8, "fill"), class_=class_))
             start += values[source]
-        label = text(LABELS - 8, y + 12, name, "tick", "end")
+        label = text(scale.start - 8, y + 12, name, "tick", "end")
         hit = rect(0, y - 4, WIDTH, ROW, "hit")
         parts.append(element("g", hit, label, *bars, class_="spot", data_tip=f"{tip}\ntotal\t{total:.4f}"))
     n = _n(facts, shift)
@@ -194,7 +193,7 @@ def _ruler(scale: Scale, rows: int, title: str) -> str:
     for tick in round_ticks(scale.low, scale.high, 4):
         parts.append(line(scale(tick), HEAD, scale(tick), bottom, "rule"))
         parts.append(text(scale(tick), bottom + 16, f"{tick:g}", "tick", "middle"))
-    return join([*parts, text((LABELS + WIDTH) / 2, bottom + 33, title, "label", "middle")])
+    return join([*parts, text(WIDTH - 4, bottom + 33, title, "label", "end")])
 
 
 def _model_part(facts: RunFacts, shift: str, words: str, methods: list[str]) -> float:
@@ -203,7 +202,7 @@ def _model_part(facts: RunFacts, shift: str, words: str, methods: list[str]) -> 
 
 
 def _control(facts: RunFacts, shift: str, words: str, methods: list[str], most: float) -> Figure:
-    scale = Scale(0, most * 1.05 or 1.0, LABELS, WIDTH - 16)
+    scale = Scale(0, most * 1.05 or 1.0, beside(methods), WIDTH - 16)
     parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over images")]
     floor = facts.value("deep-ensemble", "chain_uncertainty", shift) if "deep-ensemble" in methods else None
     if floor is not None:
@@ -215,7 +214,7 @@ def _control(facts: RunFacts, shift: str, words: str, methods: list[str], most: 
         tip = f"{name}\narchitecture\t{value:.4f}\nby chain (control)\t{control:.4f}"
         drawn = [
             rect(0, y - ROW / 2, WIDTH, ROW, "hit"),
-            text(LABELS - 8, y + 4, name, "tick", "end"),
+            text(scale.start - 8, y + 4, name, "tick", "end"),
             line(scale(value), y, scale(control), y, "link"),
             element("circle", cx=scale(control), cy=y, r=5.5, class_="ring"),
             mark("circle", scale(value), y, 3),

@@ -5,7 +5,7 @@ from markupsafe import Markup
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
 from uraenas.evaluation import Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
-from uraenas.report.chart import HEAD, LETTER, WIDTH, draw
+from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
 from uraenas.report.table import DISAGREEMENT, TableLine, best, columns_of, table
@@ -181,8 +181,7 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
     low = min(0.0, *(ends(row)[0] for row in rows))
     high = max(0.0, *(ends(row)[1] for row in rows))
     air = (high - low) * 0.06 or 0.01
-    left = 16 + LETTER * max(len(row.method) for row in rows)
-    scale = Scale(low - air, high + air, left, WIDTH - 16)
+    scale = Scale(low - air, high + air, beside(row.method for row in rows), WIDTH - 16)
     bottom = HEAD + 24 * len(rows) + 4
     factor = 100 if metric == "accuracy" else 1
     parts = []
@@ -199,7 +198,7 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
         parts.append(_forest_row(row, scale, HEAD + 24 * k + 14))
     unit = "points" if metric == "accuracy" else "difference"
     good = "right of zero is better" if metric in LARGER_IS_BETTER else "left of zero is better"
-    parts.append(text((scale.start + WIDTH) / 2, bottom + 33, f"{unit}; {good}", "label", "middle"))
+    parts.append(text(WIDTH - 4, bottom + 33, f"{unit}; {good}", "label", "end"))
     baseline = (facts.baseline or "").rpartition("/")[2]  # of another run: without the way to it
     title = f"{METRIC_NAMES[metric]}, {words}, against {baseline}"
     summary = ". ".join(_spoken(row) for row in rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uraenas import estimator
+from uraenas.estimator import images
 from uraenas.run import config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -27,7 +27,7 @@ def briefly(monkeypatch) -> None:
     def short(name, changes):
         return preset(name, {**changes, "search.epochs": 2, "train.epochs": 4})
 
-    for module in (config, estimator):
+    for module in (config, images):
         monkeypatch.setattr(module, "preset", short)
 
 

@@ -10,7 +10,8 @@ import torch
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import digits
-from uraenas.ensemble import Owner, SharedPredictor
+from uraenas.ensemble import Owner, SharedPredictor, at_test_time
+from uraenas.ensemble.at_test_time import views
 from uraenas.evaluation import Metrics, metrics
 from uraenas.report import Picked, alike, write
 from uraenas.report.reading import read
@@ -21,6 +22,7 @@ from uraenas.run.pipeline import Pipeline
 from uraenas.run.show import summary
 from uraenas.shifts import SUITES
 from uraenas.shifts.suite import write_suite
+from uraenas.spaces import Stack
 
 GENOTYPE = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_1x1~2|"
 
@@ -101,6 +103,57 @@ def test_another_measurement_is_announced_and_not_done_until_it_is(own_run: Path
     pipeline.evaluate()
     assert summary(own_run)["stages"]["evaluate"] == "done"
     assert not any("anew" in line for line in Pipeline.start(own_run, changed).notes())
+
+
+def test_other_ways_to_predict_are_measured_beside_the_plain_one(own_run: Path) -> None:
+    """The mean over views; and batch norms that see all test images at once, as a network in training does."""
+    before = Run(own_run).metrics()
+    after = evaluated(own_run, evaluate__suite="none", evaluate__test_time="views,statistics")
+    plain = [row for row in after.rows if row.calibration in ("raw", "temperature")]
+    assert plain == [row for row in before.rows if row.shift == "none"]
+    member = Run(own_run).ensemble("drnas").members[0]
+    test, space = digits().test, Run(own_run).ensemble("drnas").space
+    probability = np.mean(
+        [said_by(own_run, view) for view in views(test.images, flip=False, padding=1)], axis=0
+    )
+    accuracy = (probability.argmax(-1) == test.labels).mean()
+    assert value_of(after, "views") == pytest.approx(accuracy)
+    stack = Stack([member.architecture], space).train()
+    stack.put(0, member.weights, member.statistics)
+    normalise = Run(own_run).ensemble("drnas").normalisation.on(torch.device("cpu"), torch.float32)
+    logits = stack(normalise(torch.from_numpy(test.images)))[0]
+    accuracy = float((logits.argmax(-1) == torch.from_numpy(test.labels)).double().mean())
+    assert value_of(after, "statistics") == pytest.approx(accuracy, abs=0.03)
+    assert abs(value_of(after, "raw") - accuracy) > 0.1
+
+
+def said_by(path: Path, images: np.ndarray) -> np.ndarray:
+    return Run(path).ensemble("drnas").member_log_probabilities(images)[0].exp().numpy()
+
+
+def value_of(found: Metrics, way: str) -> float:
+    where = ("drnas", "accuracy", way)
+    (value,) = (row.value for row in found.rows if (row.method, row.metric, row.calibration) == where)
+    return value
+
+
+def test_views_are_moved_and_mirrored() -> None:
+    images = np.arange(2 * 4 * 4, dtype=np.uint8).reshape(2, 4, 4, 1) + 1
+    found = list(views(images, flip=True, padding=2))
+    assert len(found) == 10
+    np.testing.assert_array_equal(found[0], images)
+    np.testing.assert_array_equal(found[1], images[:, :, ::-1])
+    np.testing.assert_array_equal(found[2][:, 1:], images[:, :-1])
+    assert not found[2][:, 0].any()
+    assert len({view.tobytes() for view in found}) == 10
+
+
+def test_what_has_no_other_views_or_no_batch_norm_says_so(own_run: Path) -> None:
+    predictor = SharedPredictor({"drnas": Run(own_run).ensemble("drnas")}, None)
+    with pytest.raises(UraenasError, match="no other views"):
+        at_test_time.predicted("views", predictor, digits().test.images, flip=False, padding=0)
+    with pytest.raises(UraenasError, match="test_time"):
+        preset("tiny", {"evaluate.test_time": "view"})
 
 
 def test_damaged_measurements_are_made_again(own_run: Path) -> None:

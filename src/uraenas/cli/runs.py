@@ -340,15 +340,15 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
-    from uraenas.evaluation import separations, unbeaten
+    from uraenas.evaluation import CALIBRATIONS, separations, unbeaten
 
     note(unbeaten(metrics.rows, pipeline.run.primary))
     dataset = pipeline.measured
     of = pipeline.config.evaluate.part.replace("_", "-")
-    for calibration, words in (
-        ("raw", "as predicted"),
-        ("temperature", "temperature-scaled on held-out images"),
-    ):
+    made = {row.calibration for row in metrics.rows}
+    for calibration, words in CALIBRATIONS.items():
+        if calibration not in made:
+            continue
         of_what = "images" if dataset.columns is None else "rows"
         title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} {of_what}, {words}"
         console.print(methods_table(metrics, calibration, title))

@@ -33,6 +33,12 @@ class SharedPredictor:
         log_p, features = self._predictor().look(images)
         return {name: (log_p[places], [features[m] for m in places]) for name, places in self._places()}
 
+    def with_members(self, distinct: Mapping[str, Member]) -> "SharedPredictor":
+        """The same ensembles with other members, each in the place of the one with that identity."""
+        other = SharedPredictor(self.ensembles, self.engine)
+        other.distinct = {identity: distinct[identity] for identity in self.distinct}
+        return other
+
     def _predictor(self) -> MembersPredictor:
         if self.predictor is None:
             first = next(iter(self.ensembles.values()))

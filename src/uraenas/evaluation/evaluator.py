@@ -31,6 +31,7 @@ class Judged:
     # [N] by name, larger for images from elsewhere
     scores: Mapping[str, Tensor] = field(default_factory=dict)
     p_values: Tensor | None = None  # [N], how often an image like those of the training looks so
+    at_test_time: Mapping[str, Tensor] = field(default_factory=dict)  # [M, N, K], predicted in other ways
 
     @property
     def all_scores(self) -> dict[str, Tensor]:
@@ -79,10 +80,10 @@ class Evaluator:
             place = (name, where.dataset, where.shift, where.severity)
             log_p = ensemble.log_probabilities_MNK.to(self.device)
             mean = self.measures.mean(log_p)
-            for kind, prediction in (
-                ("raw", mean),
-                ("temperature", self.measures.scaled(mean, ensemble.temperature)),
-            ):
+            made = {"raw": mean, "temperature": self.measures.scaled(mean, ensemble.temperature)}
+            for kind, other in ensemble.at_test_time.items():
+                made[kind] = self.measures.mean(other.to(self.device))
+            for kind, prediction in made.items():
                 rows += self._rows(place, self.measures.of(prediction, labels), len(log_p), kind)
                 for metric, replicate in self._bootstrap(prediction, labels).items():
                     replicates[f"{name}/{kind}/{metric}"] = replicate.cpu()

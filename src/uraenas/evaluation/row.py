@@ -8,7 +8,14 @@ from typing import Any
 
 from uraenas.base.fields import MOST_NUMBER, MOST_TEXT, MOST_WHOLE, Fields
 
-CALIBRATIONS = ("raw", "temperature")
+TEST_TIME = ("views", "statistics")  # other ways to predict with the same members
+# How a prediction was made, in words; the other ways are not scaled.
+CALIBRATIONS = {
+    "raw": "as predicted",
+    "temperature": "temperature-scaled on held-out images",
+    "views": "as the mean over mirrored and moved views",
+    "statistics": "with batch norms that know all test images at once (transductive)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Row:
     metric: str
     value: float
     members: int  # the size of the ensemble that the value belongs to
-    calibration: str  # raw or temperature
+    calibration: str  # one of CALIBRATIONS
     seed: int
     low: float | None = None  # of the 95 % interval, where there is one
     high: float | None = None

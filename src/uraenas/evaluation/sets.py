@@ -12,6 +12,7 @@ from uraenas import shifts
 from uraenas.base.errors import UraenasError, require_range, unknown
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.fit import in_units_of
+from uraenas.evaluation.row import TEST_TIME
 from uraenas.shifts.suite import open_suite
 
 PARTS = ("test", "held_out")
@@ -31,6 +32,7 @@ class EvaluateSettings:
     outside: str = (
         ""  # images that should be told from the test images: datasets, .npz files or folders, with commas
     )
+    test_time: tuple[str, ...] = ()  # other ways to predict, measured beside: views, statistics
     references: bool = (
         True  # logistic regression and a random forest on pixels, as rows to hold methods against
     )
@@ -44,6 +46,9 @@ class EvaluateSettings:
             )
         if self.part not in PARTS:
             raise unknown("part", self.part, PARTS)
+        for name in self.test_time:
+            if name not in TEST_TIME:
+                raise unknown("test_time", name, TEST_TIME)
         require_range("bootstrap", self.bootstrap, 0, 100_000)
         require_range("subsets", self.subsets, 1, 10_000)
 

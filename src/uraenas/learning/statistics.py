@@ -8,8 +8,8 @@ from uraenas.data import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.ensemble import Member
+from uraenas.ensemble.statistics import measured_statistics
 from uraenas.spaces import Apply, Architecture, Draw, Network, Passage, Space, Stack, Tensors
-from uraenas.spaces.layout import MOMENTUM
 from uraenas.weights import Seen
 
 BATCHES = 32  # at most, of those whose statistics are averaged
@@ -22,16 +22,9 @@ def measure_statistics(
 ) -> Tensor:
     """The mean over some training batches."""
     stack = Stack([architecture], space).to(engine.device, engine.dtype).train()
-    zeros = torch.zeros_like(stack.statistics)
-    total = torch.zeros_like(zeros, dtype=torch.float64)
     drawn = loader.draw([key], epoch=0)
-    batches = min(BATCHES, loader.steps)
-    with engine.threads():
-        for position in range(batches):
-            stack.put(0, weights, zeros)  # so that a batch leaves MOMENTUM times its own statistics
-            stack(loader.batch_at(drawn, position)[0])
-            total += stack.statistics
-    return (total / (batches * MOMENTUM)).to(weights)
+    batches = (loader.batch_at(drawn, position)[0] for position in range(min(BATCHES, loader.steps)))
+    return measured_statistics(stack, weights, batches, engine)
 
 
 @torch.no_grad()

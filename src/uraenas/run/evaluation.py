@@ -16,7 +16,7 @@ from uraenas.base.fields import Fields, is_table
 from uraenas.base.files import digest_of
 from uraenas.data import Dataset, LabelledImages, fit_images, in_units_of, load_images
 from uraenas.engine import Engine
-from uraenas.ensemble import Ensemble, SharedPredictor
+from uraenas.ensemble import Ensemble, SharedPredictor, at_test_time
 from uraenas.evaluation import (
     SEED,
     Cell,
@@ -96,10 +96,12 @@ class Judge:
         log_p: Tensor,
         scores: Mapping[str, Tensor] | None = None,
         p_values: Tensor | None = None,
+        others: Mapping[str, Tensor] | None = None,
     ) -> Judged:
         ensemble = self._ensembles[name]
         chains = [member.origin.chain for member in ensemble.members]
-        return Judged(log_p, ensemble.functions, chains, ensemble.temperature, scores or {}, p_values)
+        facts = (ensemble.functions, chains, ensemble.temperature)
+        return Judged(log_p, *facts, scores or {}, p_values, others or {})
 
     @cached_property
     def _ensembles(self) -> dict[str, Ensemble]:
@@ -175,7 +177,22 @@ class Judge:
             for name in missing:
                 facts = {"made_from": self._predictions_from(name, where)}
                 self.run.write_tensors(files[name], {"log_probabilities": log_p[name]}, facts)
-        return {name: self._judged(name, log_p[name]) for name in self._ensembles if name in methods}
+        others = self._at_test_time(where, methods)
+        return {
+            name: self._judged(name, log_p[name], others={way: p[name] for way, p in others.items()})
+            for name in self._ensembles
+            if name in methods
+        }
+
+    def _at_test_time(self, where: EvaluationSet, methods: tuple[str, ...]) -> dict[str, dict[str, Tensor]]:
+        """Predictions by other ways and by method; they are made when rows are, and not kept."""
+        if not methods:
+            return {}
+        images, facts = where.part.images, (self.dataset.flip, self.dataset.padding)
+        return {
+            way: at_test_time.predicted(way, self._predictor(methods), images, *facts)
+            for way in self.config.evaluate.test_time
+        }
 
     def _read(self, file: str, made_from: str) -> tuple[dict[str, Tensor], Fields] | None:
         """Tensors and header of a file, if it is there, whole, and was made from the same."""
@@ -197,6 +214,7 @@ class Judge:
             SEED,
             settings.bootstrap,
             settings.subsets,
+            *settings.test_time,
             *self.task.measures.names,
         )
 

@@ -27,6 +27,7 @@ WORDS = {
     "rate": "probability with which something is left out",
     "inputs": "images that a network reads at once, each with its own head",
     "members": "networks of an ensemble",
+    "test_time": "other ways to predict, measured beside: views (mirrored, moved), statistics (of the test images)",
     "severities": "how strongly images are shifted, 1 to 5",
 }
 

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
-from uraenas.evaluation import Diverged, Row, unbeaten
+from uraenas.evaluation import CALIBRATIONS, Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.reading import RunFacts
@@ -21,7 +21,6 @@ BOLD = (
     "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "
     "95\u00a0% intervals, where there are any, stand beneath."
 )
-CALIBRATIONS = {"raw": "as predicted", "temperature": "temperature-scaled on held-out images"}
 
 
 def lead_of(facts: RunFacts) -> str:

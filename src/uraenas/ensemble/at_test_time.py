@@ -1,0 +1,85 @@
+"""Other ways to predict with the same members, none of which trains: their figures stand beside the plain ones."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas.base import draws
+from uraenas.base.errors import UraenasError
+from uraenas.data.loader import Normalisation
+from uraenas.engine import Engine
+from uraenas.ensemble.member import Member
+from uraenas.ensemble.shared import SharedPredictor
+from uraenas.ensemble.statistics import measured_statistics
+from uraenas.spaces import Draw, Space, Stack
+
+BATCH = 500  # images whose statistics are one batch's
+
+
+def predicted(
+    way: str, predictor: SharedPredictor, images: np.ndarray, flip: bool, padding: int
+) -> dict[str, Tensor]:
+    """Log-probabilities [M, N, K] by ensemble, in one of the ways of `TEST_TIME`."""
+    if way == "statistics":
+        return adapted(predictor, images)(images)
+    return over_views(predictor, images, flip, padding)
+
+
+def over_views(predictor: SharedPredictor, images: np.ndarray, flip: bool, padding: int) -> dict[str, Tensor]:
+    """Of each member the mean over views of an image, as training has shown them."""
+    if not (flip or padding):
+        raise UraenasError(
+            "these were neither mirrored nor moved in training, so they have no other views; leave views out "
+            "(evaluate.test_time)"
+        )
+    total: dict[str, Tensor] = {}
+    count = 0
+    for view in views(images, flip, padding):
+        for name, log_p in predictor(view).items():
+            total[name] = torch.logaddexp(total[name], log_p) if name in total else log_p
+        count += 1
+    return {name: one - np.log(count) for name, one in total.items()}
+
+
+def views(images: np.ndarray, flip: bool, padding: int) -> Iterator[np.ndarray]:
+    """The images [N, H, W, C], moved by half of what training moves them, and all of these mirrored."""
+    height, width = images.shape[1:3]
+    far = (padding + 1) // 2
+    border = np.pad(images, ((0, 0), (far, far), (far, far), (0, 0)))  # black, as in training
+    for down, right in dict.fromkeys(((0, 0), (-far, 0), (far, 0), (0, -far), (0, far))):
+        moved = border[:, far + down : far + down + height, far + right : far + right + width]
+        yield np.ascontiguousarray(moved)
+        if flip:
+            yield np.ascontiguousarray(moved[:, :, ::-1])
+
+
+def adapted(predictor: SharedPredictor, images: np.ndarray) -> SharedPredictor:
+    """The same members with batch norms that know these images alone, all of them at once; labels are not needed."""
+    first = next(iter(predictor.ensembles.values()))
+    return predictor.with_members(
+        {
+            identity: with_statistics_of(images, member, first.space, first.normalisation, predictor.engine)
+            for identity, member in predictor.distinct.items()
+        }
+    )
+
+
+def with_statistics_of(
+    images: np.ndarray, member: Member, space: Space, normalisation: Normalisation, engine: Engine
+) -> Member:
+    """A member whose batch norms have the statistics of these images."""
+    if not member.statistics.numel():
+        raise UraenasError("these networks have no batch norm; leave statistics out (evaluate.test_time)")
+    stack = Stack([member.architecture], space, member.kind.layout).to(engine.device, engine.dtype).train()
+    normalise = normalisation.on(engine.device, engine.dtype)
+    batches = (
+        normalise(torch.from_numpy(np.array(images[start : start + BATCH])).to(engine.device))
+        for start in range(0, len(images), BATCH)
+    )
+    forward = member.kind.forward
+    drawn = (Draw(draws.at(member.origin.key, member.draw, engine.device), member.draw),) if forward else ()
+    found = measured_statistics(stack, member.weights.to(stack.weights), batches, engine, forward, drawn)
+    return replace(member, statistics=found.to(member.statistics))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from uraenas import Run
+from uraenas.run.show import summary
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -12,5 +13,8 @@ RESULTS = Path(__file__).parents[2] / "results"
 @pytest.mark.parametrize(
     "path", sorted(RESULTS.rglob("config.json")), ids=lambda p: str(p.relative_to(RESULTS))
 )
-def test_the_settings_of_a_stored_run_are_settings_of_today(path: Path) -> None:
+def test_a_stored_run_is_whole_and_its_settings_are_settings_of_today(path: Path) -> None:
     assert Run(path.parent).config().methods
+    assert summary(path.parent)["stages"]["evaluate"] == (
+        "done" if (path.parent / "metrics.json").exists() else "not done"
+    )

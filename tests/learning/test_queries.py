@@ -82,12 +82,12 @@ def test_a_query_is_a_chain_and_its_value_the_accuracy_on_validation_images(
     """The fifth query, trained alone by the chains' own loop."""
     _, searching = whole
     architecture = SPACE.architecture(queried.asked(searching.state)[4])
-    spec = ChainSpec("query", searching.method, 4, architecture)
+    spec = ChainSpec("query", searching.here.method, 4, architecture)
     members: list = []
     settings = TrainSettings(1, 32, 1.0)
     facts = (settings, SPACE, searching.train, searching.engine, SEED)
     train([initial_chain(spec, SPACE, SEED)], *facts, members.append, lambda states: None)
-    predict = MembersPredictor(members, SPACE, searching.normalisation, searching.engine)
+    predict = MembersPredictor(members, SPACE, searching.here.normalisation, searching.engine)
     right = predict(halves[1].images)[0].argmax(dim=-1).numpy() == halves[1].labels
     assert float(searching.state["values"][4]) == pytest.approx(right.mean(), abs=1e-12)
 
@@ -104,6 +104,6 @@ def test_progress_counts_steps_and_reaches_the_end(halves: tuple) -> None:
 
 def test_a_network_that_cannot_be_trained_is_worth_nothing(halves: tuple) -> None:
     searching = begin(halves, "random")
-    searching.method = replace(searching.method, step_size=1e30)
+    searching.here.method = replace(searching.here.method, step_size=1e30)
     searching.advance()
     assert searching.state["values"].tolist() == [0.0] * 3

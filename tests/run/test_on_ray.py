@@ -32,17 +32,26 @@ def cluster() -> Iterator[Any]:
     """Two nodes of one core, which ask for a token."""
     own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
     own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # loopback is loopback
+    own |= {"RAY_raylet_start_wait_time_s": "600", "RAY_agent_register_timeout_ms": "600000"}  # it may be busy
+    own |= {"RAY_worker_register_timeout_seconds": "600"}
     before = {name: os.environ.get(name) for name in own}
     os.environ |= own
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
     found = Cluster(initialize_head=True, head_node_args=head)
-    found.add_node(num_cpus=1, node_ip_address="127.0.0.1")
+    add_node(found)
     yield found
     found.shutdown()
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def add_node(cluster: Any, **facts: Any) -> Any:
+    """One more. A busy machine may take its time."""
+    node = cluster.add_node(wait=False, num_cpus=1, node_ip_address="127.0.0.1", **facts)
+    cluster.wait_for_nodes(3600)
+    return node
 
 
 class Killer:
@@ -89,7 +98,7 @@ def test_a_node_with_another_version_is_named_in_one_line(finished_run, tmp_path
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: uraenas\nVersion: 9.9.9\n")
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    node = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", env_vars={"PYTHONPATH": paths})
+    node = add_node(cluster, env_vars={"PYTHONPATH": paths})
     out = Path(shutil.copytree(finished_run, tmp_path / "run"))
     for done_before in ("methods", "chains"):
         shutil.rmtree(out / done_before)
@@ -98,6 +107,28 @@ def test_a_node_with_another_version_is_named_in_one_line(finished_run, tmp_path
     assert done.returncode == 2
     line = next(line for line in done.stderr.splitlines() if line.startswith("uraenas: "))
     assert f"has uraenas 9.9.9, this process {version_of('uraenas')}; install the same everywhere" in line
+
+
+def test_a_cluster_with_another_python_is_refused_in_one_line(finished_run, tmp_path, cluster, uraenas):
+    """Ray compares what the cluster's head has noted; here it has noted something else."""
+    import ray
+    from ray._common.usage.usage_constants import CLUSTER_METADATA_KEY
+    from ray._private.ray_constants import KV_NAMESPACE_CLUSTER
+
+    place = (CLUSTER_METADATA_KEY, KV_NAMESPACE_CLUSTER)
+    head = cluster.head_node.get_gcs_client()
+    before = head.internal_kv_get(*place)
+    other = {**json.loads(before), "python_version": "3.9.9"}
+    head.internal_kv_put(place[0], json.dumps(other).encode(), True, place[1])
+    out = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    shutil.rmtree(out / "methods")
+    done = uraenas("train", out, "--on", f"ray:{cluster.address}")
+    head.internal_kv_put(place[0], before, True, place[1])
+    assert done.returncode == 2
+    words = (
+        f"the Ray cluster at {cluster.address} has Ray {ray.__version__} and Python 3.9.9, this process Ray "
+    )
+    assert f"uraenas: {words}" in done.stderr
 
 
 def test_a_node_that_sees_another_directory_is_told_from_one_that_sees_this(tmp_path):

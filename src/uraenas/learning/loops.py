@@ -9,7 +9,14 @@ from uraenas.base.parts import Part
 from uraenas.data import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
-from uraenas.learning.queries import QUERY_WEIGHTS, QueryParts, QuerySearch, QuerySettings
+from uraenas.learning.queries import (
+    QUERY_WEIGHTS,
+    Elsewhere,
+    QueryParts,
+    QuerySearch,
+    QuerySettings,
+    Trainings,
+)
 from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings, SearchState
 from uraenas.learning.train import StackOfChains
 from uraenas.spaces import Space
@@ -64,7 +71,9 @@ class LoopParts(Protocol):
 class Searching(Protocol):
     """A search in motion."""
 
-    images: int  # seen so far, by this process
+    @property
+    def images(self) -> int:
+        """Seen so far, since it began or went on."""
 
     @property
     def epoch(self) -> int:
@@ -90,12 +99,15 @@ class Searching(Protocol):
 
 @dataclass(frozen=True)
 class Loop:
-    """A row: the settings `search.…`, the kinds of weights that it can have, and how it begins."""
+    """A row: the settings `search.…`, the kinds of weights that it can have, and how it begins.
+
+    Where others can train what a search asks for, it is told who.
+    """
 
     settings: Part[Any]
     weights: dict[str, Part[Any]]
     parts: Callable[[Any, Any, WeightMethod], LoopParts]
-    begin: Callable[[Any, Space, SearchImages, Engine, int, SearchState | None], Searching]
+    begin: Callable[[Any, Space, SearchImages, Engine, int, SearchState | None, Elsewhere | None], Searching]
 
 
 def _in_supernet(
@@ -105,6 +117,7 @@ def _in_supernet(
     engine: Engine,
     seed: int,
     state: SearchState | None,
+    elsewhere: Elsewhere | None,
 ) -> Search:
     train, validation = (
         images.load(half, parts.settings.batch) for half in (images.train, images.validation)
@@ -119,9 +132,17 @@ def _by_queries(
     engine: Engine,
     seed: int,
     state: SearchState | None,
+    elsewhere: Elsewhere | None,
 ) -> QuerySearch:
     train = images.load(images.train, parts.settings.batch)
-    return QuerySearch(parts, space, train, images.validation, images.normalisation, engine, seed, state)
+    facts = (parts, space, train, images.validation, images.normalisation, engine, seed)
+    return QuerySearch(*facts, state, elsewhere)
+
+
+def trainings(parts: Any, space: Space, images: SearchImages, engine: Engine, seed: int) -> Trainings:
+    """What a search by queries asks for, answered here."""
+    train = images.load(images.train, parts.settings.batch)
+    return Trainings(parts, space, train, images.validation, images.normalisation, engine, seed)
 
 
 LOOPS: dict[str, Loop] = {

@@ -6,9 +6,9 @@ asks for is a function of what it was told in the rounds before, and a query's c
 is cut off in the middle of a round goes on with the same bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -69,8 +69,27 @@ class QueryParts:
     weights: WeightMethod
 
 
+Queries = Mapping[int, Architecture]  # by their numbers
+
+
+class Answers(Protocol):
+    """Who trains what is asked for, and says how good it is."""
+
+    images: int  # trained on so far
+
+    @property
+    def at_once(self) -> int:
+        """How many queries are trained side by side."""
+
+    def __call__(self, queries: Queries, tick: Callable[[int], None]) -> list[float]:
+        """Scores on validation images; `tick` hears how many steps are made."""
+
+
 class QuerySearch:
-    """The search in motion: each call of `advance` trains one stack of queries, at most the rest of a round."""
+    """The search in motion: each call of `advance` trains as many queries as go at once, at most the rest of a round.
+
+    They are trained here, or `elsewhere`.
+    """
 
     def __init__(
         self,
@@ -82,17 +101,21 @@ class QuerySearch:
         engine: Engine,
         seed: int,
         state: SearchState | None = None,
+        elsewhere: "Elsewhere | None" = None,
     ) -> None:
-        self.settings, self.distribution, self.method = parts.settings, parts.distribution, parts.weights
-        self.space, self.train, self.validation = space, train, validation
-        self.normalisation, self.engine, self.seed = normalisation, engine, seed
-        settings = parts.settings
-        self.training = TrainSettings(settings.query_epochs, settings.batch, settings.prior_deviation)
+        self.settings, self.distribution = parts.settings, parts.distribution
+        self.space, self.train, self.engine, self.seed = space, train, engine, seed
+        self.here = Trainings(parts, space, train, validation, normalisation, engine, seed)
+        self.answers: Answers = elsewhere(self.here) if elsewhere else self.here
         fresh = self.distribution.initial(option_counts(space), draws.key(seed, "search", "queries"))
         self.state = fresh if state is None else dict(state.distribution)
         self.history = [] if state is None else list(state.history)
         self.key = draws.key(seed, "search", "queries")
-        self.images = 0  # trained on so far, by this process
+
+    @property
+    def images(self) -> int:
+        """Trained on so far."""
+        return self.answers.images
 
     @property
     def epoch(self) -> int:
@@ -106,8 +129,7 @@ class QuerySearch:
     @property
     def steps(self) -> tuple[int, int]:
         """Made, and in all."""
-        each = self.settings.query_epochs * self.train.steps
-        return self.epoch * each, self.settings.queries * each
+        return self.epoch * self.here.steps, self.settings.queries * self.here.steps
 
     def snapshot(self) -> SearchState:
         return SearchState(self.epoch, {}, dict(self.state), list(self.history))
@@ -117,12 +139,14 @@ class QuerySearch:
         return Searched(self.space, self.distribution, dict(self.state), tuple(self.history))
 
     def advance(self, tick: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
-        """Answer one stack of queries; returns the last row of the history, which has one for every round."""
+        """Have some queries answered; returns the last row of the history, which has one for every round."""
         wanted = self._wanted()
-        here = wanted[: self.engine.stack]
-        values = self._answers([self.space.architecture(options) for options in here], tick)
-        self.state = queried.told(self.state, here, values)
-        if len(here) == len(wanted):
+        now = wanted[: self.answers.at_once]
+        queries = {self.epoch + n: self.space.architecture(options) for n, options in enumerate(now)}
+        before, total = self.steps
+        values = self.answers(queries, lambda done: tick(before + done, total))
+        self.state = queried.told(self.state, now, values)
+        if len(now) == len(wanted):
             self.history.append(self._row())
         return self.history[-1] if self.history else {}
 
@@ -130,9 +154,9 @@ class QuerySearch:
         """A stack whose steps can be timed, and how many of them a query takes."""
         count = min(self.engine.stack, self.distribution.together)
         found, _ = Searched.nothing(self.space, self.distribution).draw(count, self.seed)
-        chains = [initial_chain(spec, self.space, self.seed) for spec in self._specs(found)]
-        stack = StackOfChains(chains, self.training, self.space, self.train, self.engine, self.seed)
-        return stack, self.settings.query_epochs * self.train.steps / count
+        chains = self.here.chains(dict(enumerate(found)))
+        stack = StackOfChains(chains, self.here.training, self.space, self.train, self.engine, self.seed)
+        return stack, self.here.steps / count
 
     def _wanted(self) -> list[tuple[int, ...]]:
         """What is left of the round that has begun."""
@@ -146,43 +170,6 @@ class QuerySearch:
     def _is_valid(self, options: Any) -> bool:
         return self.space.is_valid(self.space.architecture(options))
 
-    def _specs(self, architectures: list[Architecture]) -> list[ChainSpec]:
-        first = self.epoch
-        return [ChainSpec("query", self.method, first + n, one) for n, one in enumerate(architectures)]
-
-    def _answers(self, architectures: list[Architecture], tick: Callable[[int, int], None]) -> list[float]:
-        """Accuracies on validation images; 0 of one that cannot be trained."""
-        specs = self._specs(architectures)
-        newest: dict[str, Member] = {}
-        before, total = self.steps
-        epochs = {spec.name: 0 for spec in specs}
-
-        def told(more: int) -> None:
-            tick(before + sum(epochs.values()) * self.train.steps + more, total)
-
-        def checkpoint(states: list[ChainState]) -> None:
-            epochs.update({state.spec.name: state.epoch for state in states})
-            self.images += len(states) * self.train.steps * self.train.batch
-
-        def collect(member: Member) -> None:
-            newest[member.origin.chain] = member
-
-        chains = [initial_chain(spec, self.space, self.seed) for spec in specs]
-        facts = (self.training, self.space, self.train, self.engine, self.seed)
-        train(chains, *facts, collect, checkpoint, told)
-        accuracies = self._accuracies(list(newest.values()))
-        by_name = dict(zip(newest, accuracies, strict=True))
-        return [by_name.get(spec.name, 0.0) for spec in specs]
-
-    def _accuracies(self, members: list[Member]) -> list[float]:
-        if not members:
-            return []
-        predict = MembersPredictor(members, self.space, self.normalisation, self.engine)
-        found = predict(self.validation.images)
-        self.engine.release_memory()
-        judged = (found, self.validation.labels, self.validation.weights)
-        return self.normalisation.target.scores(*judged)
-
     def _row(self) -> dict[str, Any]:
         found = self.found()
         together = self.distribution.together
@@ -195,3 +182,72 @@ class QuerySearch:
             "genotype": str(found.expected),
             self.distribution.numbers: torch.as_tensor(found.favour).tolist(),
         }
+
+
+class Trainings:
+    """Queries that are answered here, side by side."""
+
+    def __init__(
+        self,
+        parts: QueryParts,
+        space: Space,
+        train: Loader,
+        validation: LabelledImages,
+        normalisation: Normalisation,
+        engine: Engine,
+        seed: int,
+    ) -> None:
+        settings = parts.settings
+        self.training = TrainSettings(settings.query_epochs, settings.batch, settings.prior_deviation)
+        self.method, self.space, self.train, self.validation = parts.weights, space, train, validation
+        self.normalisation, self.engine, self.seed = normalisation, engine, seed
+        self.images = 0
+
+    @property
+    def at_once(self) -> int:
+        return self.engine.stack
+
+    @property
+    def steps(self) -> int:
+        """Of one query."""
+        return self.training.epochs * self.train.steps
+
+    def specs(self, queries: Queries) -> list[ChainSpec]:
+        return [ChainSpec("query", self.method, number, one) for number, one in queries.items()]
+
+    def chains(self, queries: Queries) -> list[ChainState]:
+        return [initial_chain(spec, self.space, self.seed) for spec in self.specs(queries)]
+
+    def __call__(self, queries: Queries, tick: Callable[[int], None]) -> list[float]:
+        """Accuracies on validation images; 0 of one that cannot be trained."""
+        chains = self.chains(queries)
+        newest: dict[str, Member] = {}
+        epochs = {chain.spec.name: 0 for chain in chains}
+
+        def told(more: int) -> None:
+            tick(sum(epochs.values()) * self.train.steps + more)
+
+        def checkpoint(states: list[ChainState]) -> None:
+            epochs.update({state.spec.name: state.epoch for state in states})
+            self.images += len(states) * self.train.steps * self.train.batch
+
+        def collect(member: Member) -> None:
+            newest[member.origin.chain] = member
+
+        facts = (self.training, self.space, self.train, self.engine, self.seed)
+        train(chains, *facts, collect, checkpoint, told)
+        accuracies = self._accuracies(list(newest.values()))
+        by_name = dict(zip(newest, accuracies, strict=True))
+        return [by_name.get(name, 0.0) for name in epochs]
+
+    def _accuracies(self, members: list[Member]) -> list[float]:
+        if not members:
+            return []
+        predict = MembersPredictor(members, self.space, self.normalisation, self.engine)
+        found = predict(self.validation.images)
+        self.engine.release_memory()
+        judged = (found, self.validation.labels, self.validation.weights)
+        return self.normalisation.target.scores(*judged)
+
+
+Elsewhere = Callable[[Trainings], Answers]  # who trains in place of this process

@@ -6,6 +6,7 @@ the same images, and rows measured in the same way from these.
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,27 +44,42 @@ class Judge:
         self.dataset = task.measured_on(config.evaluate.part)
         self.evaluator = Evaluator(config.evaluate, config.seed, engine.device, task.measures)
         self._kept: SharedPredictor | None = None
+        self._told: dict[str, Cell] = {}  # found elsewhere, by name of the set
 
     def cells(self) -> Iterator[Cell]:
         """The evaluation sets one by one; methods that have been judged on one before are not judged again."""
-        name, test, config = self.dataset.name, self.dataset.test, self.config
-        for where in evaluation_sets(name, test, config.evaluate):
-            yield self._cell(where)
+        rest = self._sets([name for name in self.names if name not in self._told])
+        for name in self.names:
+            yield self._told[name] if name in self._told else self._cell(next(rest))
+
+    @property
+    def names(self) -> list[str]:
+        """Of the evaluation sets."""
+        return set_names(self.dataset.name, self.dataset.test, self.config.evaluate)
 
     def unjudged(self) -> list[str]:
         """The evaluation sets on which some method has not been judged yet, as far as files tell."""
-        names = set_names(self.dataset.name, self.dataset.test, self.config.evaluate)
         return [
             name
-            for name in names
+            for name in self.names
             if not all(self.run.has(self.run.cell_file(method, name)) for method in self.config.methods)
         ]
 
-    def keep(self, names: Collection[str]) -> Iterator[None]:
-        """Judge the methods on the sets of these names, one by one; what is found is kept for `cells`."""
-        for where in evaluation_sets(self.dataset.name, self.dataset.test, self.config.evaluate, names):
-            self._own_cell(where)
-            yield
+    def found(self, names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Judge on the sets of these names, one by one, and say in plain data what another process can `take`."""
+        for where in self._sets(names):
+            cell = self._cell(where)
+            plain = {name: one.numpy() for name, one in cell.replicates.items()}
+            yield {where.name: {**vars(cell), "replicates": plain}}
+
+    def take(self, found: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let `cells` give what was found elsewhere: it makes neither the images again nor the references."""
+        for name, facts in found.items():
+            replicates = {key: torch.tensor(one) for key, one in facts["replicates"].items()}
+            self._told[name] = Cell(**{**facts, "replicates": replicates})
+
+    def _sets(self, names: Collection[str]) -> Iterator[EvaluationSet]:
+        return evaluation_sets(self.dataset.name, self.dataset.test, self.config.evaluate, names)
 
     def outside_rows(self) -> list[Row]:
         """Rows on images from elsewhere, where some are set, that should be told from the test images."""

@@ -217,7 +217,9 @@ class Pipeline:
         self.place.prepare(self.run, config, task, self.engine)
         images = task.search_images(parts.settings.validation, self.engine)
         begin = LOOPS[parts.distribution.loop].begin
-        searching = begin(parts, task.space, images, self.engine, config.seed, self.checkpoints.search())
+        elsewhere = self.place.asked(self.run, config, task, self.engine, self.progress)
+        facts = (parts, task.space, images, self.engine, config.seed)
+        searching = begin(*facts, self.checkpoints.search(), elsewhere)
         clock, booked = Clock(), 0
 
         def checkpoint(state: SearchState) -> None:

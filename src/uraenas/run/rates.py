@@ -62,7 +62,7 @@ class Rates:
             return 0.0
         images = task.search_images(parts.settings.validation, engine)
         begin = LOOPS[parts.distribution.loop].begin
-        moving, steps = begin(parts, task.space, images, engine, self.config.seed, None).trial()
+        moving, steps = begin(parts, task.space, images, engine, self.config.seed, None, None).trial()
         return steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
 
     def chain_start(self, source: str) -> float:

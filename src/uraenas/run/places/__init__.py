@@ -1,7 +1,7 @@
 """Where the work of a run is done: in this process, in processes of this machine, on a Ray cluster.
 
-What is done elsewhere are units: stacks of chains, and evaluation sets. A unit is plain data, its results go to the run
-directory, and every draw is keyed, so the result does not depend on the place.
+What is done elsewhere are units: queries of a search, stacks of chains, and evaluation sets. A unit is plain data, its
+results go to the run directory or are told, and every draw is keyed, so the result does not depend on the place.
 """
 
 from collections.abc import Callable

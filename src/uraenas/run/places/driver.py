@@ -15,7 +15,8 @@ from uraenas.run.places.place import Crew, News, Order
 BEAT = 0.25  # seconds between two looks at who waits
 MOST_DEATHS = 5  # of a unit that comes no further: it is the unit's fault, then
 PATIENCE = 300.0  # seconds without any worker
-LEASE_OF = {"train": "chains", "evaluate": "evaluate"}
+LEASE_OF = {"train": "chains", "evaluate": "evaluate"}  # a query leaves no file
+COUNTED = {**LEASE_OF, "search": "queries"}
 
 
 class Broken(RuntimeError):
@@ -39,6 +40,7 @@ class Driver:
         self.busy: dict[str, Unit] = {}
         self.words: dict[str, str] = {}  # worker → what it is at
         self.over: set[str] = set()  # items
+        self.found: dict[str, Any] = {}  # item → what came of it, where that is in no file
         self.finished = 0.0  # cost of units that are over
         self.late = False
         self._costs: dict[str, dict[str, float]] = {}  # told, and not yet written
@@ -97,7 +99,7 @@ class Driver:
         )
 
     def _order(self, unit: Unit, worker: str, room: float | None) -> Order:
-        keys = [f"{LEASE_OF[unit.stage]}/{item}" for item in unit.items]
+        keys = [f"{LEASE_OF[unit.stage]}/{item}" for item in unit.items if unit.stage in LEASE_OF]
         known = {**self.run.costs.read(), **self._costs}
         costs = {key: known[key] for key in keys if key in known}
         kept = {name: self.kept[name] for name in unit.items if name in self.kept}
@@ -125,7 +127,8 @@ class Driver:
             self._charge(worker, facts, unit)
         elif news.kind == "progress" and worker in self.busy:
             self.busy[worker].done = facts["done"]
-            self.words[worker] = self.busy[worker].items[0]
+            unit = self.busy[worker]
+            self.words[worker] = unit.words or unit.items[0]
         else:
             self._hear(worker, news.kind, facts)
 
@@ -133,6 +136,8 @@ class Driver:
         """What says nothing about who is free."""
         if kind == "cost":
             self._costs |= {item: dict(amounts) for item, amounts in facts.items()}
+        elif kind == "found":
+            self.found |= facts
         elif kind == "log":
             self.run.log(facts["event"], worker=worker, **facts["facts"])
         elif kind == "warning":
@@ -168,7 +173,7 @@ class Driver:
     def _charge(self, worker: str, spent: Mapping[str, float], unit: Unit) -> None:
         item = f"workers/{worker}"
         own = dict(self._costs.get(item) or self.run.costs.read().get(item, {}))
-        for name, amount in {**spent, "units": 1, LEASE_OF[unit.stage]: len(unit.items)}.items():
+        for name, amount in {**spent, "units": 1, COUNTED[unit.stage]: len(unit.items)}.items():
             own[name] = own.get(name, 0) + amount
         self._costs[item] = own
 

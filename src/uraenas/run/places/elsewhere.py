@@ -1,16 +1,18 @@
 """Places that have workers: units are packed, handed out, and seen to their end."""
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from uraenas.engine import Engine
 from uraenas.evaluation import cell_count
 from uraenas.learning.chains import ChainSpec, chains_for, in_turns, shared_epochs
+from uraenas.learning.queries import Trainings
 from uraenas.run.checkpoints import read_chain
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
+from uraenas.run.places.asking import Asked
 from uraenas.run.places.driver import Driver
 from uraenas.run.places.leases import revoke
 from uraenas.run.places.packing import Unit, pack
@@ -46,6 +48,22 @@ class Elsewhere:
             sets = cell_count(task.measured_on(config.evaluate.part).test, config.evaluate)
             self.crew = self.hiring.hire(run, config, engine, max(chains, sets))
 
+    def asked(
+        self, run: Run, config: Config, task: Task, engine: Engine, progress: Countdown
+    ) -> Callable[[Trainings], Asked]:
+        crew = self._hired(run, config, task, engine)
+
+        def working(units: list[Unit], tell: Callable[[Driver], None]) -> Mapping[str, Any]:
+            def show(driver: Driver) -> None:
+                progress.found["search"] = _words(driver)
+                tell(driver)
+
+            driver = Driver(crew, run, config, self._ready)
+            self._worked(driver, units, lambda: None, show)
+            return driver.found
+
+        return lambda here: Asked(here, len(crew.names), working)
+
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         run, progress, epochs = runner.run, runner.progress, runner.config.train.epochs
         left = [spec for spec in specs if not runner.checkpoints.has_finished(spec)]
@@ -73,19 +91,18 @@ class Elsewhere:
 
     def judge(self, judge: Judge, progress: Countdown) -> int:
         revoke(judge.run)
-        names = judge.unjudged()
-        total = cell_count(judge.dataset.test, judge.config.evaluate)
-        if len(names) < 2:
+        if len(judge.unjudged()) < 2:
             return 0
         crew = self._hired(judge.run, judge.config, judge.task, judge.engine)
 
         def tell(driver: Driver) -> None:
-            _show(progress, "evaluate", driver, total - len(names) + len(driver.over), total)
+            _show(progress, "evaluate", driver, len(driver.over), len(judge.names))
 
-        units = [Unit("evaluate", (name,)) for name in names]
+        units = [Unit("evaluate", (name,)) for name in judge.names]
         driver = Driver(crew, judge.run, judge.config, self._ready)
         self._worked(driver, units, lambda: _room(progress, "evaluate"), tell)
-        return total - len(names) + len(driver.over)
+        judge.take(driver.found)
+        return len(driver.over)
 
     def close(self) -> None:
         if self.crew is not None:
@@ -136,5 +153,9 @@ def _room(progress: Countdown, stage: str) -> float | None:
 
 def _show(progress: Countdown, stage: str, driver: Driver, done: float, total: float) -> None:
     """One display for all: which worker is at what."""
-    progress.found[stage] = ", ".join(f"{worker}: {words}" for worker, words in sorted(driver.words.items()))
+    progress.found[stage] = _words(driver)
     progress(stage, done, total)
+
+
+def _words(driver: Driver) -> str:
+    return ", ".join(f"{worker}: {words}" for worker, words in sorted(driver.words.items()))

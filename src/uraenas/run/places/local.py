@@ -22,6 +22,9 @@ class Local:
     def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
         """It is ready."""
 
+    def asked(self, run: Run, config: Config, task: Task, engine: Engine, progress: Countdown) -> None:
+        """It searches and trains itself."""
+
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         revoke(runner.run)  # a worker that outlived another driver may write no more
         return runner.run_all(specs)

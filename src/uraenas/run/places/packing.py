@@ -15,6 +15,7 @@ class Unit:
     cost: float = 1.0  # relative to others
     waits_for: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # chain → root and epoch needed
     part: int = 0  # lower ones first
+    words: str = ""  # for whoever watches, where an item's name says too much
     deaths: int = 0  # since it last came further
     done: float = 0.0  # steps, or sets
     reached: float = 0.0  # by the time of the last death

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from uraenas.engine import Engine
 from uraenas.learning.chains import ChainSpec
+from uraenas.learning.queries import Elsewhere
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
@@ -15,13 +16,18 @@ from uraenas.run.training import ChainRunner
 
 
 class Place(Protocol):
-    """A row of PLACES: where chains are trained and evaluation sets are judged."""
+    """A row of PLACES: where queries and chains are trained and evaluation sets are judged."""
 
     def check(self) -> None:
         """Refuse a place that cannot be reached, before anything is written."""
 
     def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
         """Make ready for what will come, while something else is done."""
+
+    def asked(
+        self, run: Run, config: Config, task: Task, engine: Engine, progress: Countdown
+    ) -> Elsewhere | None:
+        """Who trains what a search asks for; None: whoever searches."""
 
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         """Run these chains to their end, or until time is up; says whether all are through."""
@@ -37,8 +43,8 @@ class Place(Protocol):
 class Order:
     """A unit of work as a worker gets it: plain data, and the leases under which it may write."""
 
-    stage: str  # train or evaluate
-    items: tuple[str, ...]  # chains, or evaluation sets
+    stage: str  # search, train or evaluate
+    items: tuple[str, ...]  # queries, chains, or evaluation sets
     leases: Mapping[str, int]
     config: Mapping[str, Any]
     costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what its chains have cost before
@@ -51,7 +57,7 @@ class News:
     """What a worker has to tell, or what became of it."""
 
     worker: str
-    kind: str  # ready, progress, cost, log, warning, done, late, failed, broken, died
+    kind: str  # ready, progress, found, cost, log, warning, done, late, failed, broken, died
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, ClassVar
 
 from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
@@ -50,11 +50,11 @@ class Processes:
 class ProcessCrew:
     """Processes, each with a pipe for orders and news. Its end, or ours, is noticed by the end of the pipe."""
 
+    start: ClassVar[str] = "spawn"  # a fork of a process with threads or a GPU may hang
+
     def __init__(self, path: str, config: Mapping[str, Any], devices: Mapping[str, str | None]) -> None:
         self.path, self.config, self.devices = path, config, devices
-        self.spawn = multiprocessing.get_context(
-            "spawn"
-        )  # a fork of a process with threads or a GPU may hang
+        self.system: Any = multiprocessing.get_context(self.start)
         self.pipes: dict[str, Connection] = {}
         self.running: dict[str, Any] = {}
         for name in self.names:
@@ -110,9 +110,9 @@ class ProcessCrew:
         return found, False
 
     def _start(self, name: str) -> None:
-        own, theirs = self.spawn.Pipe()
+        own, theirs = self.system.Pipe()
         arguments = (theirs, self.path, self.config, self.devices[name])
-        process = self.spawn.Process(target=work, args=arguments, name=name, daemon=True)
+        process = self.system.Process(target=work, args=arguments, name=name, daemon=True)
         process.start()
         theirs.close()  # so that the end of the pipe is theirs alone
         self.pipes[name], self.running[name] = own, process

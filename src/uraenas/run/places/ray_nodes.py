@@ -1,5 +1,6 @@
 """Ray itself: how it is reached, and whether its nodes can do this run's work."""
 
+import re
 import signal
 import threading
 import warnings
@@ -11,12 +12,15 @@ from uraenas.base.errors import UraenasError
 from uraenas.run.directory import Run
 from uraenas.run.places.worker import versions
 
+HERE = "this machine"
+# How Ray refuses a process that differs from the cluster's head.
+VERSIONS = r"Version mismatch: .*?Ray: (\S+) Python: (\S+) .*?Ray: (\S+) Python: (\S+).*"
 PATIENCE = 60.0  # seconds for a cluster to answer, and for workers to write down how far they are
 
 
 def connected(options: Mapping[str, Any]) -> Any:
     """Ray, connected. What answers and is no cluster would be asked for ever, so that is done in a thread."""
-    where = "this machine" if options["address"] == "local" else options["address"]
+    where = HERE if options["address"] == "local" else options["address"]
     before = signal.getsignal(signal.SIGTERM)
     import ray  # seconds, and not everybody has it
 
@@ -39,14 +43,21 @@ def connected(options: Mapping[str, Any]) -> Any:
     with suppress(ValueError):  # not the main thread, so nobody heeds signals here
         signal.signal(signal.SIGTERM, before)  # Ray has its own way to end
     if failed:
-        why = " ".join(str(failed[0]).split())[:500]
-        hint = (
-            ""
-            if options["address"] == "local"
-            else "; if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN say it"
-        )
-        raise UraenasError(f"cannot use Ray on {where}: {why}{hint}") from failed[0]
+        raise _in_a_line(failed[0], where) from failed[0]
     return ray
+
+
+def _in_a_line(error: BaseException, where: str) -> UraenasError:
+    """Ray's own words, but for what is the matter most often."""
+    words = " ".join(str(error).split())
+    if match := re.fullmatch(VERSIONS, words):
+        versions = match.groups()
+        theirs, ours = (f"Ray {found[0]} and Python {found[1]}" for found in (versions[:2], versions[2:]))
+        return UraenasError(
+            f"the Ray cluster at {where} has {theirs}, this process {ours}; install the same everywhere"
+        )
+    hint = "" if where == HERE else "; if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN say it"
+    return UraenasError(f"cannot use Ray on {where}: {words[:500]}{hint}")
 
 
 def require_alike(ray: Any, run: Run) -> None:

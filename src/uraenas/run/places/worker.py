@@ -14,12 +14,14 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.versions import version_of
 from uraenas.engine import Engine, is_want_of_memory
 from uraenas.learning.chains import ChainSpec, plan_chains
+from uraenas.learning.loops import trainings
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, from_json
 from uraenas.run.cost import Amounts, Costs
 from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
+from uraenas.run.places.asking import query_of
 from uraenas.run.places.leases import Superseded, guard
 from uraenas.run.places.place import Order
 from uraenas.run.task import Task, prepare
@@ -95,11 +97,30 @@ class Worker:
         judge, self._judge.run = self._judge, run
         progress = self._progress(order)
         progress("evaluate", 0, len(order.items))
-        for number, _ in enumerate(judge.keep(order.items)):
+        for number, found in enumerate(judge.found(order.items)):
+            self.tell("found", found)
             progress("evaluate", number + 1, len(order.items))
         return True
 
-    _stages: Mapping[str, Callable[["Worker", Order], bool]] = {"train": _train, "evaluate": _evaluate}
+    def _query(self, order: Order) -> bool:
+        config, task, _ = self._opened(order)
+        assert config.search is not None
+        engine, progress = self._engine(config), self._progress(order)
+        images = task.search_images(config.search.settings.validation, engine)
+        answers = trainings(config.search, task.space, images, engine, config.seed)
+        queries = dict(query_of(item, task.space) for item in order.items)
+        total = len(queries) * answers.steps
+        progress("search", 0, total)
+        values = answers(queries, lambda done: progress("search", done, total))
+        share = answers.images / len(queries)
+        self.tell("found", {item: (value, share) for item, value in zip(order.items, values, strict=True)})
+        return True
+
+    _stages: Mapping[str, Callable[["Worker", Order], bool]] = {
+        "train": _train,
+        "evaluate": _evaluate,
+        "search": _query,
+    }
 
     # The run
 

@@ -5,7 +5,7 @@ RUN ?= runs/digits
 SCRIPTS = benchmarks studies tools
 CODE = src tests examples $(SCRIPTS)
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all test-ray check bench clean
 
 demo: .venv/installed
 	.venv/bin/uraenas run --preset digits --out $(RUN)
@@ -15,6 +15,19 @@ test: .venv/installed-for-tests
 
 test-all: .venv/installed-for-tests
 	.venv/bin/python -m pytest -m "not gpu" -n 2
+
+# Ray is large, so its tests and the kills of its workers and nodes are a target of their own. Where it is not built
+# for this system or Python, though there is a build for others, they are skipped.
+test-ray: .venv/installed-for-tests
+	@if $(PIP) install -q -c constraints.txt -e ".[ray]"; then \
+		.venv/bin/python -m pytest -m slow tests/run/test_on_ray.py && \
+		.venv/bin/python tools/worker_kills.py --on ray --kills 20 --nodes 5 --epochs 40 --pause 0 3; \
+	elif $(PIP) download -q --no-deps -c constraints.txt -d $$(mktemp -d) --only-binary :all: \
+			--platform manylinux2014_x86_64 --python-version 3.11 ray; then \
+		echo "Ray is not built for this system and Python: its tests are skipped"; \
+	else \
+		exit 1; \
+	fi
 
 check: .venv/installed-for-tests
 	.venv/bin/ruff check $(CODE)

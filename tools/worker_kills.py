@@ -1,21 +1,27 @@
 """Kill workers of a small run with SIGKILL at random moments, and whole Ray nodes: it must end with the same metrics.
 
-`--on processes:2` needs nothing else. `--on ray` starts a cluster of two nodes on loopback, for this process alone, and
-kills nodes too: only Ray's own process on the node dies, so its worker lives on, unheard, and must not write any more.
+`--on processes:2` needs nothing else; workers are forked from a process that has loaded PyTorch, so that a kill costs
+no more than what it destroys. `--on ray` starts a cluster of two nodes on loopback, for this process alone, and kills
+nodes too: only Ray's own process on the node dies, so its worker lives on, unheard, and must not write any more.
+
+Kills come as soon as workers are there again, at a random moment of their work. Nothing here waits for less than it
+takes: a busy machine makes it slower and no more.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import time
 import warnings
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +32,19 @@ from uraenas.base.progress import silent
 from uraenas.run.config import Config, preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
-from uraenas.run.places import place_of
+from uraenas.run.places import driver, place_of
+from uraenas.run.places.processes import ProcessCrew
 
 LOOPBACK = "127.0.0.1"
+LONG = 600  # seconds that each part of a node may take to start
+PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+# Ray asks its nodes more often whether they live. One that is only slow has as long to answer as ever.
+ASKING = {"health_check_period_ms": 500, "health_check_failure_threshold": 5}
 SETTINGS = {
     "methods": ("uraenas", "deep-ensemble"),
     "engine.checkpoint_seconds": 0,
     "search.batch": 16,
     "train.batch": 16,
-    "train.epochs": 24,
     "train.sampling.samples": 2,
     "train.sampling.exploration": 0.5,
     "train.sampled.architectures": 4,
@@ -51,6 +61,7 @@ class Killer(threading.Thread):
         super().__init__(daemon=True)
         self.run_directory, self.draw, self.pause, self.most = run, draw, pause, most
         self.over = threading.Event()
+        self.struck: set[int] = set()
         self.kills = 0
 
     def run(self) -> None:
@@ -58,16 +69,30 @@ class Killer(threading.Thread):
             self.kills += self.strike()
 
     def strike(self) -> int:
-        if not self.run_directory.has("log.jsonl"):
-            return 0
-        lines = map(json.loads, (self.run_directory.path / "log.jsonl").read_text().splitlines())
-        ready = {line["worker"]: line["process"] for line in lines if line["event"] == "worker ready"}
+        """Kill one, none twice: its number may be another's by then."""
+        ready = [one for one in self.ready() if one not in self.struck]
         if not ready:
             return 0
+        chosen = self.draw.choice(ready)
+        self.struck.add(chosen)
         with suppress(ProcessLookupError):
-            os.kill(ready[self.draw.choice(sorted(ready))], signal.SIGKILL)
+            os.kill(chosen, signal.SIGKILL)
             return 1
-        return 0  # it was dead, and its successor is not ready yet
+        return 0
+
+    def ready(self) -> list[int]:
+        """Processes of workers that are ready, and not known to be dead."""
+        if not self.run_directory.has("log.jsonl"):
+            return []
+        found: dict[str, int] = {}
+        for line in (self.run_directory.path / "log.jsonl").read_text().splitlines(keepends=True):
+            if line.endswith("\n"):  # one that is being written does not
+                fact: dict[str, Any] = json.loads(line)
+                if fact["event"] == "worker ready":
+                    found[fact["worker"]] = fact["process"]
+                elif fact["event"] == "worker died":
+                    found.pop(fact["worker"], None)
+        return [found[name] for name in sorted(found)]
 
 
 class NodeKiller(Killer):
@@ -85,7 +110,7 @@ class NodeKiller(Killer):
             os.kill(process.process.pid, signal.SIGKILL)
         time.sleep(self.draw.uniform(*self.pause))
         self.cluster.remove_node(node, allow_graceful=False)
-        self.cluster.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+        add_node(self.cluster)
         return 1
 
 
@@ -112,16 +137,25 @@ def two_nodes() -> Any:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback is loopback
+        "RAY_raylet_start_wait_time_s": str(LONG),
+        "RAY_worker_register_timeout_seconds": str(LONG),
     }
-    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # loopback is loopback
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": LOOPBACK}
-    cluster = Cluster(
-        initialize_head=True, head_node_args=head, shutdown_at_exit=False
-    )  # nodes come from a thread, too
-    cluster.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+    cluster = Cluster(shutdown_at_exit=False)
+    add_node(cluster, include_dashboard=False, _system_config=ASKING)
+    add_node(cluster)
     return cluster
+
+
+def add_node(cluster: Any, **facts: Any) -> None:
+    """One more. Ports are given: of those that a node's helpers choose it wants to know within 15 s, or it dies."""
+    with ExitStack() as held:
+        free = [held.enter_context(socket.create_server((LOOPBACK, 0))) for _ in PORTS]
+        ports = {name: one.getsockname()[1] for name, one in zip(PORTS, free, strict=True)}
+    cluster.add_node(wait=False, num_cpus=1, node_ip_address=LOOPBACK, **ports, **facts)
+    cluster.wait_for_nodes(LONG)
 
 
 def main() -> None:
@@ -129,11 +163,16 @@ def main() -> None:
     parser.add_argument("--on", default="processes:2", help="processes:N, or ray")
     parser.add_argument("--kills", type=int, default=20, help="of workers")
     parser.add_argument("--nodes", type=int, default=0, help="kills of nodes, on ray")
-    parser.add_argument("--pause", type=float, nargs=2, default=(2.0, 12.0), help="seconds between two kills")
+    parser.add_argument("--pause", type=float, nargs=2, default=(0.0, 4.0), help="seconds between two kills")
+    parser.add_argument("--epochs", type=int, default=24, help="of each chain")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # deaths are expected
+    warnings.simplefilter("ignore")  # deaths are expected,
+    driver.MOST_DEATHS = sys.maxsize  # and nobody's fault
+    ProcessCrew.start = "forkserver"
+    multiprocessing.set_forkserver_preload(["uraenas.run.places.worker"])
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # not without the cluster's processes
     cluster = two_nodes() if options.on == "ray" else None
     try:
         facts = loop(options, cluster)
@@ -151,7 +190,8 @@ def loop(options: argparse.Namespace, cluster: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {"on": options.on, "runs": 0, "kills": 0, "nodes killed": 0, "epochs twice": []}
     with tempfile.TemporaryDirectory() as folder:
         write_images(Path(folder) / "images.npz")
-        config = preset("tiny", {**SETTINGS, "data.name": str(Path(folder) / "images.npz")})
+        own = {"data.name": str(Path(folder) / "images.npz"), "train.epochs": options.epochs}
+        config = preset("tiny", {**SETTINGS, **own})
         whole = Path(folder) / "undisturbed"
         work(whole, config, "local")
         epoch = images(whole) / len(Run(whole).chains()) / config.train.epochs  # less where chains share
@@ -166,10 +206,8 @@ def loop(options: argparse.Namespace, cluster: Any) -> dict[str, Any]:
             assert (out / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes(), out
             kills = sum(killer.kills for killer in killers)
             twice = (images(out) - images(whole)) / epoch
-            assert twice <= 8 * kills, (
-                twice,
-                kills,
-            )  # a stack has four chains at most; their epoch, and its last
+            # a stack has four chains at most; their epoch, and its last
+            assert twice <= 8 * kills, (twice, kills)
             facts["epochs twice"].append(round(twice, 1))
             facts["runs"] += 1
             for name, told, killer in zip(left, ("kills", "nodes killed"), killers, strict=False):

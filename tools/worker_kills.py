@@ -13,20 +13,19 @@ import json
 import multiprocessing
 import os
 import random
-import secrets
 import signal
-import socket
 import sys
 import tempfile
 import threading
 import time
 import warnings
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from kills import read_everything, write_images
+from ray_cluster import add_node, two_nodes
 
 from uraenas.base.progress import silent
 from uraenas.run.config import Config, preset
@@ -35,11 +34,6 @@ from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import driver, place_of
 from uraenas.run.places.processes import ProcessCrew
 
-LOOPBACK = "127.0.0.1"
-LONG = 600  # seconds that each part of a node may take to start
-PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
-# Ray asks its nodes more often whether they live. One that is only slow has as long to answer as ever.
-ASKING = {"health_check_period_ms": 500, "health_check_failure_threshold": 5}
 SETTINGS = {
     "methods": ("uraenas", "deep-ensemble"),
     "engine.checkpoint_seconds": 0,
@@ -129,33 +123,6 @@ def images(out: Path) -> float:
     return sum(
         spent.get("images", 0) for item, spent in Run(out).costs.read().items() if item.startswith("chains/")
     )
-
-
-def two_nodes() -> Any:
-    """A cluster on loopback that asks for a token. Nodes come from a thread, too, which may not heed signals."""
-    os.environ |= {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback is loopback
-        "RAY_raylet_start_wait_time_s": str(LONG),
-        "RAY_worker_register_timeout_seconds": str(LONG),
-    }
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(shutdown_at_exit=False)
-    add_node(cluster, include_dashboard=False, _system_config=ASKING)
-    add_node(cluster)
-    return cluster
-
-
-def add_node(cluster: Any, **facts: Any) -> None:
-    """One more. Ports are given: of those that a node's helpers choose it wants to know within 15 s, or it dies."""
-    with ExitStack() as held:
-        free = [held.enter_context(socket.create_server((LOOPBACK, 0))) for _ in PORTS]
-        ports = {name: one.getsockname()[1] for name, one in zip(PORTS, free, strict=True)}
-    cluster.add_node(wait=False, num_cpus=1, node_ip_address=LOOPBACK, **ports, **facts)
-    cluster.wait_for_nodes(LONG)
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 import json
 import os
-import secrets
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.util import find_spec
@@ -18,6 +18,9 @@ from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import place_of
 
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+from ray_cluster import add_node, settings, two_nodes
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("ray") is None, reason="needs uraenas[ray]"),
@@ -30,28 +33,12 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two nodes of one core, which ask for a token."""
-    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
-    own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # loopback is loopback
-    own |= {"RAY_raylet_start_wait_time_s": "600", "RAY_agent_register_timeout_ms": "600000"}  # it may be busy
-    own |= {"RAY_worker_register_timeout_seconds": "600"}
-    before = {name: os.environ.get(name) for name in own}
-    os.environ |= own
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
-    found = Cluster(initialize_head=True, head_node_args=head)
-    add_node(found)
+    before = {name: os.environ.get(name) for name in settings()}
+    found = two_nodes()
     yield found
     found.shutdown()
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-def add_node(cluster: Any, **facts: Any) -> Any:
-    """One more. A busy machine may take its time."""
-    node = cluster.add_node(wait=False, num_cpus=1, node_ip_address="127.0.0.1", **facts)
-    cluster.wait_for_nodes(3600)
-    return node
 
 
 class Killer:

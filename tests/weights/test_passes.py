@@ -30,7 +30,7 @@ from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_json, write_json
 from uraenas.data.loader import Normalisation
 from uraenas.ensemble import Ensemble
-from uraenas.spaces import Draw, Passage, Stack, Term
+from uraenas.spaces import PLAIN, Apply, Draw, Network, Passage, Stack, Tensors, Term
 from uraenas.weights import WEIGHTS
 
 # Settings, and what is done to the weights by name, that should leave the plain network.
@@ -97,6 +97,36 @@ def test_a_draw_is_a_function_of_the_image_alone(name: str) -> None:
     torch.testing.assert_close(part_of, first[2:5], atol=1e-12, rtol=0)
     if method.members_per_chain > 1:
         assert not torch.allclose(first, other)
+
+
+@EVERY
+def test_maps_keep_the_precision_that_the_engine_chose(name: str) -> None:
+    """A factor or a mask in float32 would make every map after it one, and a GPU's step twice as long."""
+    method, precisions = made(name), []
+    stack = network_of(method).float().train()
+    x = torch.cat([images().float()] * method.changes.repeats)
+
+    def forward(network: Network, weights: Tensors, draw: Draw) -> Tensor:
+        return method.forward(Peeking(network, precisions), weights, draw)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        stack.run([0], [stack.weights], x, forward, [Draw(torch.tensor(3))])
+    assert precisions[0] == torch.float32  # the images
+    assert set(precisions[1:]) == {torch.bfloat16}
+
+
+class Peeking:
+    """A network that keeps the precision of what its layers read."""
+
+    def __init__(self, network: Network, precisions: list[torch.dtype]) -> None:
+        self.network, self.images, self.precisions = network, network.images, precisions
+
+    def __call__(self, weights: Tensors, passage: Passage = PLAIN, images: Tensor | None = None) -> Tensor:
+        def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
+            self.precisions.append(x.dtype)
+            return passage.layer(name, x, weight, apply)
+
+        return self.network(weights, replace(passage, layer=layer), images)
 
 
 @EVERY

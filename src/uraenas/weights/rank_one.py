@@ -10,7 +10,7 @@ itself in training, with the prior N(1, prior²):
     KL = Σ log(prior/σ) + (σ² + (μ − 1)²) / (2 prior²) − ½.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,7 +51,10 @@ class BatchEnsemble(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._with_factors, repeats=self.repeats)
+        return Changes(layout=self._with_factors, repeats=self.repeats, as_plain=self._multiplied)
+
+    def _multiplied(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        return multiplied(weights, layout, lambda name: _for_images(weights[name], draw, 1, 1))
 
     def _with_factors(self, layout: Layout) -> Layout:
         return Layout((*layout.entries, *factors(layout, self.size, self.spread)))
@@ -102,7 +105,11 @@ class RankOne(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._with_factors, repeats=self.repeats, penalty=self._divergence)
+        own = (self._divergence, self._multiplied)
+        return Changes(self._with_factors, repeats=self.repeats, penalty=own[0], as_plain=own[1])
+
+    def _multiplied(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        return multiplied(weights, layout, self._drawn(weights, draw, 1).__getitem__)
 
     def _with_factors(self, layout: Layout) -> Layout:
         own = factors(layout, self.size, self.spread)
@@ -151,6 +158,16 @@ def factors(layout: Layout, size: int, spread: float) -> list[Entry]:
     for name, entry in layout.layers.items():
         for end, channels in ((INPUTS, entry.shape[1]), (OUTPUTS, entry.shape[0])):
             found.append(Entry(f"{name}{end}", (size, channels), spread, 1.0, prior=False))
+    return found
+
+
+def multiplied(weights: Tensors, layout: Layout, factor: Callable[[str], Tensor]) -> Tensors:
+    """W ∘ s rᵀ of every layer, with factors [1, C] by name."""
+    found = dict(weights)
+    for name, entry in layout.layers.items():
+        if f"{name}{INPUTS}" in weights:
+            outer = factor(f"{name}{OUTPUTS}").T * factor(f"{name}{INPUTS}")
+            found[entry.name] = weights[entry.name] * outer.view(*outer.shape, *(1 for _ in entry.shape[2:]))
     return found
 
 

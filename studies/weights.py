@@ -7,8 +7,8 @@
 A run for each seed, with all methods; with --equal-time another for each method, whose epochs are those that take as
 long as the training of the one named. What is there already is not computed again, so the same command goes on after it
 was cut off. The table is printed and written to OUT/table.md: accuracy in %, ECE, NLL, and the same under shift (c,
-where the preset has a suite); parameters kept, passes, seconds of training and images per second in prediction, by all
-passes. Means over seeds, ± their standard deviation where there are several.
+where the preset has a suite); parameters kept, passes, networks trained, seconds of training and images per second in
+prediction, by all passes. Means over seeds, ± their standard deviation where there are several.
 """
 
 import argparse
@@ -74,6 +74,7 @@ def row_of(facts: RunFacts, run: Run, method: str, images: np.ndarray) -> dict[s
             )
     cost, ensemble = cost_of(facts, method), run.ensemble(method)
     found["parameters"], found["passes"] = ensemble.parameters, len(ensemble)
+    found["chains"] = cost.chains if cost else np.nan
     found["training s"] = cost.training if cost and cost.training is not None else np.nan
     ensemble.member_log_probabilities(images[:500])  # the first call is slower
     begun = time.perf_counter()

@@ -3,9 +3,11 @@
 import pytest
 
 from uraenas.bench import Size, measure, roofline
+from uraenas.bench.kinds import KINDS
 from uraenas.data.augment import AUGMENTATIONS
 from uraenas.engine import Engine, EngineSettings
 from uraenas.spaces import CellSpace, Genotype, Shape
+from uraenas.weights import WEIGHTS
 
 
 def test_every_case_gives_a_row() -> None:
@@ -14,12 +16,19 @@ def test_every_case_gives_a_row() -> None:
     rows = list(measure(engine, Size(space, batch=8, search_batch=8, members=2, images=40), rounds=1))
     tasks = ["search step", "member training", "prediction", "corruption"]
     tasks += [f"training with {name}" for name in AUGMENTATIONS if name != "none"]
+    tasks += [f"training {name}" for name in KINDS]
     assert [row["task"] for row in rows] == tasks
     for row in rows:
         assert row["ratio"] == pytest.approx(row["engine"] / row["plain"])
         assert row["peak_memory_gb"] > 0
     for row in rows[:3]:
         assert row["share_of_roofline"] > 0
+
+
+def test_every_kind_that_changes_a_step_is_also_written_plainly() -> None:
+    kinds = {name: row.make() for name, row in WEIGHTS.items()}
+    own = {name for name, kind in kinds.items() if kind.forward or kind.objective}
+    assert own - set(KINDS) == {"laplace", "sebays"}  # which train as `point` and as `ssig` do
 
 
 def test_the_work_of_six_convolutions() -> None:

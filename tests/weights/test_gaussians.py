@@ -1,6 +1,7 @@
 """Gaussians over weights: SWAG's covariance and the schedule that gathers its samples; Laplace's posterior."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -98,10 +99,15 @@ WEIGHT = draws.normal(torch.tensor(4), 8, DOUBLE).view(2, 4)
 NOISE, PRIOR = 0.3, 2.5  # variance of the outputs, precision of the weights
 
 
+def in_two(hessians: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Some images at a time, as they are looked at."""
+    return iter([(FEATURES[:17], hessians[:17]), (FEATURES[17:], hessians[17:])])
+
+
 @pytest.mark.parametrize("curvature", POSTERIORS)
 def test_laplace_recovers_the_posterior_of_bayesian_linear_regression(curvature: str) -> None:
     hessians = torch.eye(2, dtype=DOUBLE).expand(30, 2, 2) / NOISE
-    posterior = POSTERIORS[curvature](WEIGHT, FEATURES, hessians, PRIOR)
+    posterior = POSTERIORS[curvature](WEIGHT, in_two(hessians), PRIOR)
     exact = torch.linalg.inv(FEATURES.T @ FEATURES / NOISE + PRIOR * torch.eye(4, dtype=DOUBLE))
     expected = torch.block_diag(exact, exact)
     drawn = torch.stack([step_from(posterior, 2, draws.at(6, n)).flatten() for n in range(4000)])
@@ -113,7 +119,7 @@ def test_laplace_recovers_the_posterior_of_bayesian_linear_regression(curvature:
 
 def test_laplaces_full_covariance_is_the_inverse_of_the_gauss_newton_matrix() -> None:
     hessians = CLASSES.hessians(FEATURES @ WEIGHT.T)
-    factor = next(iter(POSTERIORS["full"](WEIGHT, FEATURES, hessians, PRIOR).values()))
+    factor = next(iter(POSTERIORS["full"](WEIGHT, in_two(hessians), PRIOR).values()))
 
     def loss(weight: torch.Tensor) -> torch.Tensor:
         return -torch.log_softmax(FEATURES @ weight.view(2, 4).T, dim=1)[:, 0].sum()

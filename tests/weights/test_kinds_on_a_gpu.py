@@ -4,11 +4,24 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_networks import SEED, SETTINGS, SHORT, SPACE, WRAPPED, chains, loader, made, member_of, part
+from small_networks import (
+    EVERY_OPERATION,
+    SEED,
+    SETTINGS,
+    SHORT,
+    SPACE,
+    WRAPPED,
+    chains,
+    loader,
+    made,
+    member_of,
+    part,
+)
 
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble import MembersPredictor
+from uraenas.ensemble import Kind, Member, MembersPredictor, Origin
+from uraenas.ensemble.networks import served, wide
 from uraenas.learning.train import StackOfChains
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
@@ -31,6 +44,23 @@ def test_a_captured_step_moves_chains_as_a_cpu_does(name: str) -> None:
         ends.append([state.tensors["weights"].cpu() for state in stack.states()])
     for one, other in zip(*ends, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in WRAPPED if made(name).changes.as_plain])
+def test_own_kernels_predict_with_draws_that_are_plain_networks(name: str) -> None:
+    """Two draws, in one network of twice as many logits where they share one."""
+    space, kind = replace(SPACE, channels=16), Kind.of(name, made(name))
+    weights = kind.layout(space.weight_layout(EVERY_OPERATION)).initial(SEED)
+    statistics = space.statistics_layout(EVERY_OPERATION).initial()
+    first = Member(EVERY_OPERATION, weights, statistics, Origin("any", 1, 0, 2), kind)
+    members = [first, replace(first, draw=1)]
+    found = []
+    for device, precision in (("cpu", "float32"), ("cuda", "bfloat16")):
+        engine = Engine(EngineSettings(device=device, precision=precision))
+        assert not engine.why_no_kernels(wide(space, len(served(members)[0])))
+        predict = MembersPredictor(members, space, Normalisation((4.0,), (6.0,)), engine)
+        found.append(predict(part().images[:5]).exp())
+    torch.testing.assert_close(*found, atol=0.03, rtol=0)
 
 
 @EVERY

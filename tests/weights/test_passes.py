@@ -29,8 +29,11 @@ from uraenas.base import draws
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_json, write_json
 from uraenas.data.loader import Normalisation
-from uraenas.ensemble import Ensemble
-from uraenas.spaces import Draw, Passage, Stack, Term
+from uraenas.deploy.network import EnsembleNetwork
+from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble import Ensemble, Member, MembersPredictor
+from uraenas.ensemble.networks import served
+from uraenas.spaces import PLAIN, Apply, Draw, Network, Passage, Stack, Tensors, Term
 from uraenas.weights import WEIGHTS
 
 # Settings, and what is done to the weights by name, that should leave the plain network.
@@ -97,6 +100,36 @@ def test_a_draw_is_a_function_of_the_image_alone(name: str) -> None:
     torch.testing.assert_close(part_of, first[2:5], atol=1e-12, rtol=0)
     if method.members_per_chain > 1:
         assert not torch.allclose(first, other)
+
+
+@EVERY
+def test_maps_keep_the_precision_that_the_engine_chose(name: str) -> None:
+    """A factor or a mask in float32 would make every map after it one, and a GPU's step twice as long."""
+    method, precisions = made(name), []
+    stack = network_of(method).float().train()
+    x = torch.cat([images().float()] * method.changes.repeats)
+
+    def forward(network: Network, weights: Tensors, draw: Draw) -> Tensor:
+        return method.forward(Peeking(network, precisions), weights, draw)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        stack.run([0], [stack.weights], x, forward, [Draw(torch.tensor(3))])
+    assert precisions[0] == torch.float32  # the images
+    assert set(precisions[1:]) == {torch.bfloat16}
+
+
+class Peeking:
+    """A network that keeps the precision of what its layers read."""
+
+    def __init__(self, network: Network, precisions: list[torch.dtype]) -> None:
+        self.network, self.images, self.precisions = network, network.images, precisions
+
+    def __call__(self, weights: Tensors, passage: Passage = PLAIN, images: Tensor | None = None) -> Tensor:
+        def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
+            self.precisions.append(x.dtype)
+            return passage.layer(name, x, weight, apply)
+
+        return self.network(weights, replace(passage, layer=layer), images)
 
 
 @EVERY
@@ -195,6 +228,66 @@ def test_draws_of_one_network_share_its_file_and_predict_as_before(tmp_path: Pat
     assert len({tuple(row.tolist()) for row in before[:, 0]}) == 4
     alone = ensemble_of(replace(one, draw=7)).member_log_probabilities(pictures, device="cpu")
     torch.testing.assert_close(alone[0], before[3], atol=1e-6, rtol=0)
+
+
+PLAIN_DRAWS = [name for name, row in WEIGHTS.items() if row.make().changes.as_plain is not None]
+IN_ONE_PASS = {"laplace", "mimo", "heads"}
+
+
+def drawn_members(name: str) -> list[Member]:
+    """Two networks, and three draws of each, in turn."""
+    first = member_of(name, architectures=(0, 1, 1))
+    moved = (draws.normal(draws.at(5, n), len(first.weights)) * 0.1 for n in range(2))
+    networks = [replace(first, weights=first.weights + one) for one in moved]
+    return [replace(network, draw=draw) for draw in (2, 0, 1) for network in networks]
+
+
+def pass_by_pass(member: Member, x: Tensor) -> Tensor:
+    """Log-probabilities of a member by the definition of its kind, in double precision."""
+    stack = Stack([member.architecture], SPACE, member.kind.layout).double().eval()
+    stack.put(0, member.weights, member.statistics)
+    drawn, forward = Draw(draws.at(member.origin.key, member.draw), member.draw), member.kind.method.forward
+    logits = stack.run([0], [stack.weights], x, forward, [drawn] if forward else ())[0]
+    if heads := len(member.kind.heads):
+        logits = logits.chunk(heads, dim=1)[member.draw]
+    return torch.log_softmax(logits, dim=1)
+
+
+@pytest.mark.parametrize("name", PLAIN_DRAWS)
+def test_draws_that_are_plain_networks_predict_as_pass_by_pass(name: str) -> None:
+    """Beside members of other kinds; where they differ in the last layer alone, each network is run once."""
+    members = drawn_members(name)
+    mixed = [member_of("point"), *members[:3], member_of("swapout"), *members[3:]]
+    pictures, units = part().images[:5], Normalisation((4.0,), (6.0,))
+    engine = Engine(EngineSettings(device="cpu", precision="float64"))
+    predict = MembersPredictor(mixed, SPACE, units, engine)
+    x = units.on(engine.device, engine.dtype)(torch.from_numpy(pictures))
+    with torch.no_grad():
+        expected = torch.stack([pass_by_pass(member, x) for member in mixed])
+    found, seen = predict.look(pictures)
+    torch.testing.assert_close(predict(pictures), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert len(served(members)) == (2 if name in IN_ONE_PASS else 6)
+    assert len(seen) == len(mixed)
+    if name in IN_ONE_PASS:
+        assert seen[1] is seen[3] is seen[6]
+
+
+@pytest.mark.parametrize("name", PLAIN_DRAWS)
+def test_draws_that_are_plain_networks_are_exported(name: str) -> None:
+    ensemble, pictures = ensemble_of(*drawn_members(name), member_of("point")), part().images[:5]
+    with torch.no_grad():
+        exported = EnsembleNetwork(ensemble)
+        probability = exported(torch.from_numpy(pictures))[0].numpy()
+    assert len(exported.members) == (3 if name in IN_ONE_PASS else 7)
+    expected = ensemble.predict_proba(pictures, device="cpu")
+    np.testing.assert_allclose(probability, expected, atol=1e-5, rtol=0)
+
+
+def test_masks_that_no_plain_network_has_are_not_exported() -> None:
+    with pytest.raises(UraenasError, match="masked"):
+        EnsembleNetwork(ensemble_of(member_of("swapout")))
+    assert made("dropout", per="value").changes.as_plain is None
 
 
 @pytest.mark.parametrize("wrong", [[], [[0, 0], [2, 0]], [[0, 0]], [[0, -1], [1, 0]], [[0], [1]], "x"])

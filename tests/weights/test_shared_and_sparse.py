@@ -35,10 +35,15 @@ class Toy:
 # BatchEnsemble
 
 
-def test_the_members_of_a_batch_ensemble_in_one_pass_are_networks_with_multiplied_weights() -> None:
-    method, x = made("batch_ensemble", size=3), images()
-    shared = network_of(method).eval()
-    together = shared.run([0], [shared.weights], torch.cat([x] * 3), method.forward, [Draw(torch.tensor(1))])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_the_members_of_a_batch_ensemble_in_one_pass_are_networks_with_multiplied_weights(
+    repeats: int,
+) -> None:
+    """Each image is a member's, in turn; where it stands in the batch again, it is another's."""
+    method, x = made("batch_ensemble", size=3, repeats=repeats), images(7)
+    shared, key = network_of(method).eval(), Draw(torch.tensor(1))
+    (together,) = shared.run([0], [shared.weights], torch.cat([x] * repeats), method.forward, [key])
+    time, image = torch.arange(repeats).repeat_interleave(7), torch.arange(7).repeat(repeats)
     views = shared.weight_layouts[0].views(shared.weights.detach())
     plain = Stack([EVERY_OPERATION], SPACE).double().eval()
     for m in range(3):
@@ -51,7 +56,9 @@ def test_the_members_of_a_batch_ensemble_in_one_pass_are_networks_with_multiplie
                 weight *= outer.view(*outer.shape, *(1 for _ in weight.shape[2:]))
         plain.put(0, torch.cat([one.flatten() for one in multiplied.values()]), shared.statistics)
         alone = plain(x)[0]
-        torch.testing.assert_close(together[0][m * len(x) : (m + 1) * len(x)], alone, atol=1e-10, rtol=0)
+        own = (image + time) % 3 == m
+        torch.testing.assert_close(together[own], alone[image[own]], atol=1e-10, rtol=0)
+        assert repeats == 1 or sorted(image[own].tolist()) == list(range(7))  # it sees every image once
         drawn = shared.run([0], [shared.weights], x, method.forward, [Draw(torch.tensor(1), m)])[0]
         torch.testing.assert_close(drawn, alone, atol=1e-10, rtol=0)
 
@@ -214,6 +221,7 @@ def test_sebays_jumps_by_three_deviations_and_starts_its_spreads_anew() -> None:
     [
         ("batch_ensemble", {"size": 0}, "size = 0"),
         ("batch_ensemble", {"spread": -1.0}, "spread = -1.0"),
+        ("rank_one", {"size": 2, "repeats": 3}, "repeats = 3"),
         ("rank_one", {"prior": 0.0}, "prior = 0.0"),
         ("mimo", {"inputs": 0}, "inputs = 0"),
         ("mimo", {"alike": 2.0}, "alike = 2.0"),

@@ -12,6 +12,7 @@ from torch import Tensor
 from uraenas import shifts
 from uraenas.architectures import Dirichlet, Searched
 from uraenas.bench import roofline
+from uraenas.bench.kinds import KINDS
 from uraenas.bench.plain import PlainNetwork, endless_batches
 from uraenas.bench.roofline import Work
 from uraenas.data.augment import AUGMENTATIONS, Augmentation
@@ -23,8 +24,9 @@ from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
 from uraenas.learning.train import StackOfChains
 from uraenas.spaces import CellSpace
-from uraenas.weights import Point
+from uraenas.weights import WEIGHTS, Point, WeightMethod
 
+POINT = Point()
 SHORT = 8  # batches of an epoch whose augmentation is timed
 
 
@@ -69,7 +71,8 @@ class Bench:
         """The cases, each built when its turn comes, so that only one takes up memory."""
         changing = {name: part for name, row in AUGMENTATIONS.items() if (part := row.make()).changes}
         augmented = [partial(self.augmentation, name, part) for name, part in changing.items()]
-        return [self.search, self.training, self.prediction, self.corruption, *augmented]
+        kinds = [partial(self.kind, name) for name in KINDS]
+        return [self.search, self.training, self.prediction, self.corruption, *augmented, *kinds]
 
     def _loader(
         self, batch: int, epoch: int | None = None, augmentations: Sequence[Augmentation] = ()
@@ -79,8 +82,11 @@ class Bench:
         where, classes = (self.engine.device, self.engine.dtype), self.size.space.shape.classes
         return Loader(part, self.normalisation, batch, 4, True, *where, augmentations, classes)
 
-    def _stack(self, loader: Loader) -> StackOfChains:
-        specs = [ChainSpec("sampled", Point(), n, genotype) for n, genotype in enumerate(self.genotypes)]
+    def _stack(
+        self, loader: Loader, weights: WeightMethod = POINT, members: int | None = None
+    ) -> StackOfChains:
+        genotypes = enumerate(self.genotypes[:members])
+        specs = [ChainSpec("sampled", weights, n, genotype) for n, genotype in genotypes]
         chains = [initial_chain(spec, self.size.space, 0) for spec in specs]
         settings = TrainSettings(epochs=1000)
         return StackOfChains(chains, settings, self.size.space, loader, self.engine, seed=0)
@@ -215,3 +221,26 @@ class Bench:
 
         amount = loader.steps * loader.batch * size.members
         return Case(f"training with {name}", "member-images/s", amount, plain, engine)
+
+    def kind(self, name: str) -> Case:
+        """A step of one network with this kind of weights, by PyTorch's operations on both sides but for `point`."""
+        size = self.size
+        loader = self._loader(size.batch)
+        stack = self._stack(loader, WEIGHTS[name].make(), members=1)
+        network = PlainNetwork(self.genotypes[0], size.space.skeleton).to(self.engine.device)
+        loss = KINDS[name](network)
+        rule = partial(torch.optim.SGD, lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
+        optimiser = rule(network.parameters())
+        batches = self._plain_batches(size.batch)
+
+        def plain() -> None:
+            optimiser.zero_grad()
+            loss(*next(batches)).backward()
+            optimiser.step()
+            self._finish()
+
+        def engine() -> None:
+            stack.one_step()
+            self._finish()
+
+        return Case(f"training {name}", "images/s", loader.batch, plain, engine)

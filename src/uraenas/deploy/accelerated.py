@@ -27,7 +27,7 @@ def accelerated(ensemble: Ensemble, threads: int = 0) -> Ensemble:
     """The same ensemble, whose predictions ONNX Runtime makes; as it is where there is a GPU.
 
     All that is made of predictions is as before, to within the last digits of float32: sets, votes, uncertainties,
-    p-values. Members whose weights are drawn anew in each pass cannot be accelerated.
+    p-values. Members that are no plain networks, but masked ones, cannot be accelerated.
     """
     if torch.cuda.is_available():
         return ensemble

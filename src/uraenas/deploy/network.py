@@ -1,5 +1,6 @@
 """A whole ensemble as one module: raw images in; probabilities, uncertainty by source and what to make of them out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble, Known, Member
+from uraenas.ensemble.networks import served, weights_of, wide
 from uraenas.ensemble.predict import Rule
 from uraenas.evaluation.conformal import REGULARISATION
 from uraenas.evaluation.metrics import SOURCES
@@ -33,12 +35,14 @@ class EnsembleNetwork(nn.Module):
     def __init__(self, ensemble: Ensemble, rule: Rule | None = None) -> None:
         super().__init__()
         if any(member.kind.forward is not None for member in ensemble.members):
-            raise UraenasError("members whose weights are drawn anew in each pass cannot be exported")
+            raise UraenasError("members that are no plain networks, but masked ones, cannot be exported")
         self.temperature = ensemble.temperature
-        networks = {member.network: place for place, member in enumerate(ensemble.networks)}
-        self.members = nn.ModuleList([_Network(member, ensemble.space) for member in ensemble.networks])
-        # Of each member, its network and, where that has heads, which one it is.
-        self.places = [(networks[member.network], member.draw) for member in ensemble.members]
+        networks = served(ensemble.members)
+        every = ([ensemble.members[position] for position in positions] for positions in networks)
+        self.members = nn.ModuleList([_Network(members, ensemble.space) for members in every])
+        # Of each member, its network and which of those that this serves it is.
+        found = {p: (place, own) for place, some in enumerate(networks) for own, p in enumerate(some)}
+        self.places = [found[position] for position in range(len(ensemble))]
         functions = list(dict.fromkeys(ensemble.functions))
         self.groups = [[m for m, own in enumerate(ensemble.functions) if own == one] for one in functions]
         units = ensemble.normalisation
@@ -86,13 +90,14 @@ class EnsembleNetwork(nn.Module):
 
 
 class _Network(nn.Module):
-    """One member in evaluation, its norms folded."""
+    """A network in evaluation, its norms folded, and the members that it serves: draws of it, or mostly one."""
 
-    def __init__(self, member: Member, space: Space) -> None:
+    def __init__(self, members: Sequence[Member], space: Space) -> None:
         super().__init__()
-        self.architecture, self.space = member.architecture, space
-        self.heads = max(1, len(member.kind.heads))
-        weights = member.kind.layout(space.weight_layout(member.architecture)).views(member.weights)
+        member, self.classes = members[0], space.shape.classes
+        flat = weights_of(members, space, torch.device("cpu"), torch.float32)
+        self.architecture, self.space = member.architecture, wide(space, len(members))
+        weights, space = self.space.weight_layout(member.architecture).views(flat), self.space
         statistics = space.statistics_layout(member.architecture).views(member.statistics)
         ready = folded(space, member.architecture, weights, statistics)
         self.names: list[dict[str, str]] = []
@@ -102,14 +107,14 @@ class _Network(nn.Module):
                 self.register_buffer(self.names[-1][name], tensor.float().clone())
 
     def forward(self, x: Tensor) -> tuple[list[Tensor], Features]:
-        """The logits of each head, mostly one, and what the network sees."""
+        """The logits of each member that it serves, and what the network sees."""
         weights, statistics = (
             {name: getattr(self, own) for name, own in names.items()} for names in self.names
         )
         logits, features = self.space.trace(self.architecture, weights, statistics, x)
-        if self.heads == 1:
+        if self.classes == self.space.shape.classes:
             return [logits], features
-        return list(logits.split(self.space.shape.classes, dim=-1)), features
+        return list(logits.split(self.classes, dim=-1)), features
 
 
 class _Foreign(nn.Module):

@@ -40,8 +40,13 @@ class Kind:
 
     @property
     def forward(self) -> Forward | None:
-        """What is wrapped around the network when it predicts."""
-        return self.method.forward
+        """What is wrapped around the network when it predicts; nothing where draws are plain networks."""
+        return None if self.method.changes.as_plain else self.method.forward
+
+    @property
+    def in_one_pass(self) -> bool:
+        """Whether one pass serves all draws of a network."""
+        return self.method.changes.in_one_pass
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Members made ready to predict: stacked, on the device, in stacks that fit into memory."""
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -8,14 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, Predictor, Tracer, Wrapping, naming_want_of_memory
 from uraenas.ensemble.member import Member
-from uraenas.spaces import Draw, Features, Space, Stack
+from uraenas.ensemble.networks import draw_of, served, weights_of, wide
+from uraenas.spaces import Features, Space, Stack, as_it_is
 
 T = TypeVar("T")
+Group = Sequence[Sequence[int]]  # networks, each as the positions of the members that it serves
 
 
 class Predicting(Protocol):
@@ -75,19 +75,29 @@ class MembersPredictor:
         for group, (predict, batch) in zip(self._groups(), self.stacks, strict=True):
             batches = [self._log_p(predict(raw), group) for raw in self._batches(images, batch)]
             parts.append(torch.cat(batches, dim=1))
-        return torch.cat(parts)
+        return self._in_order(torch.cat(parts))
 
     def _look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
         if not self.tracers:
             self.tracers = [self.engine.tracer(*self._stacked(group)) for group in self._groups()]
-        parts, seen = [], []
+        parts = []
+        seen: list[Features] = [() for _ in self.members]
         for group, (trace, batch) in zip(self._groups(), self.tracers, strict=True):
             found = [trace(raw) for raw in self._batches(images, batch)]
             parts.append(torch.cat([self._log_p(logits, group) for logits, _ in found], dim=1).cpu())
-            for m in _networks(group)[1]:
-                levels = zip(*(features[m] for _, features in found), strict=True)
-                seen.append(tuple(torch.cat(level).cpu() for level in levels))
-        return torch.cat(parts), seen
+            for network, positions in enumerate(group):
+                levels = zip(*(features[network] for _, features in found), strict=True)
+                own = tuple(torch.cat(level).cpu() for level in levels)
+                for position in positions:
+                    seen[position] = own
+        return self._in_order(torch.cat(parts)), seen
+
+    def _in_order(self, found: Tensor) -> Tensor:
+        """What members say, from the order of groups to that of members."""
+        order = [position for group in self._groups() for positions in group for position in positions]
+        if order == sorted(order):
+            return found
+        return found[torch.tensor(order, device=found.device).argsort()]
 
     def _batches(self, images: np.ndarray | Tensor, batch: int) -> Iterator[Tensor]:
         """Normalised, on the device."""
@@ -96,43 +106,31 @@ class MembersPredictor:
             raw = part if isinstance(part, Tensor) else torch.from_numpy(np.array(part))  # mapped: read-only
             yield self.normalise(raw.to(self.engine.device))
 
-    def _log_p(self, logits_SNK: Tensor, group: Sequence[Member]) -> Tensor:
+    def _log_p(self, logits_SNK: Tensor, group: Group) -> Tensor:
         """What the members of a group say [M, N, K], from the numbers that their networks give."""
         logits = logits_SNK.to(self.engine.dtype)
-        if heads := len(group[0].kind.heads):
-            places, apart = _networks(group)[1], logits.unflatten(-1, (heads, -1))
-            pairs = zip(places, group, strict=True)
-            logits = torch.stack([apart[place, :, member.draw % heads] for place, member in pairs])
+        if (heads := len(group[0])) > 1:
+            logits = logits.unflatten(-1, (heads, -1)).movedim(2, 1).flatten(0, 1)
         return self.target.prediction(logits)
 
-    def _groups(self) -> Iterator[Sequence[Member]]:
-        """Members of one kind of weights that stand together, at most as many as are stacked."""
-        for _, alike in itertools.groupby(
-            self.members, key=lambda member: (member.kind.forward or member.kind.heads) and member.kind
-        ):
-            of_kind = list(alike)
-            for first in range(0, len(of_kind), self.size):
-                yield of_kind[first : first + self.size]
+    def _groups(self) -> Iterator[Group]:
+        """Networks that run side by side, at most as many as are stacked: they are wrapped alike, and as wide."""
+        alike: dict[tuple[str, int], list[list[int]]] = {}
+        for positions in served(self.members):
+            kind = self.members[positions[0]].kind
+            alike.setdefault((str(kind) if kind.forward else "", len(positions)), []).append(positions)
+        for networks in alike.values():
+            for first in range(0, len(networks), self.size):
+                yield networks[first : first + self.size]
 
-    def _stacked(self, group: Sequence[Member]) -> tuple[Stack, Wrapping]:
-        group, layout = _networks(group)[0], group[0].kind.layout
-        architectures = [member.architecture for member in group]
-        stack = Stack(architectures, self.space, layout).to(self.engine.device, self.engine.dtype)
-        for place, member in enumerate(group):
-            stack.put(place, member.weights, member.statistics)
-        wrapping = Wrapping(
-            forward=group[0].kind.forward,
-            draws=[Draw(draws.at(m.origin.key, m.draw, self.engine.device), m.draw) for m in group],
-        )
-        return stack.eval(), wrapping
-
-
-def _networks(group: Sequence[Member]) -> tuple[list[Member], list[int]]:
-    """What is run: one member of each network where heads share one, else all; and the place of each member there."""
-    if not group[0].kind.heads:
-        return list(group), list(range(len(group)))
-    found: dict[str, Member] = {}
-    for member in group:
-        found.setdefault(member.network, member)
-    places = {name: place for place, name in enumerate(found)}
-    return list(found.values()), [places[member.network] for member in group]
+    def _stacked(self, group: Group) -> tuple[Stack, Wrapping]:
+        served_by = [[self.members[position] for position in positions] for positions in group]
+        firsts, where = [members[0] for members in served_by], (self.engine.device, self.engine.dtype)
+        forward = firsts[0].kind.forward
+        layout = firsts[0].kind.layout if forward else as_it_is
+        architectures = [member.architecture for member in firsts]
+        stack = Stack(architectures, wide(self.space, len(group[0])), layout).to(*where)
+        for place, members in enumerate(served_by):
+            stack.put(place, weights_of(members, self.space, *where), members[0].statistics)
+        drawn = [draw_of(member, self.engine.device) for member in firsts]
+        return stack.eval(), Wrapping(forward=forward, draws=drawn)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import require_range, unknown
-from uraenas.spaces import Apply, Draw, Network, Passage, Tensors
+from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, number_of, require_chance
-from uraenas.weights.method import UNCHANGED, Candidate, passes
+from uraenas.weights.method import Candidate, Changes, passes
 
 LAYERS = ("all", "dense")
 
@@ -33,7 +33,6 @@ class DropConnect(OneCosine):
     of_members: ClassVar[tuple[str, ...]] = ("draws",)
     trajectory: ClassVar[str] = "dropconnect"
     objective = None
-    changes = UNCHANGED
 
     def check_own(self) -> None:
         require_chance("rate", self.rate)
@@ -42,15 +41,26 @@ class DropConnect(OneCosine):
         require_range("draws", self.draws, 1, MOST_DRAWS)
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
-        keep = 1 - self.rate
-
         def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
-            if self.layers == "dense" and weight.dim() > 2:
-                return apply(x, weight)
-            kept = draws.coins(draws.at(draw.key, number_of(name)), weight.numel(), keep)
-            return apply(x, weight * (kept.view(weight.shape).to(weight.dtype) / keep))
+            return apply(x, self._kept(name, weight, draw))
 
         return network(weights, Passage(layer=layer))
+
+    def _kept(self, name: str, weight: Tensor, draw: Draw) -> Tensor:
+        """A layer's weights, some of them dropped."""
+        if self.layers == "dense" and weight.dim() > 2:
+            return weight
+        keep = 1 - self.rate
+        kept = draws.coins(draws.at(draw.key, number_of(name)), weight.numel(), keep)
+        return weight * (kept.view(weight.shape).to(weight.dtype) / keep)
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(as_plain=self._dropped)
+
+    def _dropped(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        own = {e.name: self._kept(name, weights[e.name], draw) for name, e in layout.layers.items()}
+        return {**weights, **own}
 
     def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         return passes(samples, self.draws)

@@ -12,7 +12,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from uraenas.base.errors import require_range, unknown
-from uraenas.spaces import Apply, Draw, Network, Passage, Tensors
+from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, mask, require_chance
 from uraenas.weights.method import Candidate, Changes, passes
@@ -45,7 +45,17 @@ class Dropout(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(repeats=self.repeats)
+        plain = self._dropped if self.per == "channel" else None  # single values are no matter of weights
+        return Changes(repeats=self.repeats, as_plain=plain)
+
+    def _dropped(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        """A channel that is dropped is one whose weights are 0."""
+        found, keep = dict(weights), 1 - self.rate
+        for name, entry in layout.layers.items():
+            if entry.role != "images":
+                weight = weights[entry.name]
+                found[entry.name] = weight * (mask(draw, name, weight[:1], 2, keep) / keep)
+        return found
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
         keep = 1 - self.rate

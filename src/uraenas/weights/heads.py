@@ -20,7 +20,7 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.engine import cross_entropy
-from uraenas.spaces import Entry, Layout
+from uraenas.spaces import Draw, Entry, Layout, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.method import Candidate, Changes, passes
 
@@ -46,7 +46,11 @@ class Heads(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._widened, heads=tuple(map(str, self.architectures)))
+        heads = tuple(map(str, self.architectures))
+        return Changes(layout=self._widened, heads=heads, as_plain=self._head, in_one_pass=True)
+
+    def _head(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        return one_head(weights, layout, draw, len(self.architectures))
 
     def _widened(self, layout: Layout) -> Layout:
         """The last layer gives H times as many logits."""
@@ -75,3 +79,11 @@ class Heads(OneCosine):
     @property
     def members_per_chain(self) -> int:
         return len(self.architectures)
+
+
+def one_head(weights: Tensors, layout: Layout, draw: Draw, many: int) -> Tensors:
+    """The network with the draw's head alone, of so many."""
+    last = layout.last.role
+    own = {entry.name for entry in layout.entries if entry.role == last}
+    number = 0 if draw.number is None else draw.number % many
+    return {name: one.chunk(many)[number] if name in own else one for name, one in weights.items()}

@@ -11,8 +11,9 @@ posterior's precision is
 network is the point estimate, so that the chains are those of `point`.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,6 +30,9 @@ from uraenas.weights.method import Candidate, Changes, Seen, passes
 CURVATURES = ("kronecker", "full")
 ROWS, COLUMNS, DEVIATION, WHOLE = (f".laplace.{part}" for part in ("rows", "columns", "deviation", "whole"))
 LEAST, MOST = -12.0, 18.0  # of log δ
+MOST_NUMBERS = 10_000_000  # of the Hessians of images that are looked at together
+
+Parts = Iterator[tuple[Tensor, Tensor]]  # features [N, F] and Hessians [N, K, K] of some images at a time
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Laplace(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(fit=self._fit, fitted=self._with_posterior)
+        return Changes(fit=self._fit, fitted=self._with_posterior, as_plain=drawn_last, in_one_pass=True)
 
     def _with_posterior(self, layout: Layout) -> Layout:
         name, (classes, features) = layout.last.name, layout.last.shape
@@ -72,11 +76,9 @@ class Laplace(OneCosine):
         if bias is not None:
             columns.append(weights[bias.name].double()[:, None])
             features = torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
-        hessians = seen.target.hessians(seen.logits.double())
-        if seen.weights is not None:
-            hessians = hessians * seen.weights.double()[:, None, None]
-        parts = POSTERIORS[self.curvature](torch.cat(columns, dim=1), features, hessians, self.precision)
-        return {f"{last}{part}": tensor for part, tensor in parts.items()}
+        parts = _in_parts(features, seen)
+        found = POSTERIORS[self.curvature](torch.cat(columns, dim=1), parts, self.precision)
+        return {f"{last}{part}": tensor for part, tensor in found.items()}
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
         if draw.number is None:
@@ -84,13 +86,7 @@ class Laplace(OneCosine):
         (last,) = (
             name.removesuffix(part) for name in weights for part in (WHOLE, ROWS) if name.endswith(part)
         )
-        posterior = {name.removeprefix(last): one for name, one in weights.items() if name.startswith(last)}
-        apart = step_from(posterior, weights[last].shape[0], draw.key)
-        weight, bias = weights[last], f"{last.removesuffix('.weight')}.bias"
-        moved = {last: weight + apart[:, : weight.shape[1]]}
-        if apart.shape[1] > weight.shape[1]:
-            moved[bias] = weights[bias] + apart[:, -1]
-        return network({**weights, **moved})
+        return network(_moved(weights, last, f"{last.removesuffix('.weight')}.bias", draw))
 
     def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         return passes(samples, self.draws)
@@ -100,25 +96,56 @@ class Laplace(OneCosine):
         return self.draws
 
 
-def kronecker(weight_KF: Tensor, features_NF: Tensor, hessians_NKK: Tensor, precision: float) -> Tensors:
+def drawn_last(weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+    """The network with a draw of its last layer."""
+    bias = layout.last_bias
+    return _moved(weights, layout.last.name, bias.name if bias else "", draw)
+
+
+def _moved(weights: Tensors, last: str, bias: str, draw: Draw) -> Tensors:
+    posterior = {name.removeprefix(last): one for name, one in weights.items() if name.startswith(last)}
+    weight = weights[last]
+    apart = step_from(posterior, len(weight), draw.key)
+    moved = {last: weight + apart[:, : weight.shape[1]]}
+    if apart.shape[1] > weight.shape[1]:
+        moved[bias] = weights[bias] + apart[:, -1]
+    return {**weights, **moved}
+
+
+def _in_parts(features_NF: Tensor, seen: Seen) -> Parts:
+    """Images, some at a time: all their Hessians at once would be N K² numbers."""
+    some = max(1, MOST_NUMBERS // seen.logits.shape[1] ** 2)
+    for start in range(0, len(features_NF), some):
+        part = slice(start, start + some)
+        hessians = seen.target.hessians(seen.logits[part].double())
+        if seen.weights is not None:
+            hessians = hessians * seen.weights[part].double()[:, None, None]
+        yield features_NF[part], hessians
+
+
+def kronecker(weight_KF: Tensor, parts: Parts, precision: float) -> Tensors:
     """Eigenvectors of both factors, and the deviation along each pair of them."""
-    count = len(features_NF)
-    a, columns = torch.linalg.eigh(features_NF.T @ features_NF / count)
-    g, rows = torch.linalg.eigh(hessians_NKK.mean(dim=0))
+    classes, size = weight_KF.shape
+    count, a, g = 0, weight_KF.new_zeros(size, size), weight_KF.new_zeros(classes, classes)
+    for features_NF, hessians_NKK in parts:
+        count += len(features_NF)
+        a += features_NF.T @ features_NF
+        g += hessians_NKK.sum(dim=0)
+    a, columns = torch.linalg.eigh(a / count)
+    g, rows = torch.linalg.eigh(g / count)
     curvature_KF = count * torch.outer(g.clamp_min(0), a.clamp_min(0))
     precision = precision or likeliest_precision(curvature_KF, float(weight_KF.square().sum()))
     return {ROWS: rows, COLUMNS: columns, DEVIATION: (curvature_KF + precision).rsqrt()}
 
 
-def full(weight_KF: Tensor, features_NF: Tensor, hessians_NKK: Tensor, precision: float) -> Tensors:
+def full(weight_KF: Tensor, parts: Parts, precision: float) -> Tensors:
     """A square root of the covariance of the flattened weights."""
-    classes, size = len(weight_KF), weight_KF.numel()
-    blocks = [  # one after another: all at once they would take N F² numbers
-        [features_NF.T @ (features_NF * hessians_NKK[:, k, other, None]) for other in range(classes)]
-        for k in range(classes)
-    ]
-    hessian = torch.cat([torch.cat(row, dim=1) for row in blocks]).view(size, size)
-    curvature, directions = torch.linalg.eigh(hessian)
+    (classes, features), size = weight_KF.shape, weight_KF.numel()
+    hessian = weight_KF.new_zeros(classes, features, classes, features)
+    for features_NF, hessians_NKK in parts:
+        for k, other in itertools.product(range(classes), repeat=2):  # all at once would take N F² numbers
+            hessian[k, :, other] += features_NF.T @ (features_NF * hessians_NKK[:, k, other, None])
+    curvature, directions = torch.linalg.eigh(hessian.view(size, size))
     curvature = curvature.clamp_min(0)
     precision = precision or likeliest_precision(curvature, float(weight_KF.square().sum()))
     return {WHOLE: directions * (curvature + precision).rsqrt()}

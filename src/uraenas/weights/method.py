@@ -15,7 +15,7 @@ from torch import Tensor
 
 from uraenas.data.targets import CLASSES, Target
 from uraenas.engine import Objective
-from uraenas.spaces import Forward, Layout, Tensors, as_it_is
+from uraenas.spaces import Draw, Forward, Layout, Tensors, as_it_is
 from uraenas.weights.cycle import Cycle
 
 
@@ -48,6 +48,8 @@ class Seen:
     target: Target = CLASSES  # what the logits say
 
 
+# weights by name, layout, draw → weights by name of the space's own network that predicts as this draw does
+AsPlain = Callable[[Tensors, Layout, Draw], Tensors]
 # weights by name, layout, what they make of the training images → weights that come to them after training
 Fit = Callable[[Tensors, Layout, Seen], Tensors]
 
@@ -69,6 +71,10 @@ class Changes:
     renew: Callable[[Tensors, Tensor], Tensors] | None = None
     fit: Fit | None = None
     fitted: Callable[[Layout], Layout] = as_it_is  # the layout with those
+    as_plain: AsPlain | None = None  # None: `forward` predicts, or the weights are the network's as they are
+    in_one_pass: bool = (
+        False  # whether draws of one network are plain networks that differ in the last layer alone
+    )
 
 
 UNCHANGED = Changes()

@@ -18,6 +18,7 @@ from uraenas.base.errors import UraenasError, require_range
 from uraenas.engine import cross_entropy
 from uraenas.spaces import Draw, Entry, Layout, Network, Tensors
 from uraenas.weights.descending import OneCosine
+from uraenas.weights.heads import one_head
 from uraenas.weights.method import Candidate, Changes, passes
 
 
@@ -41,7 +42,13 @@ class Mimo(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._widened, repeats=self.repeats)
+        return Changes(self._widened, repeats=self.repeats, as_plain=self._of_one_image, in_one_pass=True)
+
+    def _of_one_image(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        """One image in all inputs is read by the sum of their weights."""
+        first, many = layout.first.name, self.inputs
+        summed = weights[first].unflatten(1, (many, -1)).sum(dim=1)
+        return one_head({**weights, first: summed}, layout, draw, many)
 
     def _widened(self, layout: Layout) -> Layout:
         """The first layer reads M times as many channels, the last gives M times as many logits."""

@@ -32,13 +32,26 @@ def spreads(layout: Layout, deviation: float) -> list[Entry]:
 
 def normal_layer(name: str, x: Tensor, weight: Tensor, apply: Apply, weights: Tensors, draw: Draw) -> Tensor:
     """A layer whose weights are drawn."""
-    place = draws.at(draw.key, number_of(name))
-    noise = draws.normal(place, weight.numel(), weight.dtype).view(weight.shape)
-    step = F.softplus(weights[f"{name}{SPREAD}"]) * noise
+    step = _step(name, weights[f"{name}{SPREAD}"], draw)
     if draw.number is not None:
         return apply(x, weight + step)
     apart = apply(x * _signs(draw, f"{name} in", x), step)
     return apply(x, weight) + apart * _signs(draw, f"{name} out", apart)
+
+
+def drawn_weights(weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+    """W̄ + σ ∘ ε of every layer."""
+    found = dict(weights)
+    for name, entry in layout.layers.items():
+        if f"{name}{SPREAD}" in weights:
+            found[entry.name] = weights[entry.name] + _step(name, weights[f"{name}{SPREAD}"], draw)
+    return found
+
+
+def _step(name: str, raw: Tensor, draw: Draw) -> Tensor:
+    """σ ∘ ε of a layer."""
+    noise = draws.normal(draws.at(draw.key, number_of(name)), raw.numel(), raw.dtype)
+    return F.softplus(raw) * noise.view(raw.shape)
 
 
 def _signs(draw: Draw, place: str, like: Tensor) -> Tensor:

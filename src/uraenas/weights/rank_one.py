@@ -2,13 +2,15 @@
 
     y = s_m ∘ W (r_m ∘ x),     which is the layer with weights W ∘ s_m r_mᵀ.
 
-Each image stands M times in a batch, once for every member, and all pass together; norms are shared. The factors have
-no weight decay. The Bayesian factors are Gaussian, r_m ~ N(μ, σ²) and s_m likewise, with the prior N(1, prior²):
+A batch is divided among the members, and all pass together, so a step costs what one network's does; norms are shared.
+Where each image stands in a batch several times, it is for another member each time: M times is for every member. The
+factors have no weight decay. The Bayesian factors are Gaussian, r_m ~ N(μ, σ²) and s_m likewise, each image's drawn for
+itself in training, with the prior N(1, prior²):
 
     KL = Σ log(prior/σ) + (σ² + (μ − 1)²) / (2 prior²) − ½.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,7 +33,10 @@ INPUTS, OUTPUTS, SPREAD = ".inputs", ".outputs", ".spread"
 class BatchEnsemble(OneCosine):
     """BatchEnsemble: members share weights but for two factors at each layer, and are trained together."""
 
-    size: int = 4  # members that share weights; each image stands so often in a batch
+    size: int = 4  # members that share weights
+    repeats: int = (
+        1  # how often an image stands in a batch, each time for another member; so many times the work
+    )
     spread: float = 0.5  # of the factors around 1 when they start
 
     section: ClassVar[str] = "batch_ensemble"
@@ -41,11 +46,15 @@ class BatchEnsemble(OneCosine):
 
     def check_own(self) -> None:
         require_range("size", self.size, 1, 1000)
+        require_range("repeats", self.repeats, 1, self.size)
         require_not_negative("spread", self.spread)
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._with_factors, repeats=self.size)
+        return Changes(layout=self._with_factors, repeats=self.repeats, as_plain=self._multiplied)
+
+    def _multiplied(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        return multiplied(weights, layout, lambda name: _for_images(weights[name], draw, 1, 1))
 
     def _with_factors(self, layout: Layout) -> Layout:
         return Layout((*layout.entries, *factors(layout, self.size, self.spread)))
@@ -54,7 +63,8 @@ class BatchEnsemble(OneCosine):
         images = len(network.images)
 
         def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
-            before, after = (_for_images(weights[f"{name}{end}"], draw, images) for end in (INPUTS, OUTPUTS))
+            own = (weights[f"{name}{end}"] for end in (INPUTS, OUTPUTS))
+            before, after = (_for_images(one, draw, images, self.repeats) for one in own)
             return _times(apply(_times(x, before), weight), after)
 
         return network(weights, Passage(layer=layer))
@@ -71,7 +81,10 @@ class BatchEnsemble(OneCosine):
 class RankOne(OneCosine):
     """Rank-one Bayesian factors: BatchEnsemble whose factors are Gaussian, each pass with its own draw of them."""
 
-    size: int = 4  # Gaussians that share weights; each image stands so often in a batch
+    size: int = 4  # Gaussians that share weights
+    repeats: int = (
+        1  # how often an image stands in a batch, each time for another of them; so many times the work
+    )
     spread: float = 0.5  # of the factors' means around 1 when they start
     deviation: float = 0.03  # of each factor, when it starts
     prior: float = 0.1  # the deviation of the factors' prior around 1
@@ -84,6 +97,7 @@ class RankOne(OneCosine):
 
     def check_own(self) -> None:
         require_range("size", self.size, 1, 1000)
+        require_range("repeats", self.repeats, 1, self.size)
         require_not_negative("spread", self.spread)
         require_positive("deviation", self.deviation)
         require_positive("prior", self.prior)
@@ -91,7 +105,11 @@ class RankOne(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._with_factors, repeats=self.size, penalty=self._divergence)
+        own = (self._divergence, self._multiplied)
+        return Changes(self._with_factors, repeats=self.repeats, penalty=own[0], as_plain=own[1])
+
+    def _multiplied(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+        return multiplied(weights, layout, self._drawn(weights, draw, 1).__getitem__)
 
     def _with_factors(self, layout: Layout) -> Layout:
         own = factors(layout, self.size, self.spread)
@@ -100,26 +118,31 @@ class RankOne(OneCosine):
         return Layout((*layout.entries, *own, *spreads))
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
-        images = len(network.images)
-
-        def drawn(name: str) -> Tensor:
-            mean, raw = (_for_images(weights[one], draw, images) for one in (name, f"{name}{SPREAD}"))
-            noise = draws.normal(draws.at(draw.key, number_of(name)), mean.numel(), mean.dtype)
-            return mean + F.softplus(raw) * noise.view(mean.shape)
+        drawn = self._drawn(weights, draw, len(network.images))
 
         def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
-            return _times(apply(_times(x, drawn(f"{name}{INPUTS}")), weight), drawn(f"{name}{OUTPUTS}"))
+            return _times(apply(_times(x, drawn[f"{name}{INPUTS}"]), weight), drawn[f"{name}{OUTPUTS}"])
 
         return network(weights, Passage(layer=layer))
 
+    def _drawn(self, weights: Tensors, draw: Draw, images: int) -> Tensors:
+        """All factors, of each image [N, C] or for all [1, C]. One draw for all: a hundred small ones take longer."""
+        means, spreads = {}, {}
+        for name in (name.removesuffix(SPREAD) for name in weights if name.endswith(SPREAD)):
+            of_images = (draw, images, self.repeats)
+            means[name] = _for_images(weights[name], *of_images)
+            spreads[name] = _for_images(F.softplus(weights[f"{name}{SPREAD}"]), *of_images)
+        sizes, dtype = [mean.numel() for mean in means.values()], next(iter(means.values())).dtype
+        noise = draws.normal(draws.at(draw.key, number_of("factors")), sum(sizes), dtype).split(sizes)
+        own = zip(means.items(), noise, strict=True)
+        return {name: mean + spreads[name] * one.view(mean.shape) for (name, mean), one in own}
+
     def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
-        total = next(iter(weights.values())).new_zeros(())
-        for name, raw in weights.items():
-            if name.endswith(SPREAD):
-                mean, sigma = weights[name.removesuffix(SPREAD)], F.softplus(raw)
-                square = (sigma**2 + (mean - 1) ** 2) / (2 * self.prior**2)
-                total = total + (torch.log(self.prior / sigma) + square - 0.5).sum()
-        return total / images
+        names = [name.removesuffix(SPREAD) for name in weights if name.endswith(SPREAD)]
+        mean = torch.cat([weights[name].flatten() for name in names])
+        sigma = F.softplus(torch.cat([weights[f"{name}{SPREAD}"].flatten() for name in names]))
+        square = (sigma**2 + (mean - 1) ** 2) / (2 * self.prior**2)
+        return (torch.log(self.prior / sigma) + square - 0.5).sum() / images
 
     def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         return passes(samples, self.draws)
@@ -138,14 +161,32 @@ def factors(layout: Layout, size: int, spread: float) -> list[Entry]:
     return found
 
 
-def _for_images(factors_MC: Tensor, draw: Draw, images: int) -> Tensor:
-    """Each image's member's [N, C]: in training the batch stands M times one after another; else one for all [1, C]."""
-    size, channels = factors_MC.shape
+def multiplied(weights: Tensors, layout: Layout, factor: Callable[[str], Tensor]) -> Tensors:
+    """W ∘ s rᵀ of every layer, with factors [1, C] by name."""
+    found = dict(weights)
+    for name, entry in layout.layers.items():
+        if f"{name}{INPUTS}" in weights:
+            outer = factor(f"{name}{OUTPUTS}").T * factor(f"{name}{INPUTS}")
+            found[entry.name] = weights[entry.name] * outer.view(*outer.shape, *(1 for _ in entry.shape[2:]))
+    return found
+
+
+def _for_images(factors_MC: Tensor, draw: Draw, images: int, repeats: int) -> Tensor:
+    """Those of each image's member [N, C]; in prediction one member's for all [1, C].
+
+    In training the k-th time of image i in a batch is for member (i + k) mod M.
+    """
     if draw.number is not None:
-        return factors_MC[draw.number % size][None]
-    return factors_MC[:, None].expand(size, images // size, channels).reshape(-1, channels)
+        return factors_MC[draw.number % len(factors_MC)][None]
+    once = images // repeats
+    turns = -(-once // len(factors_MC))
+    times = [factors_MC.roll(-k, 0) if k else factors_MC for k in range(repeats)]
+    return torch.cat([one.repeat(turns, 1)[:once] for one in times])
 
 
 def _times(x: Tensor, factor: Tensor) -> Tensor:
-    """Values [N, C, …] times factors [N, C]."""
-    return x * factor.view(*factor.shape, *(1 for _ in x.shape[2:]))
+    """Values [N, C, …] times factors [N, C].
+
+    Values keep their precision: factors in float32 would make all maps after them take twice the room.
+    """
+    return x * factor.view(*factor.shape, *(1 for _ in x.shape[2:])).to(x.dtype)

@@ -163,7 +163,7 @@ def sparse_pass(network: Network, weights: Tensors, draw: Draw) -> Tensor:
         uniform = draws.uniform(draws.at(draw.key, number_of(f"{name}{GATE}")), odds.numel(), odds.dtype)
         soft = torch.sigmoid((odds + torch.logit(uniform)) / TEMPERATURE)
         there = (soft > 0.5).to(soft.dtype) + soft - soft.detach()
-        return x * there.view(1, -1, *(1 for _ in x.shape[2:]))
+        return x * there.view(1, -1, *(1 for _ in x.shape[2:])).to(x.dtype)
 
     return network(weights, Passage(layer=layer, output=output))
 

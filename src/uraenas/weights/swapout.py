@@ -19,7 +19,7 @@ from uraenas.base.errors import UraenasError, require_range
 from uraenas.spaces import Draw, Network, Passage, Tensors, Term
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, mask
-from uraenas.weights.method import UNCHANGED, Candidate, as_they_are, passes
+from uraenas.weights.method import UNCHANGED, Candidate, Changes, as_they_are, passes
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class StochasticDepth(OneCosine):
     trajectory: ClassVar[str] = "stochastic_depth"
     members_per_chain: ClassVar[int] = 1
     objective = None
-    changes = UNCHANGED
+    changes = Changes(as_plain=lambda weights, layout, draw: weights)
 
     def check_own(self) -> None:
         _require_keep(self.keep)

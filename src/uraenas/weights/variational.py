@@ -20,7 +20,7 @@ from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS
 from uraenas.weights.method import Candidate, Changes, passes
-from uraenas.weights.normal import SPREAD, divergence_of_spread, normal_layer, spreads
+from uraenas.weights.normal import SPREAD, divergence_of_spread, drawn_weights, normal_layer, spreads
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class MeanField(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._with_spreads, penalty=self._divergence)
+        return Changes(layout=self._with_spreads, penalty=self._divergence, as_plain=drawn_weights)
 
     def _with_spreads(self, layout: Layout) -> Layout:
         return Layout((*layout.entries, *spreads(layout, self.deviation)))

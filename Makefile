@@ -4,6 +4,10 @@ PIP = .venv/bin/python -m pip --disable-pip-version-check
 RUN ?= runs/digits
 SCRIPTS = benchmarks studies tools
 CODE = src tests examples $(SCRIPTS)
+# Each worker begins with half of the tests, so that what the tests of a file share is mostly made once.
+WORKERS = -n 2 --dist worksteal
+# Tests start many processes; what one of them compiles the next ones read.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-all test-ray check bench clean
 
@@ -11,10 +15,10 @@ demo: .venv/installed
 	.venv/bin/uraenas run --preset digits --out $(RUN)
 
 test: .venv/installed-for-tests
-	.venv/bin/python -m pytest -n 2
+	.venv/bin/python -m pytest $(WORKERS)
 
 test-all: .venv/installed-for-tests
-	.venv/bin/python -m pytest -m "not gpu" -n 2
+	.venv/bin/python -m pytest -m "not gpu" $(WORKERS)
 
 # Ray is large, so its tests and the kills of its workers and nodes are a target of their own. Where it is not built
 # for this system or Python, though there is a build for others, they are skipped.

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,6 @@ import pytest
 
 # The suite runs on two cores with two workers; more threads would only wait for each other. Processes inherit this.
 os.environ["OMP_NUM_THREADS"] = "1"
-
-import torch
-
-torch.set_num_threads(1)
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,14 @@ def pytest_collection_finish() -> None:
     ):  # whose import looks for what refers to generators, and finds nothing frozen
         gc.collect()
         gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _disk_is_not_awaited() -> Iterator[None]:
+    """Runs flush hundreds of files, and no test cuts the power; tests/base/test_files.py says that they are flushed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which finds a wrong file, too
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Files are whole or not there, and damage is noticed."""
 
+import os
 import resource
 from pathlib import Path
 
@@ -55,6 +56,22 @@ def test_views_that_share_memory_can_be_written(tmp_path: Path) -> None:
     tensors, _ = read_tensors(tmp_path / "f")
     assert torch.equal(tensors["a"], whole.detach().T)
     assert torch.equal(tensors["b"], whole.detach()[1])
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, path = [], tmp_path / "file"
+    rename = os.replace
+
+    def renamed(source: Path, target: Path) -> None:
+        told.append("renamed")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", lambda handle: told.append(os.fstat(handle).st_ino))
+    monkeypatch.setattr(os, "replace", renamed)
+    write_bytes(path, b"content")
+    assert told == [path.stat().st_ino, "renamed", tmp_path.stat().st_ino]
 
 
 def test_nothing_but_the_file_is_left_behind(stored: Path) -> None:

@@ -32,7 +32,7 @@ def member(number: int) -> Member:
     return Member(ARCHITECTURE, weights, statistics, Origin(f"sampled-point-{number:02d}", 1, 0, 1))
 
 
-def fitted(first: int, *classes: str, members: int = 8) -> UraeNAS:
+def fitted(first: int, *classes: str, members: int = 3) -> UraeNAS:
     made = UraeNAS(device="cpu")
     networks = tuple(member(first + number) for number in range(members))
     made.ensemble_ = Ensemble(networks, SPACE, Normalisation((0.0,), (1.0,)), classes)
@@ -128,7 +128,7 @@ def test_save_killed_at_every_call_that_writes_leaves_the_old_model_or_the_new_o
     folder, old, seen, tried = tmp_path / "model", tmp_path / "old", [], 0
     OLD.save(old)
     left = Path(shutil.copytree(old, tmp_path / "left"))
-    with killed_at(40), pytest.raises(Killed):
+    with killed_at(20), pytest.raises(Killed):
         NEW.save(left)
 
     def over_an_old_one() -> None:
@@ -152,7 +152,7 @@ def test_save_killed_at_every_call_that_writes_leaves_the_old_model_or_the_new_o
             seen.append(is_same(found, NEW))
         assert is_same(UraeNAS.load(folder), NEW)
         assert len(list(folder.iterdir())) == 2  # nothing of the killed ones is left
-    assert tried >= 200
+    assert tried > 100
     assert 10 < sum(seen) < len(seen) - 10
 
 
@@ -199,7 +199,7 @@ def test_parts_of_two_models_are_not_mixed(tmp_path: Path) -> None:
     OLD.save(tmp_path / "old")
     NEW.save(tmp_path / "new")
     folders = {name: next((tmp_path / name).glob("ensemble-*")) for name in ("old", "new")}
-    for file in ("ensemble.json", "003.safetensors"):
+    for file in ("ensemble.json", "001.safetensors"):
         copy = Path(shutil.copytree(tmp_path / "old", tmp_path / f"mixed-{file}"))
         shutil.copy(folders["new"] / file, copy / folders["old"].name / file)
         with pytest.raises(UraenasError, match="is not the"):

@@ -101,28 +101,35 @@ def of_ngboost(name: str, data: Dataset, split: int) -> dict[str, float]:
     return measured(gaussian(told.params["loc"], told.params["scale"]), labels)
 
 
-MOST_ROWS = 1000  # of a Gaussian process, whose cost grows with their cube
+MOST_FITTED, MOST_ROWS = 500, 2000  # of a Gaussian process, whose cost grows with their cube
 
 
 def of_process(name: str, data: Dataset, split: int) -> dict[str, float]:
-    """scikit-learn's Gaussian process: a squared exponential with a length for each column, and noise."""
+    """scikit-learn's Gaussian process: a squared exponential with a length for each column, and noise.
+
+    Its kernel is fitted to at most MOST_FITTED rows, and at most MOST_ROWS are then conditioned on.
+    """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     x, y, new, labels = rows_of(data)
     chosen = np.random.default_rng(split).permutation(len(y))[:MOST_ROWS]
+    few = chosen[:MOST_FITTED]
     kernel = ConstantKernel() * RBF(np.ones(x.shape[1])) + WhiteKernel()
-    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=split)
-    mean, deviation = model.fit(x[chosen], y[chosen]).predict(new, return_std=True)
+    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=split).fit(x[few], y[few])
+    if len(chosen) > len(few):
+        model = GaussianProcessRegressor(model.kernel_, optimizer=None, normalize_y=True)
+        model.fit(x[chosen], y[chosen])
+    mean, deviation = model.predict(new, return_std=True)
     return measured(gaussian(mean, deviation), labels)
 
 
 def of_quantiles(name: str, data: Dataset, split: int) -> dict[str, float]:
-    """Gradient boosting of 19 quantiles; CRPS is twice their mean pinball loss, and there is no density."""
+    """Gradient boosting of 10 quantiles, 5 % … 95 %; CRPS is twice their mean pinball loss; there is no density."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     x, y, new, labels = rows_of(data)
-    shares = np.arange(1, 20) / 20
+    shares = (np.arange(10) + 0.5) / 10
 
     def told(**more: Any) -> np.ndarray:
         return HistGradientBoostingRegressor(random_state=split, **more).fit(x, y).predict(new)
@@ -159,11 +166,11 @@ def measure(folder: Path, out: Path, sets: list[str], splits: list[int], methods
             for name in methods:
                 if (one, split, name) in known:
                     continue
-                begun = time.perf_counter()
+                begun = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # a kernel at its bounds is no news
                     values = METHODS[name](name, data, split)
-                seconds = time.perf_counter() - begun
+                seconds = time.process_time() - begun  # of CPU
                 row = {"set": one, "split": split, "method": name, "rows": len(data.test), "seconds": seconds}
                 with out.open("a") as file:
                     file.write(json.dumps({**row, **values}) + "\n")

@@ -256,6 +256,12 @@ def test_no_sample_is_taken_while_exploring(changes: dict, words: str) -> None:
     preset("tiny", {"methods": "drnas", "train.epochs": 7})  # which has no cycles
 
 
+@pytest.mark.parametrize("choice", ["ensemble.selection=greedy", "evaluate.part=held_out"])
+def test_a_choice_on_images_that_no_chain_sees_is_refused_where_there_are_none(choice: str) -> None:
+    with pytest.raises(UraenasError, match=f"^{choice.replace('=', ' = ')} needs .*use train.folds=0, or"):
+        preset("table", parse_assignments([choice]))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

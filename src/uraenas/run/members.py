@@ -46,12 +46,12 @@ class Chooser:
                 f"every chain of {method.name} diverged; see log.jsonl, and use a smaller step size"
             )
         wanted = 1 if method.row.single else settings.members
-        chosen = self._chosen(
-            candidates, log_p, min(wanted, len(candidates))
-        )  # a frozen chain may have left fewer
         numbers = {spec.name: spec.number for spec in specs}
-        own = [numbers[candidates[position].origin.chain] for position in chosen]
-        panels = panels_of(own, task.fold, len(task.held_out))
+        own = [numbers[member.origin.chain] for member in candidates]
+        chosen = self._chosen(
+            candidates, log_p, own, min(wanted, len(candidates))
+        )  # frozen chains leave fewer
+        panels = panels_of([own[position] for position in chosen], task.fold, len(task.held_out))
         held_out = task.held_out.take(torch.cat([panel.images for panel in panels]).numpy())
         apart = drawn_apart(len(held_out), self.config.seed)  # promises rest on these
         measures = task.measures
@@ -74,13 +74,23 @@ class Chooser:
         known = known_to(ensemble, task, self.engine, self.config.seed, panels, temperature, apart, unseen)
         self.run.adopt(method.name, replace(ensemble, known=known))
 
-    def _chosen(self, candidates: Sequence[Member], log_p: Tensor, wanted: int) -> list[int]:
-        """The places of the members among the candidates."""
+    def _chosen(
+        self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int
+    ) -> list[int]:
+        """The places of the members among the candidates, whose chains have these numbers."""
         if self.config.ensemble.selection != "greedy":
             return selection.in_turn([member.origin.chain for member in candidates], wanted)
-        labels = torch.from_numpy(self.task.held_out.labels)
-        seen = ~drawn_apart(len(labels), self.config.seed)
-        return selection.greedy(log_p[:, seen], labels[seen], wanted, self.task.normalisation.target)
+        panels = panels_of(numbers, self.task.fold, len(self.task.held_out))[:wanted]
+        sizes = [len(panel.images) for panel in panels]
+        seen = (~drawn_apart(sum(sizes), self.config.seed)).split(sizes)
+        labels, found = torch.from_numpy(self.task.held_out.labels), []
+        for place, (panel, own) in enumerate(zip(panels, seen, strict=True)):
+            images = panel.images[own]
+            share = wanted // len(panels) + (place < wanted % len(panels))
+            judged = log_p[panel.members][:, images], labels[images]
+            best = selection.greedy(*judged, min(share, len(panel.members)), self.task.normalisation.target)
+            found += [panel.members[position] for position in best]
+        return found
 
     def _candidates(self, method: Assembled, specs: Sequence[ChainSpec]) -> tuple[list[Member], Tensor]:
         """What the chains have to offer, each the newest first, and its held-out predictions [M, N, K]."""

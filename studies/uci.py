@@ -4,11 +4,12 @@
     python studies/uci.py table rows.jsonl
 
 DATA is a folder of .npz files with x [N, D], y [N] and test [20, N]. What rows.jsonl holds already is not measured
-again, so a study can be cut off and go on. Rows that no network is trained on, 15 % of a training set, choose members
-and fit the temperature; peers learn from them, too.
+again, so a study can be cut off and go on. Chains leave out parts of the training rows in turn, and are calibrated on
+what they left out; peers learn from all training rows. Settings were chosen on training rows of split 0 alone.
 """
 
 import argparse
+import itertools
 import json
 import math
 import tempfile
@@ -23,29 +24,41 @@ import torch
 from torch import Tensor
 
 from uraenas.data import Dataset
+from uraenas.data.loader import suited_batch
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
+from uraenas.ensemble import Ensemble
 from uraenas.evaluation import MEASURES, numbers
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 
 MEASURED = MEASURES["numbers"]
+Rows = dict[str, dict[str, float]]  # metrics by method
 SHOWN = ("rmse", "nll", "crps", "coverage90", "width90")
+STEPS = 2000  # of a chain, about
+SMALL = 2000  # rows; larger sets have larger batches
 COMMON = {
-    "train.epochs": 150,
-    "train.batch": 32,
+    "search.epochs": 10,
+    "search.sampling.cycles": 1,
+    "network.widths": "16,32",
     "train.prior_deviation": 0.5,
+    "train.varied.prior_deviation": "0.3,3",
+    "train.folds": 5,
+    "train.sampled.architectures": 30,  # of which a third become members
+    "train.sampled.copies": 1,
+    "train.dropout.step_size": 0.02,
+    "train.dropout.rate": 0.05,
+    "train.swag.step_size": 0.02,
     "ensemble.members": 10,
     "ensemble.selection": "greedy",
 }
-DRAWN = {**COMMON, "train.sampled.architectures": 20, "train.sampled.copies": 1}
-# A method of the table: its name in `METHODS`, and its settings.
-OURS: dict[str, tuple[str, dict[str, Any]]] = {
-    "uraenas": ("uraenas-adam", DRAWN),
-    "autodeuq": ("autodeuq", {**DRAWN, "search.distribution": "evolution", "search.queries": 30}),
-    "deep ensemble": ("deep-ensemble-adam", COMMON),
-    "single": ("deep-ensemble-adam", {**COMMON, "ensemble.members": 1}),
-    "MC dropout": ("mc-dropout", {**COMMON, "train.dropout.step_size": 0.02, "train.dropout.rate": 0.05}),
-    "SWAG": ("swag", {**COMMON, "train.swag.step_size": 0.02}),
+# AutoDEUQ holds rows out, as its authors do, and chooses members on them.
+SEARCHED = {**COMMON, "search.distribution": "evolution", "search.queries": 20, "train.folds": 0}
+OURS = {
+    "uraenas": "joint-adam",
+    "deep ensemble": "deep-ensemble-adam",
+    "single": "single-adam",
+    "MC dropout": "mc-dropout",
+    "SWAG": "swag",
 }
 
 
@@ -62,22 +75,47 @@ def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:
     return {name: found[name] for name in SHOWN}
 
 
-def of_ours(name: str, data: Dataset, split: int) -> dict[str, float]:
-    """A method of the package, temperature-scaled on held-out rows; conformal intervals beside it."""
-    method, settings = OURS[name]
-    config = preset("table", {"methods": method, "evaluate.baseline": method, **settings, "seed": split})
+def settings_for(data: Dataset, settings: dict[str, Any]) -> dict[str, Any]:
+    """With epochs and a batch for so many rows, and only what these methods have."""
+    assert data.validation is not None
+    rows = len(data.train) + len(data.validation)
+    batch = 32 if rows < SMALL else 128
+    epochs = math.ceil(STEPS / (0.8 * rows // suited_batch(batch, rows)))
+    return {**settings, "train.batch": batch, "train.epochs": epochs}
+
+
+def trained(data: Dataset, split: int, methods: dict[str, str], settings: dict[str, Any]) -> Rows:
+    """Methods of the package, in one run, which searches once: temperature-scaled, with conformal intervals."""
+    known = {key for name in methods.values() for key in preset("table", {"methods": name}).values}
+    wanted = {key: value for key, value in settings_for(data, settings).items() if key in known}
+    told = {"methods": ",".join(methods.values()), "evaluate.baseline": next(iter(methods.values()))}
+    config = preset("table", {**told, **wanted, "seed": split})
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Pipeline.checked(folder, config, dataset=data)
         pipeline.begin()
         with pipeline.run.held():
             pipeline.train(pipeline.search())
-        ensemble = pipeline.run.ensemble(method)
+        return {name: judged(pipeline.run.ensemble(method), data) for name, method in methods.items()}
+
+
+def judged(ensemble: Ensemble, data: Dataset) -> dict[str, float]:
+    """Metrics on test rows; coverage and width are those of the intervals that `predict` gives."""
     members, _ = ensemble.predictor("cpu").look(data.test.images)
     labels = torch.from_numpy(data.test.labels)
     mixture = MEASURED.scaled(MEASURED.mean(members), ensemble.temperature)
+    found = measured(mixture, labels)
     ends = numbers.conformal_interval(mixture, ensemble.require_known().of_numbers.quantile(0.9))
     inside = ((labels >= ends[:, 0]) & (labels <= ends[:, 1])).double().mean()
-    return {**measured(mixture, labels), "conformal90": float(inside)}
+    own = {"coverage90": float(inside), "width90": float((ends[:, 1] - ends[:, 0]).mean())}
+    return {**found, **own, "central90": found["coverage90"], "temperature": ensemble.temperature}
+
+
+def of_ours(data: Dataset, split: int) -> Rows:
+    return trained(data, split, OURS, COMMON)
+
+
+def of_autodeuq(data: Dataset, split: int) -> Rows:
+    return trained(data, split, {"autodeuq": "autodeuq"}, SEARCHED)
 
 
 def rows_of(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, Tensor]:
@@ -92,37 +130,44 @@ def gaussian(mean: np.ndarray, deviation: np.ndarray) -> Tensor:
     return torch.from_numpy(np.stack([mean, 2 * np.log(deviation)], axis=-1))[None]
 
 
-def of_ngboost(name: str, data: Dataset, split: int) -> dict[str, float]:
+def of_ngboost(data: Dataset, split: int) -> Rows:
     """NGBoost with a Gaussian, its defaults."""
     from ngboost import NGBRegressor
 
     x, y, new, labels = rows_of(data)
     told = NGBRegressor(random_state=split, verbose=False).fit(x, y).pred_dist(new)
-    return measured(gaussian(told.params["loc"], told.params["scale"]), labels)
+    return {"NGBoost": measured(gaussian(told.params["loc"], told.params["scale"]), labels)}
 
 
-MOST_ROWS = 1000  # of a Gaussian process, whose cost grows with their cube
+MOST_FITTED, MOST_ROWS = 500, 2000  # of a Gaussian process, whose cost grows with their cube
 
 
-def of_process(name: str, data: Dataset, split: int) -> dict[str, float]:
-    """scikit-learn's Gaussian process: a squared exponential with a length for each column, and noise."""
+def of_process(data: Dataset, split: int) -> Rows:
+    """scikit-learn's Gaussian process: a squared exponential with a length for each column, and noise.
+
+    Its kernel is fitted to at most MOST_FITTED rows, and at most MOST_ROWS are then conditioned on.
+    """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     x, y, new, labels = rows_of(data)
     chosen = np.random.default_rng(split).permutation(len(y))[:MOST_ROWS]
+    few = chosen[:MOST_FITTED]
     kernel = ConstantKernel() * RBF(np.ones(x.shape[1])) + WhiteKernel()
-    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=split)
-    mean, deviation = model.fit(x[chosen], y[chosen]).predict(new, return_std=True)
-    return measured(gaussian(mean, deviation), labels)
+    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=split).fit(x[few], y[few])
+    if len(chosen) > len(few):
+        model = GaussianProcessRegressor(model.kernel_, optimizer=None, normalize_y=True)
+        model.fit(x[chosen], y[chosen])
+    mean, deviation = model.predict(new, return_std=True)
+    return {"Gaussian process": measured(gaussian(mean, deviation), labels)}
 
 
-def of_quantiles(name: str, data: Dataset, split: int) -> dict[str, float]:
-    """Gradient boosting of 19 quantiles; CRPS is twice their mean pinball loss, and there is no density."""
+def of_quantiles(data: Dataset, split: int) -> Rows:
+    """Gradient boosting of 10 quantiles, 5 % … 95 %; CRPS is twice their mean pinball loss; there is no density."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     x, y, new, labels = rows_of(data)
-    shares = np.arange(1, 20) / 20
+    shares = (np.arange(10) + 0.5) / 10
 
     def told(**more: Any) -> np.ndarray:
         return HistGradientBoostingRegressor(random_state=split, **more).fit(x, y).predict(new)
@@ -132,41 +177,46 @@ def of_quantiles(name: str, data: Dataset, split: int) -> dict[str, float]:
     over = known - quantiles
     pinball = np.maximum(shares[:, None] * over, (shares[:, None] - 1) * over).mean()
     low, high = quantiles[0], quantiles[-1]
-    return {
+    found = {
         "rmse": float(np.sqrt(np.mean((known - told()) ** 2))),
         "nll": math.nan,
         "crps": 2 * float(pinball),
         "coverage90": float(((known >= low) & (known <= high)).mean()),
         "width90": float((high - low).mean()),
     }
+    return {"boosted quantiles": found}
 
 
-Measure = Callable[[str, Dataset, int], dict[str, float]]
-METHODS: dict[str, Measure] = {
-    **dict.fromkeys(OURS, of_ours),
-    "NGBoost": of_ngboost,
-    "Gaussian process": of_process,
-    "boosted quantiles": of_quantiles,
+# What is measured at once, by its methods' names.
+TOGETHER: dict[tuple[str, ...], Callable[[Dataset, int], Rows]] = {
+    tuple(OURS): of_ours,
+    ("autodeuq",): of_autodeuq,
+    ("NGBoost",): of_ngboost,
+    ("Gaussian process",): of_process,
+    ("boosted quantiles",): of_quantiles,
 }
+METHODS = [name for names in TOGETHER for name in names]
 
 
 def measure(folder: Path, out: Path, sets: list[str], splits: list[int], methods: list[str]) -> None:
-    """Append a row for each set, split and method that is not there yet."""
+    """Append a row for each set, split and method that is not there yet; seconds are CPU, of a whole run."""
     known = {(row["set"], row["split"], row["method"]) for row in _read(out)}
-    for split in splits:
-        for one in sets:
-            data = dataset(folder / f"{one}.npz", split)
-            for name in methods:
-                if (one, split, name) in known:
-                    continue
-                begun = time.perf_counter()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # a kernel at its bounds is no news
-                    values = METHODS[name](name, data, split)
-                seconds = time.perf_counter() - begun
-                row = {"set": one, "split": split, "method": name, "rows": len(data.test), "seconds": seconds}
-                with out.open("a") as file:
-                    file.write(json.dumps({**row, **values}) + "\n")
+    for split, one in itertools.product(splits, sets):
+        data = dataset(folder / f"{one}.npz", split)
+        for names, function in TOGETHER.items():
+            missing = [name for name in names if name in methods and (one, split, name) not in known]
+            if not missing:
+                continue
+            begun = time.process_time()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a kernel at its bounds is no news
+                found = function(data, split)
+            seconds = round(time.process_time() - begun, 1)
+            with out.open("a") as file:
+                for name in missing:
+                    row = {"set": one, "split": split, "method": name, "rows": len(data.test)}
+                    rounded = {metric: float(f"{value:.6g}") for metric, value in found[name].items()}
+                    file.write(json.dumps({**row, **rounded, "seconds": seconds}) + "\n")
 
 
 def _read(out: Path) -> list[dict[str, Any]]:
@@ -174,16 +224,30 @@ def _read(out: Path) -> list[dict[str, Any]]:
 
 
 def table(out: Path) -> Iterator[str]:
-    """Markdown: mean ± standard error over splits, and mean ranks over sets and splits that all methods have."""
+    """Markdown: mean ± standard error over splits, mean ranks, and sign tests of uraenas against each other method."""
     rows = _read(out)
-    sets, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("set", "method"))
-    for metric in (*SHOWN[:4], "conformal90"):
-        yield f"\n**{metric}**\n\n| method | {' | '.join(sets)} | mean rank |\n|---|{'---:|' * (len(sets) + 1)}"
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    methods = [name for name in METHODS if any(row["method"] == name for row in rows)]
+    for metric in SHOWN:
+        yield f"\n**{metric}**\n\n| method | {' | '.join(sets)} | mean rank | uraenas better |"
+        yield f"|---|{'---:|' * (len(sets) + 2)}"
         ranks = _ranks(rows, metric)
         for method in methods:
-            cells = [_cell([r[metric] for r in rows if _is(r, one, method) and metric in r]) for one in sets]
-            mean = f"{np.mean(ranks[method]):.2f} (n = {len(ranks[method])})" if ranks.get(method) else "–"
-            yield f"| {method} | {' | '.join(cells)} | {mean} |"
+            cells = [_cell([r[metric] for r in rows if _is(r, one, method)]) for one in sets]
+            mean = f"{np.mean(ranks[method]):.2f}" if ranks.get(method) else "–"
+            yield f"| {method} | {' | '.join(cells)} | {mean} | {_sign_test(ranks, method)} |"
+        yield f"\nn of ranks: {len(next(iter(ranks.values()), []))}"
+
+
+def _sign_test(ranks: dict[str, list[int]], other: str) -> str:
+    """In how many cells the first method is better, and the p-value of a two-sided sign test."""
+    from scipy.stats import binomtest
+
+    if other == METHODS[0] or other not in ranks or METHODS[0] not in ranks:
+        return "–"
+    better = sum(a < b for a, b in zip(ranks[METHODS[0]], ranks[other], strict=True))
+    count = len(ranks[other])
+    return f"{better} of {count}, p = {binomtest(better, count).pvalue:.2g}"
 
 
 def _is(row: dict[str, Any], one: str, method: str) -> bool:
@@ -195,7 +259,7 @@ def _cell(values: list[float]) -> str:
     if not values:
         return "–"
     spread = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return f"{np.mean(values):.3f} ± {spread:.3f}"
+    return f"{np.mean(values):.3f} ± {spread:.3f} ({len(values)})"
 
 
 def _ranks(rows: list[dict[str, Any]], metric: str) -> dict[str, list[int]]:

@@ -42,6 +42,18 @@ def test_an_epoch_holds_every_image_once_but_for_the_remainder() -> None:
     assert len(set(seen)) == len(seen) == 20
 
 
+def test_a_member_never_sees_the_fold_that_it_leaves_out_and_sees_all_others() -> None:
+    fold = np.arange(23) % 4
+    loader = Loader(numbered(), PLAIN, 5, 0, False, CPU, torch.float64, fold=fold)
+    assert loader.steps == 3  # of the 17 images that each member has at least
+    epochs = [loader.draw([3, 4, 5], epoch, numbers=[0, 2, 6]) for epoch in range(12)]
+    for member, left_out in enumerate((0, 2, 2)):
+        seen = {int(n) for drawn in epochs for n in drawn.order[member].flatten()}
+        assert seen == set(np.flatnonzero(fold != left_out))
+    alone = loader.draw([4], 7, numbers=[2])
+    torch.testing.assert_close(alone.order[0], epochs[7].order[1])
+
+
 def test_crops_and_flips_are_windows_of_the_padded_image() -> None:
     part = numbered()
     loader = loader_of(part, padding=2, flip=True)

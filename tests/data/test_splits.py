@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import stratified_split
+from uraenas.data.splits import folds_of
 
 
 @settings(max_examples=60, deadline=None)
@@ -83,3 +84,13 @@ def test_a_class_with_too_few_examples_is_named() -> None:
 def test_senseless_requests_are_refused(labels: np.ndarray, parts: list[float], key: int) -> None:
     with pytest.raises(UraenasError):
         stratified_split(labels, parts, key)
+
+
+def test_folds_are_even_and_have_their_share_of_every_stratum() -> None:
+    strata = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [31, 10, 7]))
+    fold = folds_of(strata, 5, key=3)
+    assert np.ptp(np.bincount(fold)) <= 1
+    for stratum in range(3):
+        assert np.ptp(np.bincount(fold[strata == stratum], minlength=5)) <= 1
+    np.testing.assert_array_equal(fold, folds_of(strata, 5, key=3))
+    assert (fold != folds_of(strata, 5, key=4)).any()

@@ -124,3 +124,15 @@ def test_conformal_intervals_hold_as_many_new_numbers_as_they_promise() -> None:
     assert np.mean(held) + 0.01 >= 0.9
     assert np.mean(held) < 0.94
     assert math.isinf(Residuals.of(told[:, :5], labels[:5], torch.ones(5)).quantile(0.9))
+
+
+@pytest.mark.parametrize(("between", "own"), [(0.3, 0.7), (0.8, 0.7)])
+def test_a_temperature_of_few_members_becomes_that_of_many(between: float, own: float) -> None:
+    random = torch.Generator().manual_seed(0)
+    labels = torch.randn(4000, generator=random).double()
+    means = between * torch.randn(20, 4000, generator=random).double()
+    mixture = torch.stack([means, torch.full_like(means, 2 * math.log(own))], dim=-1)
+    few, many = (numbers.fit_temperature(mixture[:count], labels) for count in (4, 20))
+    mended = numbers.temperature_of_more(few, mixture[:4], 20)
+    assert abs(mended - many) < 0.25 * (few - many)
+    assert numbers.temperature_of_more(few, mixture[:4], 4) == few

@@ -76,6 +76,8 @@ CHAINS = {
     "uraenas-adam": 3,
     "deep-ensemble-adam": 3,
     "random-ensemble-adam": 3,
+    "single-adam": 1,
+    "joint-adam": 3,
     "autodeuq": 3,
     "mc-dropout": 2,
     "dropconnect": 2,

@@ -72,6 +72,8 @@ SECTIONS = {
     "uraenas-adam": {*SEARCH, "train.sampled", "train.adam", "ensemble"},
     "deep-ensemble-adam": {*SEARCH, "train.expected", "train.adam", "ensemble"},
     "random-ensemble-adam": {"train.uniform", "train.adam", "ensemble"},
+    "single-adam": {*SEARCH, "train.expected", "train.adam"},
+    "joint-adam": {*SEARCH, "train.sampled", "train.varied", "train.adam", "ensemble"},
     "autodeuq": {*SEARCH, "train.sampled", "train.varied", "train.adam", "ensemble"},
     "mc-dropout": {*SEARCH, "train.expected", "train.dropout", "ensemble"},
     "dropconnect": {*SEARCH, "train.expected", "train.dropconnect", "ensemble"},
@@ -254,6 +256,11 @@ def test_no_sample_is_taken_while_exploring(changes: dict, words: str) -> None:
     with pytest.raises(UraenasError, match=rf"^train\.sampling\.exploration = .*{words}"):
         preset("tiny", keys)
     preset("tiny", {"methods": "drnas", "train.epochs": 7})  # which has no cycles
+
+
+def test_metrics_of_images_that_no_chain_sees_are_refused_where_there_are_none() -> None:
+    with pytest.raises(UraenasError, match=r"^evaluate\.part = held_out needs .*use train.folds=0, or"):
+        preset("table", parse_assignments(["evaluate.part=held_out"]))
 
 
 @pytest.mark.parametrize(

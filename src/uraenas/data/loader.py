@@ -129,12 +129,17 @@ class Loader:
         augmentations: Sequence[Augmentation] = (),
         classes: int = 0,  # needed where labels are mixed
         teacher: Teacher | None = None,  # whose predictions are learned in place of labels
+        fold: np.ndarray
+        | None = None,  # [N]: the part that each image is in, of those that members leave out in turn
     ) -> None:
         if len(part) < 2:
             raise UraenasError("training needs at least 2 images")
         self.count = len(part)
-        self.batch = min(batch, self.count)
-        self.steps = self.count // self.batch  # what is left over sits this epoch out
+        sizes = np.zeros(1, np.int64) if fold is None else np.bincount(fold)
+        kept, self.folds = self.count - int(sizes.max()), len(sizes)
+        self.fold = None if fold is None else torch.from_numpy(fold).to(device)
+        self.batch = min(batch, kept)
+        self.steps = kept // self.batch  # what is left over sits this epoch out
         self.padding, self.flip, self.teacher = padding, flip, teacher
         self.normalise = normalisation.on(device, dtype)
         images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
@@ -177,17 +182,28 @@ class Loader:
                 if augmentation.mixes:
                     self.labels[place].copy_(labels)
 
-    def draw(self, keys: Sequence[int], epoch: int, kinds: Sequence[int | None] | None = None) -> EpochDraws:
+    def draw(
+        self,
+        keys: Sequence[int],
+        epoch: int,
+        kinds: Sequence[int | None] | None = None,
+        numbers: Sequence[int] | None = None,
+    ) -> EpochDraws:
         """The draws of one epoch, one key per member, whose images are of one augmentation's kind.
 
-        Where it is None, each image is of one of the kinds, by chance.
+        Where it is None, each image is of one of the kinds, by chance. Member number n leaves out fold n mod the number
+        of folds; members without a number leave out nothing.
         """
         device, count = self.images.device, self.steps * self.batch
         order, corner, flip = [], [], []
-        for key, kind in zip(keys, kinds or [None] * len(keys), strict=True):
+        nothing = [None] * len(keys)
+        for key, kind, number in zip(keys, kinds or nothing, numbers or nothing, strict=True):
             here = draws.at(key, epoch, device)
+            shuffled = draws.permutation(draws.at(here, 0), self.count)
+            if self.fold is not None and number is not None:
+                shuffled = shuffled[self.fold[shuffled] != number % self.folds]
             chosen = draws.integers(draws.at(here, 3), count, self.kinds) if kind is None else kind
-            order.append(draws.permutation(draws.at(here, 0), self.count)[:count] + chosen * self.count)
+            order.append(shuffled[:count] + chosen * self.count)
             corner.append(draws.integers(draws.at(here, 1), 2 * count, 2 * self.padding + 1).view(count, 2))
             flip.append(draws.integers(draws.at(here, 2), count, 2) == 1 if self.flip else order[-1] < 0)
         shape = (len(keys), self.steps, self.batch)

@@ -41,6 +41,15 @@ def stratified_split(
     return [np.sort(np.concatenate(part)) for part in chosen]
 
 
+def folds_of(strata: np.ndarray, count: int, key: int) -> np.ndarray:
+    """A number 0 … count − 1 for each example [N]: even parts, each with its share of every stratum."""
+    bits = np.random.Philox(key=_checked_key(key)).random_raw(len(strata))
+    order = np.lexsort((bits, strata))  # dealt out in turn, stratum by stratum
+    found = np.empty(len(strata), np.int64)
+    found[order] = np.arange(len(strata)) % count
+    return found
+
+
 def _checked_key(key: int) -> int:
     if isinstance(key, bool) or not isinstance(key, numbers.Integral) or not 0 <= key < 2**128:
         raise UraenasError(f"split key {key!r} is not allowed; allowed: an integer from 0 to 2^128 - 1")

@@ -85,19 +85,6 @@ class Known:
     scores: Mapping[str, Tensor]  # [n] by name, of those that the choice of members has not seen
     held_out: HeldOut | Residuals  # what was said of all, and what that promises
 
-    @classmethod
-    def fit(
-        cls,
-        features: Sequence[Features],
-        labels: Tensor,
-        looked: tuple[Tensor, Sequence[Features]],
-        held_out: HeldOut | Residuals,
-        measures: Measures = MEASURES["classes"],
-    ) -> "Known":
-        """From what members see of training images, and log-probabilities and features of held-out ones."""
-        levels = tuple(tuple(Level.fit(level, labels) for level in seen) for seen in features)
-        return cls(levels, scores_of(levels, *looked, measures), held_out)
-
     @property
     def images(self) -> int:
         """How many held-out images new ones are compared with."""

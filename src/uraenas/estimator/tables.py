@@ -27,6 +27,7 @@ from uraenas.learning.methods import method as row_of_method
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
 
+HELD_OUT = TableSettings.held_out
 TARGET = "the target"  # its column's name; none of X is called so
 
 
@@ -39,7 +40,8 @@ class TableEstimator(BaseEstimator):
     preset : the settings to start from, as on the command line.
     members, epochs, search_epochs : the most wanted settings; None keeps the preset's.
     settings : any other setting by its dotted key, such as {"network.nodes": 2}.
-    held_out : the share of rows for selection, calibration and intervals; no member is trained on them.
+    held_out : the share of rows for selection, calibration and intervals, which no member is trained on. None: as the
+        preset has it, where each member leaves out rows of its own in turn.
     run_directory : where the run is kept; None: nowhere.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
@@ -48,14 +50,14 @@ class TableEstimator(BaseEstimator):
 
     def __init__(
         self,
-        method: str = "uraenas",
+        method: str = "uraenas-adam",
         *,
         preset: str = "table",
         members: int | None = None,
         epochs: int | None = None,
         search_epochs: int | None = None,
         settings: dict[str, Any] | None = None,
-        held_out: float = 0.15,
+        held_out: float | None = None,
         run_directory: str | Path | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
@@ -92,7 +94,9 @@ class TableEstimator(BaseEstimator):
     def _fit_target(self, rows: Any, labels: np.ndarray, kind: str) -> None:
         with _as_value_error():
             frame = frame_of(rows) | {TARGET: labels}
-            settings = TableSettings(TARGET, kind=kind, held_out=self.held_out)
+            settings = TableSettings(
+                TARGET, kind=kind, held_out=HELD_OUT if self.held_out is None else self.held_out
+            )
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
             dataset = table_dataset("rows", frame, settings, no_test, key=self._seed())
             if self.run_directory is not None:
@@ -110,6 +114,7 @@ class TableEstimator(BaseEstimator):
             "search.epochs": self.search_epochs,
             "engine.device": self.device,
             "seed": self._seed(),
+            "train.folds": None if self.held_out is None else 0,
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
         config = settings_of_preset(self.preset, {**changes, **(self.settings or {})})

@@ -36,6 +36,9 @@ class Measures(Protocol):
     def fit(self, prediction: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
         """The temperature of least NLL on held-out examples."""
 
+    def of_more(self, temperature: float, prediction: Tensor, members: int) -> float:
+        """The temperature of so many members, where it was fitted to this prediction, of as many or fewer."""
+
     def subset(self, prediction: Tensor, which_N: Tensor) -> Tensor:
         """The prediction for some of the examples."""
 
@@ -79,6 +82,9 @@ class ClassMeasures:
 
     def fit(self, prediction: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
         return calibration.fit_temperature(prediction, labels_N, weights_N)
+
+    def of_more(self, temperature: float, prediction: Tensor, members: int) -> float:
+        return temperature  # how much surer more members may be is not known
 
     def subset(self, prediction: Tensor, which_N: Tensor) -> Tensor:
         return prediction[which_N]
@@ -143,6 +149,9 @@ class NumberMeasures:
 
     def fit(self, prediction: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
         return numbers.fit_temperature(prediction, labels_N, weights_N)
+
+    def of_more(self, temperature: float, prediction: Tensor, members: int) -> float:
+        return numbers.temperature_of_more(temperature, prediction, members)
 
     def subset(self, prediction: Tensor, which_N: Tensor) -> Tensor:
         return prediction[:, which_N]

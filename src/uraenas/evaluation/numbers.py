@@ -17,6 +17,8 @@ LEVELS = torch.arange(
     0.05, 0.96, 0.05, dtype=torch.float64
 )  # at which F is held against how often it is right
 STEPS = 60  # of a bisection: an interval is halved so often
+MOST_RATIO = 10.0  # of the variance between members to their own, in one row
+LEAST_ERROR = 0.5  # of more members, relative to fewer: a noisy estimate takes away no more
 SPREAD = 0.5  # of ln T before any row is seen: few temperatures lie outside 0.37 … 2.7
 METRICS = (
     "rmse",
@@ -185,6 +187,24 @@ def fit_temperature(mixture_MN2: Tensor, labels_N: Tensor, weights_N: Tensor | N
 
     bounds = (math.log(0.05), math.log(20))
     return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
+
+
+def temperature_of_more(temperature: float, mixture_RN2: Tensor, members: int) -> float:
+    """The temperature of a mixture of M `members`, where it was fitted to R of them on rows that only R have not seen.
+
+    Let a = τ²/σ² be the members' variance about their mean over their own, V_R = 1 + a (1 − 1/R) what R of them predict
+    in units of σ², and E_R = T_R V_R the squared error that was found. The mean of M errs less, and V_M is larger:
+
+        T_M = E_M / V_M,     E_M = E_R − a (1/R − 1/M),     V_M = 1 + a (1 − 1/M)
+    """
+    count = len(mixture_RN2)
+    if count == members or count == 1:
+        return temperature
+    between_N, own_N = mixture_RN2[..., 0].var(dim=0), mixture_RN2[..., 1].exp().mean(dim=0)
+    ratio = float((between_N / own_N).clamp_max(MOST_RATIO).mean())  # no row outweighs all others
+    found = temperature * (1 + ratio * (1 - 1 / count))
+    smaller = max(found - ratio * (1 / count - 1 / members), LEAST_ERROR * found)
+    return smaller / (1 + ratio * (1 - 1 / members))
 
 
 def residuals(mixture_MN2: Tensor, labels_N: Tensor) -> Tensor:

@@ -40,11 +40,16 @@ class TrainSettings:
         ""  # a run, or one of the package, whose ensemble's predictions are learned in place of labels
     )
     teacher_method: str = ""  # which of its methods; empty: the one that is asked unless told
+    folds: int = (
+        0  # each chain leaves out one of so many parts of the training set, in turn; 0: data.held_out is
+    )
 
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)
         require_range("batch", self.batch, 2, 1_000_000)
         require_range("prior_deviation", self.prior_deviation, 1e-6, 1e6)
+        if self.folds:
+            require_range("folds", self.folds, 2, 1000)
         if not self.augmentation or len(set(self.augmentation)) < len(self.augmentation):
             raise UraenasError(f"augmentation = {','.join(self.augmentation)} names none, or one twice")
         if self.class_weights not in CLASS_WEIGHTS:

@@ -65,6 +65,7 @@ class StackOfChains:
         self.pacing = self._per_weight([recipe.step_size for recipe in recipes])
         smoothing = torch.tensor([recipe.smoothing for recipe in recipes], dtype=dtype).to(device)
 
+        self.numbers = [spec.number for spec in self.specs]
         self.order_keys = [spec.key(seed, "order") for spec in self.specs]
         self.noise_keys = [torch.tensor(spec.key(seed, "noise")).to(device) for spec in self.specs]
         self.step = torch.tensor(self.epoch * loader.steps).to(device)
@@ -89,10 +90,13 @@ class StackOfChains:
 
     def _first_draws(self) -> EpochDraws:
         """Draws of an epoch, with room for what a teacher says: a captured graph looks for both in this memory."""
-        drawn = self.loader.draw(self.order_keys, self.epoch, self.kinds)
+        drawn = self._draws()
         if self.loader.teacher is None:
             return drawn
         return self.loader.with_room(drawn, self.by_head)
+
+    def _draws(self) -> EpochDraws:
+        return self.loader.draw(self.order_keys, self.epoch, self.kinds, self.numbers)
 
     def _per_weight(self, values: Sequence[float]) -> float | Tensor:
         """The members' value where it is one and the same, else that of each weight's member [W]."""
@@ -123,7 +127,7 @@ class StackOfChains:
         """
         if self.method.changes.renew is not None and self.pace.cycle.renews_at(self.epoch):
             self._renew()
-        self.drawn.refill(self.loader.draw(self.order_keys, self.epoch, self.kinds))
+        self.drawn.refill(self._draws())
         self.loader.augment(self.augmentation_key, self.epoch)
         if self.drawn.targets is not None:
             self.drawn.targets.copy_(self.loader.taught(self.drawn, self.by_head))

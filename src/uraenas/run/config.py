@@ -106,6 +106,15 @@ class Config:
                 settings.check(self.search.weights)
         with naming("evaluate.baseline"):
             method(self.evaluate.baseline)
+        self._check_folds()
+
+    def _check_folds(self) -> None:
+        """With folds there are no images that no chain has seen."""
+        if self.train.folds and self.evaluate.part == "held_out":
+            raise UraenasError(
+                "evaluate.part = held_out needs images that no chain learns from; "
+                "use train.folds=0, or evaluate.part=test"
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self.values == other.values

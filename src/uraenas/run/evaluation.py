@@ -127,7 +127,7 @@ class Judge:
     def _references(self) -> References | None:
         """Fitted anew by each evaluation: that takes seconds."""
         wanted = self.config.evaluate.references and self.task.has_references
-        return References(self.task.train, self.task.held_out, self.config.seed) if wanted else None
+        return References(*self.task.disjoint, self.config.seed) if wanted else None
 
     def _cell(self, where: EvaluationSet) -> Cell:
         cell = self._own_cell(where)

@@ -1,7 +1,7 @@
 """The end of stage 2: members from what chains have collected. Candidates, choice, temperature, on held-out images."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
 from uraenas.ensemble.held_out import HELD_OUT, drawn_apart
+from uraenas.ensemble.known import Level, scores_of
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
@@ -45,31 +46,51 @@ class Chooser:
                 f"every chain of {method.name} diverged; see log.jsonl, and use a smaller step size"
             )
         wanted = 1 if method.row.single else settings.members
-        wanted = min(wanted, len(candidates))  # a frozen chain may have left fewer
-        labels = torch.from_numpy(task.held_out.labels)
-        apart = drawn_apart(len(labels), self.config.seed)  # promises rest on these
-        if settings.selection == "greedy":
-            target = task.normalisation.target
-            chosen = selection.greedy(log_p[:, ~apart], labels[~apart], wanted, target)
-            unseen = apart if apart.any() else ~apart  # a single image has no half
-        else:
-            chosen = selection.in_turn([member.origin.chain for member in candidates], wanted)
-            # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
-            unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
+        numbers = {spec.name: spec.number for spec in specs}
+        own = [numbers[member.origin.chain] for member in candidates]
+        chosen = self._chosen(
+            candidates, log_p, own, min(wanted, len(candidates))
+        )  # frozen chains leave fewer
+        panels = panels_of([own[position] for position in chosen], task.fold, len(task.held_out))
+        held_out = task.held_out.take(torch.cat([panel.images for panel in panels]).numpy())
+        apart = drawn_apart(len(held_out), self.config.seed)  # promises rest on these
         measures = task.measures
-        mean = measures.mean(log_p[chosen])
-        weights = None if task.held_out.weights is None else torch.from_numpy(task.held_out.weights)[~apart]
+        mean, labels = measures.mean(said_by(panels, log_p[chosen])), torch.from_numpy(held_out.labels)
+        weights = None if held_out.weights is None else torch.from_numpy(held_out.weights)[~apart]
         temperature = measures.fit(measures.subset(mean, ~apart), labels[~apart], weights)
         ensemble = Ensemble(
             tuple(candidates[position] for position in chosen),
             task.space,
             task.normalisation,
             task.dataset.classes,
-            temperature,
+            measures.of_more(temperature, mean, len(chosen)),
             of_bytes=task.train.images.dtype == np.uint8,
         )
-        known = known_to(ensemble, task, self.engine, self.config.seed, apart, unseen)
+        if settings.selection == "greedy":
+            unseen = apart if apart.any() else ~apart  # a single image has no half
+        else:
+            # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
+            unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
+        known = known_to(ensemble, task, self.engine, self.config.seed, panels, temperature, apart, unseen)
         self.run.adopt(method.name, replace(ensemble, known=known))
+
+    def _chosen(
+        self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int
+    ) -> list[int]:
+        """The places of the members among the candidates, whose chains have these numbers."""
+        if self.config.ensemble.selection != "greedy":
+            return selection.in_turn([member.origin.chain for member in candidates], wanted)
+        panels = panels_of(numbers, self.task.fold, len(self.task.held_out))[:wanted]
+        sizes = [len(panel.images) for panel in panels]
+        seen = (~drawn_apart(sum(sizes), self.config.seed)).split(sizes)
+        labels, found = torch.from_numpy(self.task.held_out.labels), []
+        for place, (panel, own) in enumerate(zip(panels, seen, strict=True)):
+            images = panel.images[own]
+            share = wanted // len(panels) + (place < wanted % len(panels))
+            judged = log_p[panel.members][:, images], labels[images]
+            best = selection.greedy(*judged, min(share, len(panel.members)), self.task.normalisation.target)
+            found += [panel.members[position] for position in best]
+        return found
 
     def _candidates(self, method: Assembled, specs: Sequence[ChainSpec]) -> tuple[list[Member], Tensor]:
         """What the chains have to offer, each the newest first, and its held-out predictions [M, N, K]."""
@@ -146,30 +167,84 @@ class Chooser:
         return [member for member, kept in zip(members, sound, strict=True) if kept], log_p[sound]
 
 
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Members, by their places in the ensemble, and held-out images that none of them was trained on."""
+
+    members: list[int]
+    images: Tensor
+
+
+def panels_of(numbers: Sequence[int], fold: np.ndarray | None, images: int) -> list[Panel]:
+    """Who judges which held-out images, where members are of chains of these numbers."""
+    if fold is None:
+        return [Panel(list(range(len(numbers))), torch.arange(images))]
+    count = int(fold.max()) + 1
+    members = [[m for m, number in enumerate(numbers) if number % count == part] for part in range(count)]
+    found = enumerate(members)  # what no chain has left out is not judged
+    return [Panel(some, torch.from_numpy(np.flatnonzero(fold == part))) for part, some in found if some]
+
+
+def said_by(panels: Sequence[Panel], predictions_MNK: Tensor) -> Tensor:
+    """The panels' predictions of their images, one panel after another; all have as many members as the smallest."""
+    least = min(len(panel.members) for panel in panels)
+    parts = [predictions_MNK[panel.members[:least]][:, panel.images] for panel in panels]
+    return torch.cat(parts, dim=1)
+
+
 def known_to(
-    ensemble: Ensemble, task: Task, engine: Engine, seed: int, apart: Tensor, unseen: Tensor
+    ensemble: Ensemble,
+    task: Task,
+    engine: Engine,
+    seed: int,
+    panels: Sequence[Panel],
+    temperature: float,
+    apart: Tensor,
+    unseen: Tensor,
 ) -> Known:
     """What members see of training images, and how they judge held-out ones: for promises, and to tell foreign ones.
 
-    Temperature and choice of members have not seen the images `apart`; the choice has not seen those `unseen`, and by
-    these foreign ones are told.
+    Held-out images are in the order of the panels, whose temperature is given. Neither it nor the choice of members has
+    seen the images `apart`; the choice has not seen those `unseen`, and by these foreign ones are told.
     """
     # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
     exact = Engine(EngineSettings(device=engine.device.type, precision=ensemble.precision))
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, exact)
-    order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
-    train = task.train.take(np.sort(order))
     log_p, features = predictor.look(task.held_out.images)
     measures, target = task.measures, task.normalisation.target
-    prediction = measures.scaled(measures.mean(log_p), ensemble.temperature)
-    held_out = HELD_OUT[target.name].of(prediction, torch.from_numpy(task.held_out.labels), apart)
-    looked = log_p[:, unseen], [tuple(level[unseen] for level in seen) for seen in features]
-    seen = predictor.look(train.images)[1]
-    groups = torch.from_numpy(target.groups(train.labels))
-    found = Known.fit(seen, groups, looked, held_out, measures)
+    prediction = measures.scaled(measures.mean(said_by(panels, log_p)), temperature)
+    labels = torch.from_numpy(task.held_out.labels)[torch.cat([panel.images for panel in panels])]
+    held_out = HELD_OUT[target.name].of(prediction, labels, apart)
+    levels = _levels(predictor, task, seed, panels)
+    parts = []
+    for panel in panels:
+        seen = [tuple(level[panel.images] for level in features[m]) for m in panel.members]
+        own = [levels[m] for m in panel.members]
+        parts.append(scores_of(own, log_p[panel.members][:, panel.images], seen, measures))
+    scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    found = Known(levels, {name: score[unseen] for name, score in scores.items()}, held_out)
     p_value = torch.ones(len(apart), dtype=torch.float64)
     p_value[unseen] = found.own_p_values()
     if not unseen.all():
-        others = log_p[:, ~unseen], [tuple(level[~unseen] for level in one) for one in features]
-        p_value[~unseen] = found.p_values(found.scores_of(*others, measures))
+        p_value[~unseen] = found.p_values({name: score[~unseen] for name, score in scores.items()})
     return replace(found, held_out=held_out.judged(p_value))
+
+
+def _levels(
+    predictor: MembersPredictor, task: Task, seed: int, panels: Sequence[Panel]
+) -> tuple[tuple[Level, ...], ...]:
+    """What each member sees of images that it was trained on."""
+    order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
+    train = task.train.take(np.sort(order))
+    groups = torch.from_numpy(task.normalisation.target.groups(train.labels))
+    seen = predictor.look(train.images)[1]
+    left_out = torch.zeros(len(seen), len(task.train), dtype=torch.bool)
+    if task.fold is not None:
+        for panel in panels:
+            for m in panel.members:
+                left_out[m, panel.images] = True
+    learned = ~left_out[:, torch.from_numpy(np.sort(order))]
+    return tuple(
+        tuple(Level.fit(level[own], groups[own]) for level in of_member)
+        for of_member, own in zip(seen, learned, strict=True)
+    )

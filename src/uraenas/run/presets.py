@@ -61,6 +61,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "search.sampling.step_size": 0.02,
         "train.epochs": 40,
         "train.batch": 32,
+        "train.folds": 5,
         "train.prior_deviation": 0.3,
         "train.sampled.architectures": 10,
         "train.sampling.cycles": 1,

@@ -184,7 +184,7 @@ class Rates:
         most = min(len(task.train), MOST_IMAGES)
         few = stratified_split(task.train.labels, (min(1.0, FITTED / len(task.train)),), 0)[0]
         some = task.train.take(few)
-        return self._lap(lambda: References(some, task.held_out, config.seed)) * most / len(some)
+        return self._lap(lambda: References(some, task.disjoint[1], config.seed)) * most / len(some)
 
     def _timed(self, step: Callable[[int], object], steps: int) -> float:
         """The mean over steps from all of so many, for those that explore and those that sample differ."""

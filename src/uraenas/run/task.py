@@ -11,6 +11,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
 from uraenas.data.augment import Augmentation
 from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
+from uraenas.data.splits import folds_of
 from uraenas.engine import Engine
 from uraenas.evaluation import Measures, measures_of
 from uraenas.learning.chains import Start
@@ -35,6 +36,8 @@ class Task:
     space: Space
     seed: int
     starts: tuple[Start, ...] = ()  # trained networks that chains start from
+    # [N]: the part of the training images that each is in. Then chains leave these out in turn, and all are held out.
+    fold: np.ndarray | None = None
 
     def search_halves(self, validation: float) -> tuple[LabelledImages, LabelledImages]:
         """The training images divided for a search: for the weights, and for the distribution."""
@@ -60,7 +63,17 @@ class Task:
         data, size = self.dataset, suited_batch(batch, len(part))
         crops = (size, data.padding, data.flip)
         where = (engine.device, engine.dtype)
-        return Loader(part, self.normalisation, *crops, *where, augmentations, len(data.classes), teacher)
+        fold = self.fold if part is self.train else None
+        return Loader(
+            part, self.normalisation, *crops, *where, augmentations, len(data.classes), teacher, fold
+        )
+
+    @cached_property
+    def disjoint(self) -> tuple[LabelledImages, LabelledImages]:
+        """Training and held-out images that have none in common, for those who are no chains."""
+        if self.fold is None:
+            return self.train, self.held_out
+        return self.train.take(np.flatnonzero(self.fold)), self.train.take(np.flatnonzero(self.fold == 0))
 
     @property
     def has_references(self) -> bool:
@@ -81,6 +94,10 @@ class Task:
     def notes(self) -> list[str]:
         """How the images were divided, where that is not the usual way."""
         data, own = self.dataset, self.dataset.validation is not None
+        if self.fold is not None:
+            return [
+                f"each chain leaves out one of {self.fold.max() + 1} parts of the training set (train.folds)"
+            ]
         used = len(self.train) + (0 if own else len(self.held_out))
         notes = [f"{len(self.held_out):,} images of the validation part are held out"] if own else []
         if used < len(data.train):
@@ -98,7 +115,7 @@ class Task:
             data.flip,
             data.padding,
             len(self.train),
-            len(self.held_out),
+            len(self.held_out) if self.fold is None else 0,
             len(data.test),
             digest_of_images(*data.parts.values()),
         )
@@ -108,6 +125,11 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
     """Load and divide the data: held-out images are set aside before anything is learned."""
     dataset = dataset or load_from_settings(config.data)
     training, held_out = _divided(dataset, config)
+    fold = None
+    if config.train.folds:
+        training = held_out = _together(training, held_out)
+        strata, count = dataset.target.strata(training.labels), min(config.train.folds, len(training) // 2)
+        fold = folds_of(strata, count, _split_key(config.seed, "folds"))
     if config.train.class_weights == "balanced":
         training, held_out = _balanced(training), _balanced(held_out)
     if any(augmentation.changes for augmentation in config.augmentations):
@@ -126,6 +148,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         space,
         config.seed,
         starts_of(Run.find(start), space, config.seed) if start else (),
+        fold,
     )
 
 
@@ -154,6 +177,19 @@ def _divided(dataset: Dataset, config: Config) -> tuple[LabelledImages, Labelled
     key = _split_key(config.seed, "held-out")
     apart, rest = stratified_split(strata, (share, 1 - share), key, names or None)
     return training.take(rest), training.take(apart)
+
+
+def _together(first: LabelledImages, second: LabelledImages) -> LabelledImages:
+    """One part of two."""
+    weights = [
+        np.ones(len(one), np.float32) if one.weights is None else one.weights for one in (first, second)
+    ]
+    return LabelledImages(
+        np.concatenate([first.images, second.images]),
+        np.concatenate([first.labels, second.labels]),
+        None if first.weights is second.weights is None else np.concatenate(weights),
+        None if first.names is None or second.names is None else (*first.names, *second.names),
+    )
 
 
 def _balanced(part: LabelledImages) -> LabelledImages:

@@ -124,8 +124,8 @@ class PerceptronSpace:
         """Outputs [M, N, K] in training, all members as one, of their flat weights one after another."""
         rows = images.flatten(-3)
         rows = rows.expand(len(architectures), -1, -1) if images.dim() == 4 else rows
-        sizes = (self.inputs, self.outputs, max(self.widths))
-        return stacked.forward(stacked.plan_of(tuple(architectures), *sizes, flat.device), flat, rows)
+        sizes = stacked.Sizes(self.inputs, self.outputs, max(self.widths), self.nodes)
+        return stacked.forward(stacked.plan_of(tuple(architectures), sizes, flat.device), flat, rows)
 
     def trace(
         self,

@@ -1,12 +1,12 @@
 """Many perceptrons in training as one: weights with zeros where a network has fewer units, multiplied as a batch.
 
-A weight of layer k is cut by source into blocks [M, W, U_j], W the width of the space's widest layer, so a member's
-products have the same shapes whoever is beside it. One gather spreads the flat weights out into all blocks, and its
-gradient is a gather, too, since each weight has one place.
+The weight of level k is a block [M, W, U], W the width of the space's widest layer and U that of all that a layer there
+could read, side by side. All shapes follow from the space, so a member's products are the same whoever is beside it.
+One gather spreads the flat weights out into all blocks, and its gradient is a gather, too, since each weight has one
+place.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,23 +16,29 @@ import torch
 from torch import Tensor
 
 from uraenas.spaces.perceptrons.network import ACTIVATIONS, weight_layout
-from uraenas.spaces.perceptrons.wiring import Dense, Perceptron
+from uraenas.spaces.perceptrons.wiring import REACH, Dense, Perceptron
 
 KEPT = 8  # plans: each knows the place of every weight
-FEW = 0.75  # of the members: if fewer read a source, their products alone are computed
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """What one layer has for one source (None: its bias), in the order in which they are spread out."""
+@dataclass(frozen=True)
+class Sizes:
+    """Of a space: numbers that go in and come out, the widest layer's units, and the most hidden layers."""
 
-    source: int | None
-    shape: tuple[int, int, int]  # [members, rows, columns]; of a bias [M, 1, rows]
-    members: Tensor | None = None  # those that read this source; None: all, or nearly all
+    inputs: int
+    outputs: int
+    width: int
+    nodes: int
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
+    def read(self, level: int) -> range:
+        """What a layer at this level could read, 0 for the input: an output may come early, after any layer."""
+        return range(0 if level == self.nodes else max(0, level - REACH), level + 1)
+
+    def rows(self, level: int) -> int:
+        return self.outputs if level == self.nodes else self.width
+
+    def columns(self, source: int) -> int:
+        return self.width if source else self.inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +63,9 @@ class Activated:
 class Plan:
     """Where each weight of a stack goes."""
 
-    layers: tuple[tuple[Block, ...], ...]  # the last is the output's
-    activations: tuple["Activated", ...]  # by layer
+    sizes: Sizes
+    blocks: tuple[tuple[int, int, int], ...]  # of each level: its biases [M, 1, W], then its weight [M, W, U]
+    activations: tuple[Activated, ...]  # by level
     places: Tensor  # of what is spread out, among the flat weights; beyond their end: 0
     back: Tensor  # of each flat weight, among what is spread out
 
@@ -67,26 +74,18 @@ def forward(plan: Plan, flat: Tensor, x: Tensor) -> Tensor:
     """Outputs [M, N, K] of rows [M, N, D]."""
     spread: Tensor = _Spread.apply(torch.cat([flat, flat.new_zeros(1)]), plan.places, plan.back)
     # One split: its gradient is one concatenation.
-    pieces = iter(spread.split([block.size for blocks in plan.layers for block in blocks]))
+    pieces = spread.split([a * b * c for a, b, c in plan.blocks])
+    blocks = [piece.view(shape) for piece, shape in zip(pieces, plan.blocks, strict=True)]
     values = [x]
-    for blocks, activated in zip(plan.layers[:-1], plan.activations, strict=True):
-        values.append(activated(_layer(blocks, pieces, values)))
-    return _layer(plan.layers[-1], pieces, values)
+    for level, activated in enumerate(plan.activations):
+        values.append(activated(_product(plan, level, blocks, values)))
+    return _product(plan, len(plan.activations), blocks, values)
 
 
-def _layer(blocks: Sequence[Block], pieces: Iterator[Tensor], values: Sequence[Tensor]) -> Tensor:
-    bias, *others = blocks
-    found = next(pieces).view(bias.shape)
-    for block in others:
-        assert block.source is not None  # the bias comes first, and there is one
-        weight, x, some = next(pieces).view(block.shape), values[block.source], block.members
-        # Added afterwards in both cases: a member's bits must not depend on how many others read this source.
-        if some is None:
-            found = found + torch.bmm(x, weight.transpose(1, 2))
-        else:
-            product = torch.bmm(x.index_select(0, some), weight.transpose(1, 2))
-            found = found.expand(-1, product.shape[1], -1).index_add(0, some, product)
-    return found
+def _product(plan: Plan, level: int, blocks: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    read = plan.sizes.read(level)
+    seen = values[read[0]] if len(read) == 1 else torch.cat([values[source] for source in read], dim=2)
+    return torch.baddbmm(blocks[2 * level], seen, blocks[2 * level + 1].transpose(1, 2))
 
 
 class _Spread(torch.autograd.Function):
@@ -104,45 +103,39 @@ class _Spread(torch.autograd.Function):
 
 
 @lru_cache(maxsize=KEPT)
-def plan_of(
-    architectures: tuple[Perceptron, ...], inputs: int, outputs: int, width: int, device: torch.device
-) -> Plan:
+def plan_of(architectures: tuple[Perceptron, ...], sizes: Sizes, device: torch.device) -> Plan:
     """How these members are run as one."""
-    members = [_levels(one, outputs) for one in architectures]
-    depth = max(len(layers) for layers in members) - 1
-    sizes = [weight_layout(one, inputs, outputs).size for one in architectures]
-    beginnings = np.cumsum([0, *sizes])
+    members = [_levels(one, sizes.outputs) for one in architectures]
+    lengths = [weight_layout(one, sizes.inputs, sizes.outputs).size for one in architectures]
+    beginnings = np.cumsum([0, *lengths])
     nothing = int(beginnings[-1])
     blocks, places = [], []
-    for level in range(depth + 1):
-        rows = outputs if level == depth else width
-        own = [_at(layers, level, depth) for layers in members]
-        used = sorted({j for layer in own if layer for j in layer.sources})
-        of_level = []
-        for source in (None, *used):
-            columns = 1 if source is None else inputs if source == 0 else width
-            reading = [
-                m for m, layer in enumerate(own) if layer and (source is None or source in layer.sources)
-            ]
-            few = source is not None and len(reading) < FEW * len(members)
-            chosen = reading if few else list(range(len(members)))
-            index = np.full((len(chosen), rows, columns), nothing, np.int64)
-            for m in reading:
-                layer = own[m]
-                assert layer is not None
-                found = _entries(members[m], layer, source, inputs) + beginnings[m]
-                index[chosen.index(m), : found.shape[0], : found.shape[1]] = found
-            shape = (len(chosen), 1, rows) if source is None else (len(chosen), rows, columns)
-            of_level.append(Block(source, shape, torch.tensor(chosen).to(device) if few else None))
-            places.append(index.reshape(-1))
-        blocks.append(tuple(of_level))
+    for level in range(sizes.nodes + 1):
+        columns = [sizes.columns(source) for source in sizes.read(level)]
+        bias = np.full((len(members), 1, sizes.rows(level)), nothing, np.int64)
+        weight = np.full((len(members), sizes.rows(level), sum(columns)), nothing, np.int64)
+        starts = dict(zip(sizes.read(level), np.cumsum([0, *columns]), strict=False))
+        for m, layers in enumerate(members):
+            layer = _at(layers, level, sizes.nodes)
+            if layer is None:
+                continue
+            for source in (None, *layer.sources):
+                found = _entries(layers, layer, source, sizes.inputs) + beginnings[m]
+                if source is None:
+                    bias[m, 0, : layer.width] = found[:, 0]
+                else:
+                    start = starts[source]
+                    weight[m, : layer.width, start : start + found.shape[1]] = found
+        blocks += [bias, weight]
+        places += [bias.reshape(-1), weight.reshape(-1)]
     every = np.concatenate(places)
     back = np.zeros(nothing + 1, np.int64)
     back[every] = np.arange(len(every))
-    groups = tuple(_groups([_at(layers, k, depth) for layers in members], device) for k in range(depth))
+    levels = range(sizes.nodes)
+    groups = tuple(_groups([_at(layers, k, sizes.nodes) for layers in members], device) for k in levels)
     # Where nothing has come from a 0 goes: its gradient is that of some 0, and nobody asks for it.
     tensors = (torch.from_numpy(one).to(device) for one in (every, back))
-    return Plan(tuple(blocks), groups, *tensors)
+    return Plan(sizes, tuple(block.shape for block in blocks), groups, *tensors)
 
 
 def _levels(architecture: Perceptron, outputs: int) -> tuple[Dense, ...]:

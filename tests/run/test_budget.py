@@ -86,6 +86,16 @@ def test_what_does_not_fit_gets_fewer_steps_then_narrower_networks_and_then_is_r
         chosen(tmp_path, 1)
 
 
+def test_networks_with_too_few_steps_are_said_to_be_undertrained(tmp_path):
+    config = preset("digits", {"methods": "deep-ensemble", "evaluate.references": False})
+    pipeline = Pipeline.checked(tmp_path / "run", config)
+    short, long = (Choice(pipeline, given, seconds) for seconds in (10, 20))
+    (said,) = short.doubts(short.best())
+    wanted = "they get 736 steps each and want 1,000, which would take a budget of about 13 s here"
+    assert said == f"networks are undertrained: {wanted}"
+    assert long.doubts(long.best()) == []
+
+
 def test_settings_that_are_given_stay(tmp_path):
     fixed = {"train.epochs": 16, "ensemble.members": 5, "search.epochs": 4}
     config = chosen(tmp_path, 1000, fixed=fixed, **fixed)

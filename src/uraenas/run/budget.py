@@ -82,8 +82,9 @@ def plan(
         pipeline = Pipeline.checked(path, config, *source)
         left = seconds - (time.monotonic() - begun)  # images had to be read
         measure = _measuring(pipeline, seconds)
-        chosen = Choice(pipeline, measure, left, fixed, evaluating, seconds).best()
-        expected, notes = chosen.expected, [_told(chosen, config, seconds)]
+        choice = Choice(pipeline, measure, left, fixed, evaluating, seconds)
+        chosen = choice.best()
+        expected, notes = chosen.expected, [_told(chosen, config, seconds), *choice.doubts(chosen)]
         known = (progress, pipeline.task.dataset, pipeline.search_of)
         pipeline = Pipeline.checked(path, chosen.config, *known)
     if expected is not None:
@@ -161,6 +162,17 @@ class Choice:
                     f"{in_words(least)} here"
                 )
             width //= 2
+
+    def doubts(self, chosen: Candidate) -> list[str]:
+        """That networks are trained too little, in a line; of fewer steps still a run says so by itself."""
+        steps = chosen.expected.plan["steps"]
+        if EPOCHS in self.fixed or not FEW_STEPS <= steps < ENOUGH_STEPS:
+            return []
+        enough = self._try(self._epochs(ENOUGH_STEPS), self._least[1]).expected.total / (1 - RESERVE)
+        return [
+            f"networks are undertrained: they get {steps:,} steps each and want {ENOUGH_STEPS:,}, which would take a "
+            f"budget of about {in_words(enough)} here"
+        ]
 
     @property
     def _least(self) -> tuple[int, int]:

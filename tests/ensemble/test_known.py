@@ -13,7 +13,8 @@ from sklearn.datasets import load_digits
 from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble
-from uraenas.ensemble.known import FILE, Level, conformal_p_values, joined_scores, mutual_p_values
+from uraenas.ensemble.joining import conformal_p_values, joined_scores, mutual_p_values
+from uraenas.ensemble.known import FILE, Level
 
 
 def scores(random: np.random.Generator, count: int) -> np.ndarray:
@@ -22,14 +23,30 @@ def scores(random: np.random.Generator, count: int) -> np.ndarray:
     return np.stack([common, common + random.normal(size=count), np.round(random.exponential(size=count), 1)])
 
 
-def test_p_values_are_those_of_a_plain_count() -> None:
+REACH = torch.tensor([2.0, torch.inf, 3.0])  # that some images are beyond
+
+
+@pytest.mark.parametrize("reach", [None, REACH])
+def test_p_values_are_those_of_a_plain_count(reach: torch.Tensor | None) -> None:
     random = np.random.default_rng(0)
     held_out, new = scores(random, 23), scores(random, 9)
-    for place, found in enumerate(conformal_p_values(torch.from_numpy(held_out), torch.from_numpy(new))):
+    found = conformal_p_values(torch.from_numpy(held_out), torch.from_numpy(new), reach)
+    for place, p_value in enumerate(found):
         everyone = np.concatenate([held_out, new[:, place : place + 1]], axis=1)
         ranks = (everyone[:, None] >= everyone[:, :, None]).sum(axis=2)
         joined = -np.log(ranks).sum(axis=0)
-        assert float(found) == (joined >= joined[-1] - 1e-9).mean()
+        if reach is not None:
+            doublings = np.log2(np.maximum(everyone / reach.numpy()[:, None], 1))
+            joined += 3 * np.log(24) * doublings.sum(axis=0)
+        assert float(p_value) == (joined >= joined[-1] - 1e-9).mean()
+
+
+def test_one_score_beyond_measure_is_enough_however_few_images_were_held_out() -> None:
+    """By ranks alone it is not: others that see nothing outweigh it."""
+    held_out = torch.from_numpy(np.random.default_rng(4).uniform(size=(4, 25)))
+    new = torch.tensor([[0.0], [0.1], [0.5], [2.0]], dtype=torch.float64)
+    assert conformal_p_values(held_out, new) > 0.05
+    assert conformal_p_values(held_out, new, torch.ones(4)) == 1 / 26
 
 
 def test_joined_scores_rank_as_p_values_do_and_go_on_beyond_them() -> None:
@@ -43,14 +60,16 @@ def test_joined_scores_rank_as_p_values_do_and_go_on_beyond_them() -> None:
     assert first < second < third
 
 
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
-def test_the_share_of_false_alarms_holds_over_a_thousand_splits(share: float) -> None:
+@pytest.mark.parametrize(("share", "reach"), [(0.01, None), (0.05, REACH), (0.2, None)])
+def test_the_share_of_false_alarms_holds_over_a_thousand_splits(
+    share: float, reach: torch.Tensor | None
+) -> None:
     """Of images like the held-out ones; the splits are drawn from one set of images, as a run's are."""
     random = np.random.default_rng(1)
     alarms, images, splits = 0, 50, 1000
     for _ in range(splits):
         drawn = torch.from_numpy(scores(random, 200 + images))
-        alarms += int((conformal_p_values(drawn[:, :200], drawn[:, 200:]) <= share).sum())
+        alarms += int((conformal_p_values(drawn[:, :200], drawn[:, 200:], reach) <= share).sum())
     # Images of one split share their held-out images: the spread is that of splits, not of all images together.
     deviation = (share * (1 - share) * (1 / images + 1 / 200) / splits) ** 0.5
     assert alarms / (images * splits) <= share + 4 * deviation
@@ -88,9 +107,14 @@ def digits(count: int) -> np.ndarray:
     return np.uint8(load_digits().images[-count:] * 255 / 16)
 
 
-def test_noise_is_foreign_and_digits_are_not(ensemble: Ensemble) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (100, 8, 8), dtype=np.uint8)
-    assert ensemble.is_foreign(noise).mean() > 0.95
+def test_noise_and_blank_images_are_foreign_and_digits_are_not(ensemble: Ensemble) -> None:
+    random = np.random.default_rng(0)
+    noise = random.integers(0, 256, (100, 8, 8), dtype=np.uint8)
+    blank = np.full((8, 8), 1) * np.linspace(0, 255, 20).astype(np.uint8)[:, None, None]
+    one_pixel = blank.copy()
+    one_pixel[np.arange(20), *random.integers(0, 8, (2, 20))] ^= 128
+    for images in (noise, blank, one_pixel):
+        assert ensemble.is_foreign(images.astype(np.uint8)).all()
     found = ensemble.is_foreign(digits(300)).mean()  # a training set's own images among them
     assert found < 0.1
     assert ensemble.is_foreign(digits(300), share=0.5).mean() > found
@@ -134,7 +158,7 @@ def test_an_images_p_value_among_the_others_is_that_of_a_new_one() -> None:
     scores = torch.randn(3, 40, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     scores[:, 30:] = scores[:, :10].round()  # some ties
     scores[1, 3] = float("inf")
-    for place, found in enumerate(mutual_p_values(scores).tolist()):
+    for place, found in enumerate(mutual_p_values(scores, REACH / 2).tolist()):
         others = torch.cat([scores[:, :place], scores[:, place + 1 :]], dim=1)
-        (expected,) = conformal_p_values(others, scores[:, place : place + 1]).tolist()
+        (expected,) = conformal_p_values(others, scores[:, place : place + 1], REACH / 2).tolist()
         assert found == pytest.approx(expected)

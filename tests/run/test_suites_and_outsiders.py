@@ -85,7 +85,8 @@ def test_images_from_elsewhere_are_told_apart(own_run, elsewhere):
     """Noise against digits: all its images, of both parts; scores, rows and their names."""
     changes = {"evaluate.suite": "none", "evaluate.outside": ", ".join(map(str, elsewhere.values()))}
     metrics = Pipeline.start(own_run, preset("tiny", {**changes, "methods": "uraenas"})).evaluate()
-    scores = ("confidence", "total_uncertainty", "model_uncertainty", "foreign", "distance-1", "distance-2")
+    distances = [f"distance-{level}" for level in (1, 2, 3)]
+    scores = ("confidence", "total_uncertainty", "model_uncertainty", "foreign", *distances)
     measured = {f"{m}_{s}" for m in ("auroc", "aupr", "fpr95") for s in scores}
     rows = [row for row in metrics.rows if row.shift.startswith("outside-")]
     shares = {"turned_away", "false_alarms"}

@@ -254,6 +254,9 @@ def export(
     full_precision: Annotated[
         bool, typer.Option("--full-precision", help="A copy keeps weights as they are, twice as large.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--with-report", help="A copy keeps report.html, which shows test images.")
+    ] = False,
     precision: Annotated[
         str,
         typer.Option("--precision", help="Of an ONNX file: float32, half (weights), int8 (convolutions)."),
@@ -266,8 +269,8 @@ def export(
 ) -> None:
     """Write a small copy of a run, or its ensemble as one file.
 
-    A copy has members in half precision and what is known of them, without checkpoints. A file takes raw images of any
-    number and says all that predict says; onnxruntime or torch runs it without this package.
+    A copy has members in half precision and what is known of them, without checkpoints and images. A file takes raw
+    images of any number and says all that predict says; onnxruntime or torch runs it without this package.
     """
     from uraenas.run.directory import Run
     from uraenas.run.export import export as write_copy
@@ -298,7 +301,7 @@ def export(
         note(_notes_on_cost(found))
         say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
         return
-    copy = write_copy(Run.find(path), out, names, half=not full_precision)
+    copy = write_copy(Run.find(path), out, names, half=not full_precision, report=report)
     size = sum(file.stat().st_size for file in copy.path.rglob("*") if file.is_file())
     facts = {"run": str(copy.path), "methods": copy.trained, "bytes": size}
     say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)

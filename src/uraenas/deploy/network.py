@@ -1,5 +1,6 @@
 """A whole ensemble as one module: raw images in; probabilities, uncertainty by source and what to make of them out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble, Known, Member
+from uraenas.ensemble.joining import beyond
 from uraenas.ensemble.networks import served, weights_of, wide
 from uraenas.ensemble.predict import Rule
 from uraenas.evaluation.conformal import REGULARISATION
@@ -125,8 +127,12 @@ class _Foreign(nn.Module):
         held_out = torch.stack([score.double() for score in known.scores.values()])
         count = held_out.shape[1]
         above = count - torch.searchsorted(held_out.sort(dim=1).values, held_out.contiguous())
-        self.count = count
+        self.count, self.levels = count, len(known.levels[0])
         self.names = list(known.scores)
+        self.reach = {name: max(float(reach), 1e-12) for name, reach in known.reach.items()}
+        self.weight = len(held_out) * math.log(count + 1) / math.log(2)
+        self.beyond: Tensor
+        self.register_buffer("beyond", beyond(held_out, known.reach_S, count).float())
         self.held_out: Tensor
         self.before: Tensor
         self.after: Tensor
@@ -141,7 +147,7 @@ class _Foreign(nn.Module):
 
     def forward(self, total: Tensor, features: list[Features]) -> Tensor:
         scores = {"uncertainty": total}
-        for place in range(len(features[0])):
+        for place in range(self.levels):
             apart = [
                 self._distance(seen[place], n, place) * self.shares[n] for n, seen in enumerate(features)
             ]
@@ -150,7 +156,9 @@ class _Foreign(nn.Module):
         below = (new >= self.held_out).to(torch.float32)  # [S, N, n]
         as_large = (new <= self.held_out).to(torch.float32).sum(dim=2)
         own = -(as_large + 1).log().sum(dim=0)
-        theirs = -(self.before + below * (self.after - self.before)).sum(dim=0)
+        theirs = self.beyond - (self.before + below * (self.after - self.before)).sum(dim=0)
+        for name, reach in self.reach.items():
+            own = own + self.weight * torch.relu((scores[name] / reach).log())
         no_smaller = (theirs >= own.unsqueeze(1) - TIE).to(torch.float32).sum(dim=1)
         return (no_smaller + 1) / (self.count + 1)
 

@@ -2,11 +2,7 @@
 
 An image has several scores, each larger the less it is like the training images: the members' total uncertainty, and at
 each level of their networks a Mahalanobis distance to the nearest class (of the training images' features, with one
-covariance for all classes, shrunk after Ledoit and Wolf; the members' mean).
-
-The p-value is conformal. The held-out images and the new one are ranked by each score; Fisher's sum of log ranks joins
-the scores; p is the share of these images, the new one among them, whose sum is no smaller. If the new image is like
-the held-out ones, p ≤ a happens with a probability of at most a, whatever the scores are worth.
+covariance for all classes, shrunk after Ledoit and Wolf; the members' mean). `joining.py` makes one p-value of them.
 """
 
 import math
@@ -14,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,14 +17,13 @@ from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_tensors, write_tensors
 from uraenas.ensemble import residuals
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, SHARE, HeldOut, stored_held_out
+from uraenas.ensemble.joining import conformal_p_values, joined_scores, mutual_p_values
 from uraenas.ensemble.residuals import Residuals
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import MEASURES, Measures
 from uraenas.spaces import Features
 
 FILE = "known.safetensors"
-CHUNK = 2**22  # numbers at once where new images meet held-out ones
-TIE = 1e-9  # sums of logarithms that differ by less are equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +78,7 @@ class Known:
     levels: tuple[tuple[Level, ...], ...]  # by member and level
     scores: Mapping[str, Tensor]  # [n] by name, of those that the choice of members has not seen
     held_out: HeldOut | Residuals  # what was said of all, and what that promises
+    reach: Mapping[str, Tensor]  # the largest distance of a training image, by name; none in files of old
 
     @property
     def images(self) -> int:
@@ -101,18 +96,20 @@ class Known:
 
     def p_values(self, scores: Mapping[str, Tensor]) -> Tensor:
         """How often an image like those of the training would have scores like these, in float64 [N]."""
-        names = list(self.scores)
-        return conformal_p_values(
-            torch.stack([self.scores[name].double() for name in names]),
-            torch.stack([scores[name].double() for name in names]),
-        )
+        return conformal_p_values(self._stacked(self.scores), self._stacked(scores), self.reach_S)
 
     def joined(self, scores: Mapping[str, Tensor]) -> Tensor:
         """One score of how foreign new images are [N]: what p-values are made of, but without steps and ends."""
-        return joined_scores(
-            torch.stack([self.scores[name].double() for name in self.scores]),
-            torch.stack([scores[name].double() for name in self.scores]),
-        )
+        return joined_scores(self._stacked(self.scores), self._stacked(scores), self.reach_S)
+
+    def _stacked(self, scores: Mapping[str, Tensor]) -> Tensor:
+        return torch.stack([scores[name].double() for name in self.scores])
+
+    @property
+    def reach_S(self) -> Tensor:
+        """By score, as `scores` has them; infinite where there is none."""
+        nowhere = torch.tensor(math.inf)
+        return torch.stack([self.reach.get(name, nowhere).double() for name in self.scores])
 
     def doubts(
         self, risk: float, share: float, certainty: float = CERTAINTY, coverage: float = COVERAGE
@@ -135,7 +132,7 @@ class Known:
 
     def own_p_values(self) -> Tensor:
         """Of each held-out image that has scores here, among the others [n]."""
-        return mutual_p_values(torch.stack([score.double() for score in self.scores.values()]))
+        return mutual_p_values(self._stacked(self.scores), self.reach_S)
 
     @property
     def of_classes(self) -> HeldOut:
@@ -153,6 +150,7 @@ class Known:
 
     def save(self, path: Path) -> None:
         tensors = {f"scores.{name}": score for name, score in self.scores.items()}
+        tensors |= {f"reach.{name}": reach for name, reach in self.reach.items()}
         tensors |= self.held_out.tensors()
         for m, of_member in enumerate(self.levels):
             for place, level in enumerate(of_member):
@@ -163,8 +161,10 @@ class Known:
     def load(cls, path: Path, members: int, checksum: str) -> "Known":
         """Read what `save` wrote for so many members, if it is the file of this checksum."""
         tensors, _ = read_tensors(path, checksum)
-        prefix = "scores."
-        scores = {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
+        scores, reach = (
+            {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
+            for prefix in ("scores.", "reach.")
+        )
         try:
             levels = tuple(
                 tuple(
@@ -173,10 +173,10 @@ class Known:
                 )
                 for m in range(members)
             )
-            found = cls(levels, scores, stored_held_out(tensors))
+            found = cls(levels, scores, stored_held_out(tensors), reach)
         except KeyError as error:
             raise DamagedFile(f"{path} lacks {error}") from error
-        others = len(scores) + 2 * members * (len(scores) - 1)
+        others = len(scores) + len(reach) + 2 * members * (len(scores) - 1)
         kept = sum(name in tensors for name in {*NAMES, *residuals.NAMES})
         if not found.is_sound or len(tensors) != others + kept:
             raise DamagedFile(f"{path} does not hold what an ensemble knows of its images")
@@ -185,9 +185,13 @@ class Known:
     @property
     def is_sound(self) -> bool:
         """Whether numbers are numbers, and shapes fit each other."""
-        names = {"uncertainty", *(f"distance-{place + 1}" for place in range(len(self.scores) - 1))}
+        names = {f"distance-{place + 1}" for place in range(len(self.scores) - 1)}
         return (
-            set(self.scores) == names
+            set(self.scores) == {"uncertainty", *names}
+            and set(self.reach) in (set(), names)
+            and all(
+                one.dtype.is_floating_point and one.shape == () and one >= 0 for one in self.reach.values()
+            )
             and self.held_out.is_sound
             and self.images > 0
             and all(_are_numbers(one, self.images) for one in self.scores.values())
@@ -202,58 +206,19 @@ def scores_of(
     measures: Measures = MEASURES["classes"],
 ) -> dict[str, Tensor]:
     """Scores [N] that are larger for images unlike those of the training."""
-    found = {"uncertainty": measures.uncertainty(members_MNK)}
+    found = {"uncertainty": measures.uncertainty(members_MNK), **distances_of(levels, features)}
+    return {name: score.double().nan_to_num(nan=math.inf, posinf=math.inf) for name, score in found.items()}
+
+
+def distances_of(levels: Sequence[Sequence[Level]], features: Sequence[Features]) -> dict[str, Tensor]:
+    """The members' mean distance to the training images [N] at each level, by name."""
+    found = {}
     for place in range(len(levels[0])):
         distances = [
             of_member[place].distance(seen[place]) for of_member, seen in zip(levels, features, strict=True)
         ]
         found[f"distance-{place + 1}"] = torch.stack(distances).mean(dim=0)
-    return {name: score.double().nan_to_num(nan=math.inf, posinf=math.inf) for name, score in found.items()}
-
-
-def conformal_p_values(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
-    """Of each new image [N]: the share of the held-out images and itself whose scores, joined, are no smaller."""
-    count = held_out_Sn.shape[1]
-    ranked = held_out_Sn.sort(dim=1).values
-    above_Sn = count - torch.searchsorted(
-        ranked, held_out_Sn.contiguous()
-    )  # as large or larger, itself among them
-    own_SN = count - torch.searchsorted(ranked, new_SN.contiguous()) + 1
-    joined_N = -own_SN.double().log().sum(dim=0)
-    found = []
-    step = max(1, CHUNK // held_out_Sn.numel())
-    for first in range(0, new_SN.shape[1], step):
-        new = new_SN[:, first : first + step, None]
-        theirs = -(above_Sn[:, None] + (new >= held_out_Sn[:, None])).double().log().sum(dim=0)
-        found.append((theirs >= joined_N[first : first + step, None] - TIE).sum(dim=1))
-    return (
-        (torch.cat(found) + 1).double() / (count + 1) if found else new_SN.new_zeros(0, dtype=torch.float64)
-    )
-
-
-def mutual_p_values(scores_Sn: Tensor) -> Tensor:
-    """Of each image, the conformal p-value with all others as the held-out ones [n].
-
-    Left out and put back as the new one, an image leaves all ranks as they are. So p is the share of all images, itself
-    among them, whose sum of log ranks is no smaller.
-    """
-    count = scores_Sn.shape[1]
-    above_Sn = count - torch.searchsorted(scores_Sn.sort(dim=1).values, scores_Sn.contiguous())
-    joined_n = -above_Sn.double().log().sum(dim=0)
-    smaller_n = torch.searchsorted(joined_n.sort().values, joined_n - TIE)
-    return (count - smaller_n).double() / count
-
-
-def joined_scores(held_out_Sn: Tensor, new_SN: Tensor) -> Tensor:
-    """Fisher's sum of log ranks [N], ranks interpolated between held-out images and falling on beyond the last one."""
-    total = new_SN.new_zeros(new_SN.shape[1])
-    for held_out, new in zip(held_out_Sn, new_SN, strict=True):
-        ranked = held_out[torch.isfinite(held_out)].sort().values
-        ranks = torch.arange(len(ranked), 0, -1, dtype=torch.float64)
-        rank = torch.from_numpy(np.interp(new.numpy(), ranked.numpy(), ranks.numpy()))
-        beyond = (new - ranked[-1]).clamp_min(0) / (ranked[-1] - ranked[len(ranked) // 2]).clamp_min(1e-300)
-        total += (1 + beyond).log() - rank.log()
-    return total
+    return found
 
 
 def _are_numbers(one: Tensor, count: int) -> bool:

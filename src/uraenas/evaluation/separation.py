@@ -13,13 +13,14 @@ SCORES = {  # by which an image may look foreign, and what a table calls them
     "model_uncertainty": "Model",
     "distance-1": "First",
     "distance-2": "Last",
+    "distance-3": "Pixels",
 }
 SHARES = "Turned away: share of these images with p ≤ 0.05; False alarms: of the test images."
 LEGEND = (
     f"{SHARES} By score, AUROC / FPR95: how often a foreign image has the higher one (1 tells all apart, 0.5 none) / "
     "the share of foreign images accepted where 95 % of the test images are. Scores: 1 − probability, total and "
     "model uncertainty (weights + architecture), distance to the training images at the first and at the last level of "
-    "the networks; joined: total uncertainty and distances, as p is made of."
+    "the networks and in pixels; joined: total uncertainty and distances, as p is made of."
 )
 
 

@@ -5,7 +5,9 @@
 2. Chains get enough steps to learn, then the ensemble as many members as the preset asks for, then chains more
    steps, up to MOST_STEPS or what the preset asks for.
 3. Where two members do not fit with enough steps, they get fewer; where not even a few fit, networks are narrower.
-4. A tenth is kept in reserve. Settings that are given are never touched.
+4. Where chains get fewer than MANY_STEPS, batches and step sizes are halved once if that costs little time: twice as
+   many steps on as many images.
+5. A tenth is kept in reserve. Settings that are given are never touched.
 """
 
 import re
@@ -29,11 +31,13 @@ from uraenas.weights import WeightMethod
 
 SHARE = 0.2  # of the time: at most this for the search, and for shifted images
 RESERVE = 0.1
-MOST_STEPS = 5 * ENOUGH_STEPS
+MANY_STEPS, MOST_STEPS = 2 * ENOUGH_STEPS, 5 * ENOUGH_STEPS
+SMALLEST_BATCH = 32  # that batches are halved to
+MOST_LOST = 0.25  # of the epochs, where steps on half as many images take more than half as long
 FEWEST_CHANNELS = 4
 EPOCHS, MEMBERS, SEARCH, WIDTH = "train.epochs", "ensemble.members", "search.epochs", "network.channels"
-SUITE, STACK = "evaluate.suite", "engine.stack"
-CHOSEN = (EPOCHS, MEMBERS, SEARCH, WIDTH, SUITE, STACK)
+SUITE, STACK, BATCH = "evaluate.suite", "engine.stack", "train.batch"
+CHOSEN = (EPOCHS, MEMBERS, SEARCH, WIDTH, SUITE, STACK, BATCH)
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -82,8 +86,9 @@ def plan(
         pipeline = Pipeline.checked(path, config, *source)
         left = seconds - (time.monotonic() - begun)  # images had to be read
         measure = _measuring(pipeline, seconds)
-        chosen = Choice(pipeline, measure, left, fixed, evaluating, seconds).best()
-        expected, notes = chosen.expected, [_told(chosen, config, seconds)]
+        choice = Choice(pipeline, measure, left, fixed, evaluating, seconds)
+        chosen = choice.best()
+        expected, notes = chosen.expected, [_told(chosen, config, seconds), *choice.doubts(chosen)]
         known = (progress, pipeline.task.dataset, pipeline.search_of)
         pipeline = Pipeline.checked(path, chosen.config, *known)
     if expected is not None:
@@ -94,8 +99,15 @@ def plan(
 def _as_before(run: Run, config: Config, fixed: Collection[str]) -> Config:
     """What was chosen when the run began."""
     before = run.config().values
-    kept = {k: before[k] for k in CHOSEN if k in config.values and k in before and k not in fixed}
+    chosen = (*CHOSEN, *_step_sizes(config))
+    kept = {k: before[k] for k in chosen if k in config.values and k in before and k not in fixed}
     return override(config, kept)
+
+
+def _step_sizes(config: Config) -> dict[str, float]:
+    """The keys of all kinds of weights' step sizes, and these."""
+    found = {k: v for k, v in config.values.items() if k.startswith("train.") and k.endswith(".step_size")}
+    return {key: value for key, value in found.items() if isinstance(value, float)}  # no ranges of factors
 
 
 def _patience(seconds: float | None) -> float:
@@ -124,6 +136,8 @@ class Candidate:
 class Choice:
     """The settings that fit."""
 
+    rates: Rates  # of what was tried last
+
     def __init__(
         self,
         pipeline: Pipeline,
@@ -147,6 +161,26 @@ class Choice:
 
     def best(self) -> Candidate:
         """The settings to take."""
+        return self._in_smaller_steps(self._best_with_this_batch())
+
+    def _in_smaller_steps(self, found: Candidate) -> Candidate:
+        """The same with half as large batches and steps, where steps would be few and almost as many epochs fit."""
+        batch = suited_batch(self.asked.train.batch, len(self.task.train)) // 2
+        sizes = _step_sizes(self.asked)
+        few = found.expected.plan["steps"] < MANY_STEPS and batch >= SMALLEST_BATCH
+        if not few or self.fixed & {BATCH, *sizes}:
+            return found
+        before = (self.asked, self.rates)
+        epochs, members = (found.config.values[key] for key in (EPOCHS, MEMBERS))
+        self.asked = override(self.asked, {BATCH: batch, **{key: size / 2 for key, size in sizes.items()}})
+        self.rates = self.measure(self._with({WIDTH: self.width, STACK: self.stack}))
+        least = epochs if EPOCHS in self.fixed else epochs_for(self.kinds, int((1 - MOST_LOST) * epochs))
+        if self._fits(least, members):
+            return self._try(self._most_epochs(least, epochs, members), members)
+        self.asked, self.rates = before
+        return found
+
+    def _best_with_this_batch(self) -> Candidate:
         width = self.asked.values.get(WIDTH, 0)
         while True:
             self.width = width
@@ -161,6 +195,17 @@ class Choice:
                     f"{in_words(least)} here"
                 )
             width //= 2
+
+    def doubts(self, chosen: Candidate) -> list[str]:
+        """That networks are trained too little, in a line; of fewer steps still a run says so by itself."""
+        steps = chosen.expected.plan["steps"]
+        if EPOCHS in self.fixed or not FEW_STEPS <= steps < ENOUGH_STEPS:
+            return []
+        enough = self._try(self._epochs(ENOUGH_STEPS), self._least[1]).expected.total / (1 - RESERVE)
+        return [
+            f"networks are undertrained: they get {steps:,} steps each and want {ENOUGH_STEPS:,}, which would take a "
+            f"budget of about {in_words(enough)} here"
+        ]
 
     @property
     def _least(self) -> tuple[int, int]:
@@ -245,7 +290,7 @@ def _told(chosen: Candidate, before: Config, seconds: float) -> str:
     now, then = chosen.config.values, before.values
     shown = [SEARCH] if chosen.expected.plan["search_epochs"] and SEARCH in now else []
     shown += [key for key in (EPOCHS, MEMBERS) if key in now]
-    shown += [WIDTH] if now.get(WIDTH) != then.get(WIDTH) else []
+    shown += [key for key in (WIDTH, BATCH) if now.get(key) != then.get(key)]
     told = f"chosen for {in_words(seconds)}: {', '.join(f'{key}={now[key]}' for key in shown)}"
     if now[SUITE] != then[SUITE]:
         told += f"; there is no time for shifted images ({then[SUITE]})"

@@ -81,9 +81,9 @@ KEPT_FILES = (
     "metrics.json",
     REPLICATES,
     TEACHER,
-    "report.html",
     *SEARCH_FILES,
 )
+REPORT = "report.html"  # shows test images
 
 
 class Run:
@@ -139,7 +139,7 @@ class Run:
         trained = len(list(self.path.glob("methods/*/members/ensemble.json")))
         words += [f"{trained} {'method' if trained == 1 else 'methods'} trained"] if trained else []
         words += ["evaluated"] if self.has("metrics.json") else []
-        words += ["reported"] if self.has("report.html") else []
+        words += ["reported"] if self.has(REPORT) else []
         return ", ".join(words) or "begun"
 
     @property

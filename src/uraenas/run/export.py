@@ -11,7 +11,7 @@ from uraenas.base.whole_files import rename_for_good, unfinished, writing
 from uraenas.data import DATASETS
 from uraenas.ensemble import Owner
 from uraenas.run.config import Config, build, differences, in_words, override
-from uraenas.run.directory import KEPT_FILES, Run, link
+from uraenas.run.directory import KEPT_FILES, REPORT, Run, link
 from uraenas.run.facts import DataFacts
 from uraenas.run.task import Task
 from uraenas.spaces import Space
@@ -19,10 +19,13 @@ from uraenas.spaces import Space
 FEW_IMAGES = 10_000  # for training; with fewer a search finds no more than chance does
 
 
-def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool = True) -> Run:
+def export(
+    run: Run, target: Path | str, methods: Sequence[str] = (), half: bool = True, report: bool = False
+) -> Run:
     """Copy these methods' members, or all, and what is known of them.
 
-    Checkpoints and predictions on shifted images stay behind. Weights are stored in half precision, normalisation
+    Checkpoints and predictions on shifted images stay behind, and so does the report unless it is asked for: it shows
+    test images, which may not be for everybody. Weights are stored in half precision, normalisation
     statistics as they are. The copy appears whole or not at all.
     """
     config = run.config()
@@ -40,6 +43,7 @@ def export(run: Run, target: Path | str, methods: Sequence[str] = (), half: bool
         with writing(path):
             begun.mkdir(parents=True)
             _fill(Run(begun), run, override(config, {"methods": chosen}), half)
+            run.hand_on([REPORT] if report else [], Run(begun))
             rename_for_good(begun, path)
     finally:
         shutil.rmtree(begun, ignore_errors=True)

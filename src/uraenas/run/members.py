@@ -14,7 +14,7 @@ from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
 from uraenas.ensemble.held_out import HELD_OUT, drawn_apart
-from uraenas.ensemble.known import Level, scores_of
+from uraenas.ensemble.known import Level, distances_of, scores_of
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
@@ -215,14 +215,14 @@ def known_to(
     prediction = measures.scaled(measures.mean(said_by(panels, log_p)), temperature)
     labels = torch.from_numpy(task.held_out.labels)[torch.cat([panel.images for panel in panels])]
     held_out = HELD_OUT[target.name].of(prediction, labels, apart)
-    levels = _levels(predictor, task, seed, panels)
+    levels, reach = _seen_in_training(predictor, task, seed, panels)
     parts = []
     for panel in panels:
         seen = [tuple(level[panel.images] for level in features[m]) for m in panel.members]
         own = [levels[m] for m in panel.members]
         parts.append(scores_of(own, log_p[panel.members][:, panel.images], seen, measures))
     scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    found = Known(levels, {name: score[unseen] for name, score in scores.items()}, held_out)
+    found = Known(levels, {name: score[unseen] for name, score in scores.items()}, held_out, reach)
     p_value = torch.ones(len(apart), dtype=torch.float64)
     p_value[unseen] = found.own_p_values()
     if not unseen.all():
@@ -230,10 +230,10 @@ def known_to(
     return replace(found, held_out=held_out.judged(p_value))
 
 
-def _levels(
+def _seen_in_training(
     predictor: MembersPredictor, task: Task, seed: int, panels: Sequence[Panel]
-) -> tuple[tuple[Level, ...], ...]:
-    """What each member sees of images that it was trained on."""
+) -> tuple[tuple[tuple[Level, ...], ...], dict[str, Tensor]]:
+    """What each member sees of images that it was trained on, and the largest distance of a training image, by name."""
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))
     groups = torch.from_numpy(task.normalisation.target.groups(train.labels))
@@ -244,7 +244,8 @@ def _levels(
             for m in panel.members:
                 left_out[m, panel.images] = True
     learned = ~left_out[:, torch.from_numpy(np.sort(order))]
-    return tuple(
+    levels = tuple(
         tuple(Level.fit(level[own], groups[own]) for level in of_member)
         for of_member, own in zip(seen, learned, strict=True)
     )
+    return levels, {name: distance.amax() for name, distance in distances_of(levels, seen).items()}

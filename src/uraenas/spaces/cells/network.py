@@ -18,6 +18,8 @@ from uraenas.spaces.cells.skeleton import Skeleton
 from uraenas.spaces.layout import Entry, Layout, Tensors, convolution, norm, statistics
 from uraenas.spaces.passage import PLAIN, Passage, Term
 
+FAINT = 0.02  # of the training images' deviation: what differs by less looks blank
+
 
 @cache
 def convolutions_from(genotype: Genotype, node: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -103,6 +105,17 @@ def summary(x: Tensor) -> Tensor:
     """Mean and deviation over pixels of each channel [N, 2 C]: what kind of map it is, wherever things lie in it."""
     variance, mean = torch.var_mean(x.float(), dim=(2, 3), correction=0)
     return torch.cat([mean, variance.sqrt()], dim=1)
+
+
+def texture(images: Tensor) -> Tensor:
+    """Of each channel [N, 3 C]: its mean, and the logarithms of its deviation, in all and in fine detail.
+
+    They depend on no training. Blank images, noise and the like are told by them where networks have learned little.
+    """
+    x = images.float()
+    variance, mean = torch.var_mean(x, dim=(2, 3), correction=0)
+    detail = torch.var_mean(x - blocks.pool(x), dim=(2, 3), correction=0)[0]
+    return torch.cat([mean, *((one.sqrt() + FAINT).log() for one in (variance, detail))], dim=1)
 
 
 def _cell(

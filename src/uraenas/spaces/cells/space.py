@@ -122,11 +122,11 @@ class CellSpace:
         images: Tensor,
         passage: Passage = PLAIN,
     ) -> tuple[Tensor, Features]:
-        """Levels are the ends of the first and of the last stage."""
+        """Levels are the ends of the first and of the last stage, and the images themselves."""
         facts = (images, weights, statistics, False, passage)
         first, *_, last = network.stages(architecture, self.skeleton, *facts)
         logits = blocks.head(last, weights, statistics, False, passage)
-        return logits, (network.summary(first), network.summary(last))
+        return logits, (network.summary(first), network.summary(last), network.texture(images))
 
     def folded(self, architecture: Genotype, weights: Tensors, statistics: Tensors) -> Tensors:
         return blocks.folded(weights, statistics)

@@ -97,7 +97,7 @@ class NodeKiller(Killer):
         self.cluster = cluster
 
     def strike(self) -> int:
-        if not self.run_directory.has("chains"):
+        if len(self.ready()) < 2:  # or the node has no worker yet
             return 0
         node = next(iter(self.cluster.worker_nodes))
         for process in node.all_processes["raylet"]:

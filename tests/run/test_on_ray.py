@@ -79,6 +79,14 @@ def test_two_nodes_come_to_the_same_end_though_a_worker_is_killed(finished_run, 
     assert sum(spent["units"] for item, spent in costs.items() if item.startswith("workers/")) == 4 + 9
 
 
+def untrained(out: Path, finished_run: Path) -> Path:
+    """A run that has searched, and has been measured once."""
+    shutil.copytree(finished_run, out)
+    for done_before in ("methods", "chains"):
+        shutil.rmtree(out / done_before)
+    return out
+
+
 def test_a_node_with_another_version_is_named_in_one_line(finished_run, tmp_path, cluster, uraenas):
     """It has one more `uraenas`, of version 9, before the right one."""
     facts = tmp_path / "uraenas-9.9.9.dist-info"
@@ -86,9 +94,7 @@ def test_a_node_with_another_version_is_named_in_one_line(finished_run, tmp_path
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: uraenas\nVersion: 9.9.9\n")
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     node = add_node(cluster, env_vars={"PYTHONPATH": paths})
-    out = Path(shutil.copytree(finished_run, tmp_path / "run"))
-    for done_before in ("methods", "chains"):
-        shutil.rmtree(out / done_before)
+    out = untrained(tmp_path / "run", finished_run)
     done = uraenas("train", out, "--on", f"ray:{cluster.address}")
     cluster.remove_node(node)
     assert done.returncode == 2
@@ -107,8 +113,7 @@ def test_a_cluster_with_another_python_is_refused_in_one_line(finished_run, tmp_
     before = head.internal_kv_get(*place)
     other = {**json.loads(before), "python_version": "3.9.9"}
     head.internal_kv_put(place[0], json.dumps(other).encode(), True, place[1])
-    out = Path(shutil.copytree(finished_run, tmp_path / "run"))
-    shutil.rmtree(out / "methods")
+    out = untrained(tmp_path / "run", finished_run)
     done = uraenas("train", out, "--on", f"ray:{cluster.address}")
     head.internal_kv_put(place[0], before, True, place[1])
     assert done.returncode == 2

@@ -43,6 +43,8 @@ def connected(options: Mapping[str, Any]) -> Any:
     with suppress(ValueError):  # not the main thread, so nobody heeds signals here
         signal.signal(signal.SIGTERM, before)  # Ray has its own way to end
     if failed:
+        with suppress(Exception):
+            ray.shutdown()  # it is half connected, and this process may try another
         raise _in_a_line(failed[0], where) from failed[0]
     return ray
 

@@ -91,10 +91,13 @@ def test_measuring_leaves_no_trace_and_measures_only_what_is_asked_for(tmp_path,
         clock.now += 1
         return clock.now
 
-    pipeline = Pipeline.checked(tmp_path / "run", preset("tiny", {"evaluate.severities": "1"}))
+    changes = {"evaluate.severities": "1", "methods": "mimo,drnas,swag,uraenas"}
+    pipeline = Pipeline.checked(tmp_path / "run", preset("tiny", changes))
     rates = Rates(pipeline.config, pipeline.task, pipeline.engine, clock=tick)
     found = forecast(pipeline.config, pipeline.task, pipeline.run, rates)
     assert all(seconds > 0 for seconds in found.seconds.values())
+    # A kind of weights that changes the step is timed by itself.
+    assert set(rates._stacks) == {("expected", "mimo"), ("expected", ""), ("sampled", "")}
     assert not (tmp_path / "run").exists()
     done = Pipeline.resume(finished_run)
     clock.now = 0.0

@@ -32,7 +32,9 @@ from uraenas.data.loader import Normalisation
 from uraenas.deploy.network import EnsembleNetwork
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Member, MembersPredictor
+from uraenas.ensemble.at_test_time import with_statistics_of
 from uraenas.ensemble.networks import served
+from uraenas.ensemble.statistics import measured_statistics
 from uraenas.spaces import PLAIN, Apply, Draw, Network, Passage, Stack, Tensors, Term
 from uraenas.weights import WEIGHTS
 
@@ -271,6 +273,12 @@ def test_draws_that_are_plain_networks_predict_as_pass_by_pass(name: str) -> Non
     assert len(seen) == len(mixed)
     if name in IN_ONE_PASS:
         assert seen[1] is seen[3] is seen[6]
+    first = members[0]
+    adapted = with_statistics_of(pictures, first, SPACE, units, engine)
+    stack, forward = Stack([first.architecture], SPACE, first.kind.layout).double(), first.kind.method.forward
+    drawn = (Draw(draws.at(first.origin.key, first.draw), first.draw),) if forward else ()
+    measured = measured_statistics(stack.train(), first.weights.double(), [x], engine, forward, drawn)
+    torch.testing.assert_close(adapted.statistics, measured.float(), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", PLAIN_DRAWS)

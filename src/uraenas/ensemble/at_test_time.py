@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine
 from uraenas.ensemble.member import Member
+from uraenas.ensemble.networks import draw_of, layout_of, weights_of
 from uraenas.ensemble.shared import SharedPredictor
 from uraenas.ensemble.statistics import measured_statistics
-from uraenas.spaces import Draw, Space, Stack
+from uraenas.spaces import Space, Stack
 
 BATCH = 500  # images whose statistics are one batch's
 
@@ -73,13 +73,14 @@ def with_statistics_of(
     """A member whose batch norms have the statistics of these images."""
     if not member.statistics.numel():
         raise UraenasError("these networks have no batch norm; leave statistics out (evaluate.test_time)")
-    stack = Stack([member.architecture], space, member.kind.layout).to(engine.device, engine.dtype).train()
+    forward, where = member.kind.forward, (engine.device, engine.dtype)
+    stack = Stack([member.architecture], space, layout_of(member)).to(*where).train()
     normalise = normalisation.on(engine.device, engine.dtype)
     batches = (
         normalise(torch.from_numpy(np.array(images[start : start + BATCH])).to(engine.device))
         for start in range(0, len(images), BATCH)
     )
-    forward = member.kind.forward
-    drawn = (Draw(draws.at(member.origin.key, member.draw, engine.device), member.draw),) if forward else ()
-    found = measured_statistics(stack, member.weights.to(stack.weights), batches, engine, forward, drawn)
+    drawn = (draw_of(member, engine.device),) if forward else ()
+    weights = weights_of([member], space, *where)
+    found = measured_statistics(stack, weights, batches, engine, forward, drawn)
     return replace(member, statistics=found.to(member.statistics))

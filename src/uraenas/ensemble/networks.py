@@ -5,7 +5,7 @@ kernels, with norms folded, in files to deploy. Where draws of one network diffe
 has the last layers of all of them, one after another, and one pass is enough.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.ensemble.member import Member
-from uraenas.spaces import Draw, Space
+from uraenas.spaces import Draw, Layout, Space, as_it_is
 
 
 def served(members: Sequence[Member]) -> list[list[int]]:
@@ -49,6 +49,11 @@ def weights_of(members: Sequence[Member], space: Space, device: torch.device, dt
         for entry in plain.entries
     ]
     return torch.cat([part.reshape(-1) for part in parts])
+
+
+def layout_of(member: Member) -> Callable[[Layout], Layout]:
+    """What its kind makes of the plain network's layout: nothing, where it is run as a plain network."""
+    return member.kind.layout if member.kind.forward else as_it_is
 
 
 def draw_of(member: Member, device: torch.device) -> Draw:

@@ -11,8 +11,8 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, Predictor, Tracer, Wrapping, naming_want_of_memory
 from uraenas.ensemble.member import Member
-from uraenas.ensemble.networks import draw_of, served, weights_of, wide
-from uraenas.spaces import Features, Space, Stack, as_it_is
+from uraenas.ensemble.networks import draw_of, layout_of, served, weights_of, wide
+from uraenas.spaces import Features, Space, Stack
 
 T = TypeVar("T")
 Group = Sequence[Sequence[int]]  # networks, each as the positions of the members that it serves
@@ -127,9 +127,8 @@ class MembersPredictor:
         served_by = [[self.members[position] for position in positions] for positions in group]
         firsts, where = [members[0] for members in served_by], (self.engine.device, self.engine.dtype)
         forward = firsts[0].kind.forward
-        layout = firsts[0].kind.layout if forward else as_it_is
         architectures = [member.architecture for member in firsts]
-        stack = Stack(architectures, wide(self.space, len(group[0])), layout).to(*where)
+        stack = Stack(architectures, wide(self.space, len(group[0])), layout_of(firsts[0])).to(*where)
         for place, members in enumerate(served_by):
             stack.put(place, weights_of(members, self.space, *where), members[0].statistics)
         drawn = [draw_of(member, self.engine.device) for member in firsts]

@@ -15,16 +15,17 @@ from uraenas import shifts
 from uraenas.architectures import Dirichlet, Searched
 from uraenas.data import LabelledImages, stratified_split
 from uraenas.engine import Engine
-from uraenas.ensemble import Member, MembersPredictor, Origin
+from uraenas.ensemble import Kind, Member, MembersPredictor, Origin
 from uraenas.evaluation import EvaluationSet, Evaluator, Judged, References, evaluation_sets
 from uraenas.evaluation.references import MOST_IMAGES
-from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, plan_chains
+from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, mover, plan_chains
 from uraenas.learning.loops import LOOPS
 from uraenas.learning.search import Search
 from uraenas.learning.train import StackOfChains
 from uraenas.run.config import Config
 from uraenas.run.task import Task
 from uraenas.spaces import Architecture
+from uraenas.weights import WeightMethod
 
 PATIENCE = 0.2  # seconds for each rate, unless its first step takes longer
 SHORT = 1.5  # seconds for all steps, at the speed of the first, the slowest: not worth a second look
@@ -52,7 +53,8 @@ class Rates:
         most = min(engine.stack, max(2, chains))
         self.lanes = min(engine.workers.count, most) if engine.workers else most
         self.rounds = max(1, min(ROUNDS, most // self.lanes))  # one after another, in what is measured
-        self._stacks: dict[str, tuple[float, float]] = {}  # by source: to make one, and an epoch of it
+        # By source and, where it changes the step, kind of weights: to make one, and an epoch of it.
+        self._stacks: dict[tuple[str, str], tuple[float, float]] = {}
 
     @cached_property
     def search_epoch(self) -> float:
@@ -65,29 +67,32 @@ class Rates:
         moving, steps = begin(parts, task.space, images, engine, self.config.seed, None, None).trial()
         return steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
 
-    def chain_start(self, source: str) -> float:
-        """To make a stack of as many chains as there are lanes."""
-        return self._stack(source)[0]
+    def chain_start(self, spec: ChainSpec) -> float:
+        """To make a stack of as many such chains as there are lanes."""
+        return self._stack(spec)[0]
 
-    def chain_epoch(self, source: str) -> float:
+    def chain_epoch(self, spec: ChainSpec) -> float:
         """An epoch of such a stack."""
-        return self._stack(source)[1]
+        return self._stack(spec)[1]
 
-    def _stack(self, source: str) -> tuple[float, float]:
-        if source not in self._stacks:
+    def _stack(self, spec: ChainSpec) -> tuple[float, float]:
+        weights = spec.weights
+        plain = weights.forward is None and weights.objective is None
+        key = (spec.source, "" if plain else weights.trajectory)
+        if key not in self._stacks:
             config, task, engine = self.config, self.task, self.engine
             begun = self.clock()
             loader = task.loader(task.train, config.train.batch, engine)
             facts = (config.train, task.space, loader, engine, config.seed)
-            stack = StackOfChains(self._chains(source), *facts)
+            stack = StackOfChains(self._chains(spec.source, weights), *facts)
             made = self.clock() - begun
             steps = config.train.epochs * loader.steps
             epoch = loader.steps * self._timed(_any_step(stack), steps) + self._augmenting
-            self._stacks[source] = made / self.rounds, epoch / self.rounds
+            self._stacks[key] = made / self.rounds, epoch / self.rounds
             del stack
             if engine.device.type == "cuda":
                 engine.release_memory()
-        return self._stacks[source]
+        return self._stacks[key]
 
     @cached_property
     def _augmenting(self) -> float:
@@ -100,7 +105,7 @@ class Rates:
         loader = self.task.loader(some, config.train.batch, self.engine, config.augmentations)
         return self._timed(lambda step: loader.augment(config.seed, step), 1) * len(train) / few
 
-    def _chains(self, source: str) -> list[ChainState]:
+    def _chains(self, source: str, weights: WeightMethod) -> list[ChainState]:
         """Some to measure; where nothing is searched yet, others stand in for their architectures."""
         config, space, size = self.config, self.task.space, self.rounds * self.lanes
         method = next(one for one in map(config.method, config.methods) if one.origin == source)
@@ -113,7 +118,7 @@ class Rates:
         else:  # searches seldom leave an edge out
             found, _ = Searched.nothing(space, Dirichlet()).draw(size, config.seed, draw_absent=False)
         some: list[Architecture] = [found[n % len(found)] for n in range(size)]
-        specs = [ChainSpec(source, method.weights, n, one) for n, one in enumerate(some)]
+        specs = [ChainSpec(source, weights, n, one) for n, one in enumerate(some)]
         return [initial_chain(spec, space, config.seed) for spec in specs]
 
     # Members and evaluation
@@ -132,12 +137,13 @@ class Rates:
 
     @cached_property
     def _members(self) -> MembersPredictor:
-        source = self.config.method(self.config.methods[0]).origin
-        members = [
-            Member(chain.spec.architecture, chain.tensors["weights"], chain.tensors["statistics"], origin)
-            for chain in self._chains(source)
-            for origin in [Origin(chain.spec.name, 0, 0, 0)]
-        ]
+        first = self.config.method(self.config.methods[0])
+        weights = mover(first.weights)
+        kind, members = Kind.of(weights.trajectory, weights), []
+        for chain in self._chains(first.origin, weights):
+            tensors, origin = chain.tensors, Origin(chain.spec.name, 0, 0, 0)
+            facts = (tensors["weights"], tensors["statistics"], origin, kind)
+            members.append(Member(chain.spec.architecture, *facts))
         return MembersPredictor(members, self.task.space, self.task.normalisation, self.engine)
 
     def cell(self, members: int) -> float:

@@ -28,7 +28,7 @@ from uraenas.weights.method import UNCHANGED, Candidate
 class Swag(Descending):
     """SWAG: members are draws from a Gaussian through the end of a descent, diagonal plus low rank."""
 
-    level: float = 0.2  # the step size while samples are taken, relative to the first
+    level: float = 0.1  # the step size while samples are taken, relative to the first
     exploration: float = 0.5  # the part of training before that, on a cosine down to the level
     samples: int = 20  # one after each of so many last epochs
     rank: int = 20  # of the covariance, at most: as many newest samples

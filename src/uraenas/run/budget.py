@@ -2,8 +2,8 @@
 
 1. A fifth of the time, at most, goes to the search, and as much to shifted images, which are left out where they do
    not fit.
-2. Chains get enough steps to learn, then the ensemble as many members as the preset asks for, then chains more
-   steps, up to MOST_STEPS or what the preset asks for.
+2. Chains get enough steps to learn, then the ensemble as many members as fit and the preset asks for, then chains
+   what is left as more steps, up to MOST_STEPS or what the preset asks for.
 3. Where two members do not fit with enough steps, they get fewer; where not even a few fit, networks are narrower.
 4. Where chains get fewer than MANY_STEPS, batches and step sizes are halved once if that costs little time: twice as
    many steps on as many images.
@@ -222,8 +222,6 @@ class Choice:
             return self._try(self._most_epochs(few, enough, two), two)
         wanted = self.asked.ensemble.members
         members = next(count for count in range(wanted, two - 1, -1) if self._fits(enough, count))
-        if members < wanted:
-            return self._try(enough, members)
         most = max(self._epochs(MOST_STEPS), self.asked.train.epochs)
         return self._try(self._most_epochs(enough, most, members), members)
 

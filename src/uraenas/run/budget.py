@@ -155,6 +155,7 @@ class Choice:
         workers = pipeline.engine.workers
         # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing.
         self.stack = min(self.asked.engine.stack, workers.count if workers else self.asked.engine.stack)
+        self.rates: Rates  # of the width and batch at hand
         self.kinds = [self.asked.method(name).weights for name in self.asked.methods]
 
     def best(self) -> Candidate:

@@ -2,11 +2,11 @@
 
 1. A fifth of the time, at most, goes to the search, and as much to shifted images, which are left out where they do
    not fit.
-2. Chains get enough steps to learn, then the ensemble as many members as the preset asks for, then chains more
-   steps, up to MOST_STEPS or what the preset asks for.
+2. Chains get enough steps to learn, then the ensemble as many members as fit and the preset asks for, then chains
+   what is left as more steps, up to MOST_STEPS or what the preset asks for.
 3. Where two members do not fit with enough steps, they get fewer; where not even a few fit, networks are narrower.
-4. Where chains get fewer than MANY_STEPS, batches and step sizes are halved once if that costs little time: twice as
-   many steps on as many images.
+4. Where chains get fewer steps than enough, batches and step sizes are halved once if that costs little time: twice
+   as many steps on as many images.
 5. A tenth is kept in reserve. Settings that are given are never touched.
 """
 
@@ -31,7 +31,7 @@ from uraenas.weights import WeightMethod
 
 SHARE = 0.2  # of the time: at most this for the search, and for shifted images
 RESERVE = 0.1
-MANY_STEPS, MOST_STEPS = 2 * ENOUGH_STEPS, 5 * ENOUGH_STEPS
+MOST_STEPS = 5 * ENOUGH_STEPS
 SMALLEST_BATCH = 32  # that batches are halved to
 MOST_LOST = 0.25  # of the epochs, where steps on half as many images take more than half as long
 FEWEST_CHANNELS = 4
@@ -157,6 +157,7 @@ class Choice:
         workers = pipeline.engine.workers
         # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing.
         self.stack = min(self.asked.engine.stack, workers.count if workers else self.asked.engine.stack)
+        self.rates: Rates  # of the width and batch at hand
         self.kinds = [self.asked.method(name).weights for name in self.asked.methods]
 
     def best(self) -> Candidate:
@@ -167,7 +168,7 @@ class Choice:
         """The same with half as large batches and steps, where steps would be few and almost as many epochs fit."""
         batch = suited_batch(self.asked.train.batch, len(self.task.train)) // 2
         sizes = _step_sizes(self.asked)
-        few = found.expected.plan["steps"] < MANY_STEPS and batch >= SMALLEST_BATCH
+        few = found.expected.plan["steps"] < ENOUGH_STEPS and batch >= SMALLEST_BATCH
         if not few or self.fixed & {BATCH, *sizes}:
             return found
         before = (self.asked, self.rates)
@@ -197,14 +198,14 @@ class Choice:
             width //= 2
 
     def doubts(self, chosen: Candidate) -> list[str]:
-        """That networks are trained too little, in a line; of fewer steps still a run says so by itself."""
-        steps = chosen.expected.plan["steps"]
-        if EPOCHS in self.fixed or not FEW_STEPS <= steps < ENOUGH_STEPS:
+        """That networks are trained too little, in a line."""
+        epochs, enough = chosen.config.train.epochs, self._epochs(ENOUGH_STEPS)
+        if epochs >= enough:
             return []
-        enough = self._try(self._epochs(ENOUGH_STEPS), self._least[1]).expected.total / (1 - RESERVE)
+        seconds = self._try(enough, self._least[1]).expected.total / (1 - RESERVE)
         return [
-            f"networks are undertrained: they get {steps:,} steps each and want {ENOUGH_STEPS:,}, which would take a "
-            f"budget of about {in_words(enough)} here"
+            f"networks are undertrained: train.epochs={epochs}, and they want {enough}, which would take a budget of "
+            f"about {in_words(seconds)} here"
         ]
 
     @property
@@ -222,8 +223,6 @@ class Choice:
             return self._try(self._most_epochs(few, enough, two), two)
         wanted = self.asked.ensemble.members
         members = next(count for count in range(wanted, two - 1, -1) if self._fits(enough, count))
-        if members < wanted:
-            return self._try(enough, members)
         most = max(self._epochs(MOST_STEPS), self.asked.train.epochs)
         return self._try(self._most_epochs(enough, most, members), members)
 

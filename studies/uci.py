@@ -15,6 +15,7 @@ import math
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,6 @@ def of_quantiles(data: Dataset, split: int) -> Rows:
     low, high = quantiles[0], quantiles[-1]
     found = {
         "rmse": float(np.sqrt(np.mean((known - told()) ** 2))),
-        "nll": math.nan,
         "crps": 2 * float(pinball),
         "coverage90": float(((known >= low) & (known <= high)).mean()),
         "width90": float((high - low).mean()),
@@ -215,7 +215,8 @@ def measure(folder: Path, out: Path, sets: list[str], splits: list[int], methods
             with out.open("a") as file:
                 for name in missing:
                     row = {"set": one, "split": split, "method": name, "rows": len(data.test)}
-                    rounded = {metric: float(f"{value:.6g}") for metric, value in found[name].items()}
+                    finite = {metric: value for metric, value in found[name].items() if math.isfinite(value)}
+                    rounded = {metric: float(f"{value:.6g}") for metric, value in finite.items()}
                     file.write(json.dumps({**row, **rounded, "seconds": seconds}) + "\n")
 
 
@@ -224,19 +225,25 @@ def _read(out: Path) -> list[dict[str, Any]]:
 
 
 def table(out: Path) -> Iterator[str]:
-    """Markdown: mean ± standard error over splits, mean ranks, and sign tests of uraenas against each other method."""
+    """Markdown: mean ± standard error over splits (their number), mean ranks, sign tests of uraenas against each.
+
+    Only sets and splits count that all methods of the file were measured on.
+    """
     rows = _read(out)
-    sets = list(dict.fromkeys(row["set"] for row in rows))
     methods = [name for name in METHODS if any(row["method"] == name for row in rows)]
+    counts = Counter((row["set"], row["split"]) for row in rows)
+    rows = [
+        row for row in rows if counts[row["set"], row["split"]] == len(methods)
+    ]  # the same splits for all
+    sets = list(dict.fromkeys(row["set"] for row in rows))
     for metric in SHOWN:
         yield f"\n**{metric}**\n\n| method | {' | '.join(sets)} | mean rank | uraenas better |"
         yield f"|---|{'---:|' * (len(sets) + 2)}"
         ranks = _ranks(rows, metric)
         for method in methods:
-            cells = [_cell([r[metric] for r in rows if _is(r, one, method)]) for one in sets]
+            cells = [_cell([r[metric] for r in rows if _is(r, one, method) and metric in r]) for one in sets]
             mean = f"{np.mean(ranks[method]):.2f}" if ranks.get(method) else "–"
             yield f"| {method} | {' | '.join(cells)} | {mean} | {_sign_test(ranks, method)} |"
-        yield f"\nn of ranks: {len(next(iter(ranks.values()), []))}"
 
 
 def _sign_test(ranks: dict[str, list[int]], other: str) -> str:
@@ -255,24 +262,23 @@ def _is(row: dict[str, Any], one: str, method: str) -> bool:
 
 
 def _cell(values: list[float]) -> str:
-    values = [value for value in values if math.isfinite(value)]
     if not values:
         return "–"
-    spread = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return f"{np.mean(values):.3f} ± {spread:.3f} ({len(values)})"
+    if len(values) == 1:
+        return f"{values[0]:.3f} (1)"
+    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.3f} ({len(values)})"
 
 
 def _ranks(rows: list[dict[str, Any]], metric: str) -> dict[str, list[int]]:
-    """By method, its rank in every cell in which all methods that have the metric were measured."""
+    """By method, its rank in every set and split, which all have, among those that have the metric."""
     if metric not in ("rmse", "nll", "crps"):
         return {}
     cells: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
-        if math.isfinite(row[metric]):
+        if metric in row:
             cells.setdefault((row["set"], row["split"]), {})[row["method"]] = row[metric]
-    most = max(len(cell) for cell in cells.values())
     found: dict[str, list[int]] = {}
-    for cell in (cell for cell in cells.values() if len(cell) == most):
+    for cell in cells.values():
         for rank, name in enumerate(sorted(cell, key=cell.__getitem__), start=1):
             found.setdefault(name, []).append(rank)
     return found

@@ -105,6 +105,21 @@ def test_show_and_comparisons_have_the_columns_of_the_target(
     assert "not tested on the same images" in report.build([(number, None), (of_classes, None)])
 
 
+def test_members_are_chosen_among_chains_that_left_out_the_same_rows(
+    runs: dict[str, Path], uraenas: Callable, tmp_path: Path
+) -> None:
+    choice = ("--set", "ensemble.selection=greedy", "--set", "ensemble.members=3")
+    to = ("--methods", "deep-ensemble-adam", "--out", tmp_path / "new")
+    done = uraenas("members", runs["numbers"], *choice, *to)
+    assert done.returncode == 0, done.stderr
+    members = Run(tmp_path / "new").ensemble().members
+    assert [member.origin.chain[-2:] for member in members] == [
+        "00",
+        "01",
+        "02",
+    ]  # one of each of three folds
+
+
 def test_a_saved_ensemble_says_the_same_of_rows_in_any_form(runs: dict[str, Path], tmp_path: Path) -> None:
     ensemble = Run(runs["numbers"]).ensemble()
     ensemble.save(tmp_path / "kept")

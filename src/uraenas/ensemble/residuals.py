@@ -2,6 +2,7 @@
 
 The conformal score of a row is |y − mean| in predicted standard deviations. With q the ⌈(n + 1)·c⌉-th smallest score of
 n rows apart, mean ± q · deviation holds the value of a new row like them with a probability of at least c.
+Where chains leave out rows in turn, fewer members judge a row than predict a new one, and that holds nearly.
 """
 
 import math

@@ -170,7 +170,10 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
         return (mean, deviation) if return_std else mean
 
     def predict_interval(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
-        """An interval for each row [N, 2]; of rows like the training rows, at least the share `coverage` lies in it."""
+        """An interval for each row [N, 2]; of rows like the training rows, the share `coverage` lies in it.
+
+        With `held_out` at least that share does, whatever members are worth; where they leave out rows in turn, nearly.
+        """
         return self._fitted().predict_interval(self._rows(X), coverage, device=self.device)
 
 

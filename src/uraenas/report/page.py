@@ -178,9 +178,11 @@ def _summary(facts: RunFacts) -> str:
     else:
         words = [f"Images: {dataset}", f"{height} × {width} × {channels}"]
     words[-1] += f", {count(len(facts.classes), 'class')}" if facts.classes else ", a number to predict"
+    held_out = (
+        f"{facts.data.held_out_images:,} held out" if facts.data.held_out_images else "held out in turn"
+    )
     words.append(
-        f"{facts.data.training_images:,} for training, {facts.data.held_out_images:,} held out, "
-        f"{facts.data.test_images:,} for testing"
+        f"{facts.data.training_images:,} for training, {held_out}, {facts.data.test_images:,} for testing"
     )
     words.append(count(len(facts.methods), "method"))
     words.append(f"seed {facts.rows[0].seed}")

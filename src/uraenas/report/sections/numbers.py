@@ -36,7 +36,7 @@ def intervals(facts: RunFacts) -> Section:
         "intervals",
         "Reliability of intervals",
         "How often central intervals hold the observed value, against how often they should: the diagonal. Below it "
-        "intervals are too narrow. The table has the conformal intervals, which held-out rows alone promise.",
+        "intervals are too narrow. The table has the conformal intervals, from rows that members did not learn from.",
     )
     if not facts.predictions:
         found.blocks.append(missing("interval diagrams"))

@@ -134,10 +134,8 @@ def main() -> None:
                     {"way": name, "threads": threads, "batch": batch, "rate": [low, middle, high, best]}
                 )
                 if not options.json:
-                    print(
-                        f"{threads} threads, batch {batch:4}: {name:28} {middle:6.1f} ({low:.1f} to {high:.1f}), at best {best:.1f}",
-                        flush=True,
-                    )
+                    rates = f"{middle:6.1f} ({low:.1f} to {high:.1f}), at best {best:.1f}"
+                    print(f"{threads} threads, batch {batch:4}: {name:28} {rates}", flush=True)
     if options.json:
         print(json.dumps({"cores": os.cpu_count(), "rows": rows}))
 

@@ -17,13 +17,16 @@ from torch import nn
 
 from uraenas import Run, UraenasError
 from uraenas.deploy import Exported, Wanted, accelerated, export_file
-from uraenas.deploy.accelerated import RuntimePredictor
 from uraenas.deploy.network import EnsembleNetwork
-from uraenas.deploy.onnx_file import halved, model_of
-from uraenas.deploy.operations import Builder
-from uraenas.deploy.recording import record
+from uraenas.deploy.onnx_file import halved
 from uraenas.deploy.writing import _parity
+from uraenas.engine.runtime import model_of
+from uraenas.engine.runtime.operations import Builder
+from uraenas.engine.runtime.recording import record
+from uraenas.engine.runtime.unmerged import unmerged
+from uraenas.ensemble import runtime
 from uraenas.ensemble.predict import Rule, rows_of
+from uraenas.ensemble.runtime import EarningPredictor, RuntimePredictor
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)[..., None]
 LABELS = load_digits().target
@@ -87,10 +90,10 @@ def test_a_file_that_would_say_something_else_is_refused(finished_run: Path, fil
         _parity(ensemble, says, True, Rule.of(ensemble, 0.2))
 
 
-@pytest.mark.parametrize("count", [1, 7, 20])  # the last is too many to be worth it
-def test_an_accelerated_ensemble_says_the_same(finished_run: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "threads"), [(7, 1), (300, 2)])  # the last in parts side by side
+def test_an_accelerated_ensemble_says_the_same(finished_run: Path, count: int, threads: int) -> None:
     ensemble = Run(finished_run).ensemble()
-    fast = accelerated(ensemble, threads=1)
+    fast = accelerated(ensemble, threads)
     assert isinstance(fast.predictor("auto"), RuntimePredictor)
     images = DIGITS[:count]
     np.testing.assert_allclose(fast.predict_proba(images), ensemble.predict_proba(images), atol=1e-6)
@@ -101,6 +104,54 @@ def test_an_accelerated_ensemble_says_the_same(finished_run: Path, count: int) -
     )
     assert fast.identity == ensemble.identity
     assert not isinstance(pickle.loads(pickle.dumps(fast)).predictor("cpu"), RuntimePredictor)
+
+
+@pytest.mark.parametrize(("name", "most"), [("EARNED_CALLS", 2), ("EARNED_WORK", 10**6)])
+def test_an_ensemble_that_is_asked_often_turns_to_the_runtime(
+    finished_run: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    monkeypatch.setattr(runtime, name, most)
+    ensemble = Run(finished_run).ensemble()
+    asked = ensemble.predictor("cpu")
+    assert isinstance(asked, EarningPredictor)
+    expected = ensemble.plain_predictor("cpu")(DIGITS[:40])
+    first = [ensemble.member_log_probabilities(DIGITS[:1], device="cpu") for _ in range(2)]
+    assert asked.now is asked.plain
+    assert torch.equal(*first)  # until it turns, the same bits
+    turned = ensemble.member_log_probabilities(DIGITS[:40], device="cpu")
+    assert isinstance(asked.now, RuntimePredictor)
+    torch.testing.assert_close(turned.exp(), expected.exp(), atol=1e-5, rtol=0)
+
+
+def test_without_the_runtime_pytorch_goes_on(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setattr(runtime, "EARNED_CALLS", 0)
+    ensemble = Run(finished_run).ensemble()
+    assert len(ensemble.predict_proba(DIGITS[:2], device="cpu")) == 2
+    assert ensemble.predictor("cpu").now is ensemble.predictor("cpu").plain  # type: ignore[attr-defined]
+
+
+def test_convolutions_that_read_one_map_are_apart_in_a_graph() -> None:
+    class Merged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a_weight", torch.randn(6, 3, 3, 3))
+            self.register_buffer("a_bias", torch.randn(6))
+
+        def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            first, second = torch.conv2d(images, self.a_weight, self.a_bias, padding=1).chunk(2, dim=1)
+            whole = torch.conv2d(images, self.a_weight)  # this one is also read as a whole
+            return first.relu() + second, whole.amax(dim=1) + whole.chunk(2, dim=1)[0].amax(dim=1)
+
+    module, images = Merged(), torch.randn(2, 3, 8, 8)
+    found = unmerged(record(module, images))
+    made = [step for step in found.steps if step.operation == "aten.convolution.default"]
+    assert [len(found.constants[step.arguments[1].name]) for step in made] == [3, 3, 6]
+    own = [
+        torch.conv2d(images, *(found.constants[one.name] for one in step.arguments[1:3]), padding=1)
+        for step in made[:2]
+    ]
+    torch.testing.assert_close(own[0].relu() + own[1], module(images)[0])
 
 
 def test_it_runs_without_torch_and_without_this_package(

@@ -1,5 +1,6 @@
 """Headless Chromium for the tests: where it is found, how it is started, and what is asked of a page in it."""
 
+import importlib.util
 import json
 import shutil
 import time
@@ -137,3 +138,22 @@ def awaited(*files: Path) -> str:
             return files[0].read_text(encoding="utf-8")
         time.sleep(0.1)
     raise AssertionError(f"saved instead: {sorted(path.name for path in files[0].parent.iterdir())}")
+
+
+AXE = """
+const done = arguments[arguments.length - 1];
+axe.run(document, { resultTypes: ['violations'] }).then((found) => done(found.violations.map((one) =>
+  `${one.id}: ${one.help} (${one.nodes.length}) ${one.nodes[0].html.slice(0, 160)}`)));
+"""
+
+
+def violations(driver: Any) -> list[str]:
+    """What axe-core finds on the open page, by all its rules, best practices included."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("needs axe-core: pip install --no-deps axe-playwright-python==0.1.8")
+    script = Path(found.submodule_search_locations[0]) / "axe.min.js"
+    driver.set_script_timeout(120)
+    driver.execute_script(script.read_text(encoding="utf-8"))
+    told: list[str] = driver.execute_async_script(AXE)
+    return told

@@ -1,30 +1,20 @@
 """A whole ensemble as one module: raw images in; probabilities, uncertainty by source and what to make of them out."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from uraenas.base.errors import UraenasError
-from uraenas.ensemble import Ensemble, Known, Member
+from uraenas.engine.runtime import Output
+from uraenas.ensemble import Ensemble, Known
+from uraenas.ensemble.graph import MembersNetwork
 from uraenas.ensemble.joining import beyond
-from uraenas.ensemble.networks import served, weights_of, wide
 from uraenas.ensemble.predict import Rule
 from uraenas.evaluation.conformal import REGULARISATION
 from uraenas.evaluation.metrics import SOURCES
-from uraenas.spaces import Features, Space, folded
+from uraenas.spaces import Features
 
 TIE = 1e-5  # sums of logarithms that differ by less are equal, in float32
-
-
-@dataclass(frozen=True)
-class Output:
-    """One thing the module says of each image."""
-
-    name: str
-    about: str
 
 
 class EnsembleNetwork(nn.Module):
@@ -36,25 +26,13 @@ class EnsembleNetwork(nn.Module):
 
     def __init__(self, ensemble: Ensemble, rule: Rule | None = None) -> None:
         super().__init__()
-        if any(member.kind.forward is not None for member in ensemble.members):
-            raise UraenasError("members that are no plain networks, but masked ones, cannot be exported")
+        self.members = MembersNetwork(ensemble.members, ensemble.space, ensemble.normalisation)
         self.temperature = ensemble.temperature
-        networks = served(ensemble.members)
-        every = ([ensemble.members[position] for position in positions] for positions in networks)
-        self.members = nn.ModuleList([_Network(members, ensemble.space) for members in every])
-        # Of each member, its network and which of those that this serves it is.
-        found = {p: (place, own) for place, some in enumerate(networks) for own, p in enumerate(some)}
-        self.places = [found[position] for position in range(len(ensemble))]
         functions = list(dict.fromkeys(ensemble.functions))
         self.groups = [[m for m, own in enumerate(ensemble.functions) if own == one] for one in functions]
-        units = ensemble.normalisation
-        self.mean: Tensor
-        self.deviation: Tensor
-        for name, values in (("mean", units.mean), ("deviation", units.deviation)):
-            self.register_buffer(name, torch.tensor(values, dtype=torch.float32)[:, None, None])
         self.foreign = None
         if ensemble.known is not None and rule is not None:
-            self.foreign = _Foreign(ensemble.known, [place for place, _ in self.places])
+            self.foreign = _Foreign(ensemble.known, [place for place, _ in self.members.places])
         self.rule = rule if self.foreign is not None else None
 
     @property
@@ -68,15 +46,8 @@ class EnsembleNetwork(nn.Module):
             found.append(Output("prediction_set", "whether each class may be the true one"))
         return found
 
-    def look(self, images: Tensor) -> tuple[list[Tensor], list[Features]]:
-        """Log-probabilities of each member, and what each network sees."""
-        x = (images.to(torch.float32).permute(0, 3, 1, 2) - self.mean) / self.deviation
-        seen = [member(x) for member in self.members]
-        log_p = [torch.log_softmax(seen[place][0][head], dim=-1) for place, head in self.places]
-        return log_p, [features for _, features in seen]
-
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        log_p, features = self.look(images)
+        log_p, features = self.members.look(images)
         mixed = _mixture(log_p)
         probability = torch.softmax(mixed / self.temperature, dim=-1)
         total, data = _entropy(mixed), _mean([_entropy(one) for one in log_p])
@@ -89,34 +60,6 @@ class EnsembleNetwork(nn.Module):
         unsure = probability.amax(dim=-1) < self.rule.threshold.confidence
         abstain = (p_value <= self.rule.share) | unsure
         return (*found, p_value, abstain, _sets(probability, self.rule.quantile))
-
-
-class _Network(nn.Module):
-    """A network in evaluation, its norms folded, and the members that it serves: draws of it, or mostly one."""
-
-    def __init__(self, members: Sequence[Member], space: Space) -> None:
-        super().__init__()
-        member, self.classes = members[0], space.shape.classes
-        flat = weights_of(members, space, torch.device("cpu"), torch.float32)
-        self.architecture, self.space = member.architecture, wide(space, len(members))
-        weights, space = self.space.weight_layout(member.architecture).views(flat), self.space
-        statistics = space.statistics_layout(member.architecture).views(member.statistics)
-        ready = folded(space, member.architecture, weights, statistics)
-        self.names: list[dict[str, str]] = []
-        for tensors in (ready, statistics):
-            self.names.append({name: name.replace(".", "_") for name in tensors})
-            for name, tensor in tensors.items():
-                self.register_buffer(self.names[-1][name], tensor.float().clone())
-
-    def forward(self, x: Tensor) -> tuple[list[Tensor], Features]:
-        """The logits of each member that it serves, and what the network sees."""
-        weights, statistics = (
-            {name: getattr(self, own) for name, own in names.items()} for names in self.names
-        )
-        logits, features = self.space.trace(self.architecture, weights, statistics, x)
-        if self.classes == self.space.shape.classes:
-            return [logits], features
-        return list(logits.split(self.classes, dim=-1)), features
 
 
 class _Foreign(nn.Module):

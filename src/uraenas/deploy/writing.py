@@ -15,9 +15,11 @@ from uraenas.base.whole_files import rename_for_good, unfinished
 from uraenas.deploy import onnx_file
 from uraenas.deploy.exported import Exported
 from uraenas.deploy.network import EnsembleNetwork
+from uraenas.engine.runtime import graph
 from uraenas.ensemble import SHARE, Ensemble
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.predict import Rule
+from uraenas.ensemble.runtime import PARITY
 from uraenas.evaluation import METRICS, calibration, conformal, metrics
 from uraenas.evaluation.metrics import SOURCES
 from uraenas.run.directory import Run
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("float32", "half", "int8")
 FORMATS = ("onnx", "torch")
-PARITY = 1e-5  # how far a probability may be from that of `predict_proba`, in float32
 BATCHES = (1, 12)  # numbers of images on which that is checked, other than the one it was recorded with
 CALIBRATION = 128  # held-out images for the ranges of int8
 MEASURED = 500  # held-out images on which the loss of a precision is measured
@@ -138,9 +139,11 @@ def _write_onnx(
     wanted: Wanted,
     held_out: tuple[np.ndarray, np.ndarray] | None,
 ) -> dict[str, Any]:
-    onnx_file.require_onnx()
+    graph.require_onnx()
     shape = ensemble.space.shape
-    model = onnx_file.model_of(network, (shape.height, shape.width, shape.channels), ensemble.of_bytes)
+    size = (shape.height, shape.width, shape.channels)
+    # In int8 a convolution lays out its input anew, so that those which read one map are better one.
+    model = graph.model_of(network, size, ensemble.of_bytes, merged=wanted.precision == "int8")
     parity = _parity(
         ensemble, Exported(model.SerializeToString(), threads=1), ensemble.of_bytes, network.rule
     )
@@ -257,7 +260,7 @@ def _write_torch(
     if wanted.precision != "float32":
         raise UraenasError(f"precision {wanted.precision} is one of ONNX files; torch files have float32")
     shape = ensemble.space.shape
-    size = (onnx_file.SAMPLE, shape.height, shape.width, shape.channels)
+    size = (graph.SAMPLE, shape.height, shape.width, shape.channels)
     images = torch.zeros(size, dtype=torch.uint8 if ensemble.of_bytes else torch.float32)
     batch = torch.export.Dim("batch", min=1)
     program = torch.export.export(network, (images,), dynamic_shapes=({0: batch},), strict=False)

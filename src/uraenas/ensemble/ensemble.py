@@ -32,6 +32,7 @@ from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, MemberFacts, member_files
 from uraenas.ensemble.predictor import MembersPredictor, Predicting
+from uraenas.ensemble.runtime import EarningPredictor
 from uraenas.evaluation import Measures, UncertaintyBySource, conformal, measures_of, numbers
 from uraenas.evaluation.metrics import undefined_sources
 from uraenas.spaces import Space, facts_of, space_of
@@ -135,10 +136,17 @@ class Ensemble:
     def predictor(self, device: str) -> Predicting:
         """Made once for each device: members are put there and made ready by the first prediction."""
         if device not in self._predictors:
-            engine = Engine(EngineSettings(device=device, precision=self.precision))
-            made = MembersPredictor(self.members, self.space, self.normalisation, engine)
-            self._predictors[device] = made
+            plain = self.plain_predictor(device)
+            turns = plain.engine.device.type == "cpu" and self.normalisation.columns is None
+            self._predictors[device] = (
+                EarningPredictor(plain, self.normalisation, self.of_bytes) if turns else plain
+            )
         return self._predictors[device]
+
+    def plain_predictor(self, device: str) -> MembersPredictor:
+        """One that computes with PyTorch, whatever is asked of it."""
+        engine = Engine(EngineSettings(device=device, precision=self.precision))
+        return MembersPredictor(self.members, self.space, self.normalisation, engine)
 
     def predict_with(self, device: str, predictor: Predicting) -> None:
         """Let another make the predictions that are asked of this device. Copies do not take it along."""

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,15 @@ class Client:
         return answer.status, content.decode()
 
 
+def serving(run: Path, limits: Limits, **rule: float) -> AbstractContextManager[Client]:
+    return answering(application(Run(run), "", limits, **rule))
+
+
 @contextmanager
-def serving(run: Path, limits: Limits, **rule: float) -> Iterator[Client]:
+def answering(app: Any) -> Iterator[Client]:
     import uvicorn
 
-    server = uvicorn.Server(configuration(application(Run(run), "", limits, **rule), "127.0.0.1", 0))
+    server = uvicorn.Server(configuration(app, "127.0.0.1", 0))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -63,6 +67,11 @@ def serving(run: Path, limits: Limits, **rule: float) -> Iterator[Client]:
 @pytest.fixture(scope="session")
 def serve() -> Callable[..., Any]:
     return serving
+
+
+@pytest.fixture(scope="session")
+def answer() -> Callable[..., Any]:
+    return answering
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,9 +22,12 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas import Run
+from uraenas.cli.serving import _is_in_progress
 from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.limits import Rate, Refused
+from uraenas.deploy.serving.running import following
 from uraenas.ensemble.predict import Rule, rows_of
+from uraenas.report import build_partial
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)
 
@@ -190,6 +194,34 @@ def test_a_token_and_a_rate(serve: Callable[..., Any], finished_run: Path) -> No
         assert "secret" not in found["error"]
         assert client("GET", "/api/model", authorization="Bearer secret")[0] == 200
         assert {client("GET", "/healthz")[0] for _ in range(20)} == {200, 429}
+
+
+def test_a_run_in_progress_is_shown_until_it_predicts(
+    answer: Callable[..., Any], finished_run: Path, tmp_path: Path
+) -> None:
+    run = Run(shutil.copytree(finished_run, tmp_path / "run"))
+    ensembles = {path: path.read_bytes() for path in run.path.glob("methods/*/*/ensemble.json")}
+    assert ensembles
+    for path in ensembles:
+        path.unlink()
+    assert not _is_in_progress(run, "")  # nobody works on it
+    run.tell_progress({"stage": "train", "found": "4 of 8 epochs", "done": 4, "total": 8})
+    assert _is_in_progress(run, "")
+    body = png(DIGITS[0])
+    with answer(following(run, lambda: build_partial(run), limits=Limits(token=""))) as client:
+        status, page = client("GET", "/")
+        assert (status, "4 of 8 epochs" in page, 'data-refresh="10"' in page) == (200, True, True)
+        assert "default-src 'none'" in client.headers["content-security-policy"]
+        assert client("GET", "/healthz") == (200, {"ready": False})
+        status, told = client("POST", "/api/predict", body)
+        assert (status, "in progress" in told["error"]) == (503, True)
+        for path, content in ensembles.items():
+            path.write_bytes(content)
+        assert client("POST", "/api/predict", body)[0] == 200
+        assert "What is in this image?" in client("GET", "/")[1]
+    with answer(following(run, str, "lacking", Limits(token="secret"))) as client:
+        assert client("GET", "/")[0] == 401
+        assert client("GET", "/", Authorization="Bearer secret") == (200, "")
 
 
 def test_a_rate_is_kept_by_address() -> None:

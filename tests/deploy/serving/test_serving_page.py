@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import brightness, prefer, requests_sent, resize
+from browsing import brightness, prefer, requests_sent, resize, violations
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -110,6 +110,20 @@ def test_phone_width_dark_and_keyboard(page: Any, tmp_path: Path) -> None:
 
     ActionChains(page).send_keys(Keys.TAB).perform()
     assert page.execute_script("return document.activeElement.id") in ("files", "token")
+
+
+def test_axe_finds_nothing(page: Any, tmp_path: Path) -> None:
+    """On the empty page, and with an answer, a foreign image and an error, in light and in dark colours."""
+    found = violations(page)
+    (tmp_path / "none.png").write_bytes(b"nothing")
+    pictures = {"one.png": DIGITS[3], "blank.png": np.zeros((8, 8), np.uint8)}
+    files = [write(tmp_path / name, image) for name, image in pictures.items()]
+    page.find_element("id", "files").send_keys("\n".join([*files, str(tmp_path / "none.png")]))
+    results(page, 3)
+    for scheme in ("light", "dark"):
+        prefer(page, scheme)
+        found += violations(page)
+    assert found == []
 
 
 def test_no_request_leaves_the_machine(page: Any, client: Any) -> None:

@@ -32,6 +32,7 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src blob: data:; connect-src 'self'"
 )
+PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 NOT_FINITE = "no prediction: the members' probabilities are not finite"
 
 
@@ -214,8 +215,7 @@ class Server:
     # About the server
 
     async def page(self, request: Request) -> Response:
-        headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
-        return HTMLResponse(page("serving/server.js"), headers=headers)
+        return HTMLResponse(page("serving/server.js"), headers=PAGE_HEADERS)
 
     async def docs(self, request: Request) -> Response:
         return PlainTextResponse(json.dumps(self._document(), indent=1, ensure_ascii=False))

@@ -1,5 +1,6 @@
 """Runs the server until it is told to stop; what it began, it finishes."""
 
+from collections.abc import Callable
 from typing import Any
 
 from uraenas.base.errors import UraenasError
@@ -7,7 +8,7 @@ from uraenas.deploy.accelerated import accelerated
 from uraenas.deploy.serving.limits import Limits
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
-from uraenas.run.directory import Run
+from uraenas.run.directory import PRIMARY, Run
 
 PATIENCE = 30  # seconds for what was begun, after SIGTERM
 
@@ -36,6 +37,25 @@ def application(run: Run, method: str = "", limits: Limits | None = None, **rule
     ensemble = _fastest(ensemble)
     own = Rule.of(ensemble, **{"risk": 0.05, **rule})
     return Server(Model(method, ensemble, own), limits or Limits()).application()
+
+
+def following(
+    run: Run, page: Callable[[], str], method: str = "", limits: Limits | None = None, **rule: float
+) -> Any:
+    """The ASGI application of a run in progress: `page` until the method has members, then as `application` has it.
+
+    Without a method it is the one that the finished run would be asked by.
+    """
+    require_packages()
+    from uraenas.deploy.serving.following import Following
+
+    limits, methods = limits or Limits(), run.config().methods
+    awaited = method or next((name for name in PRIMARY if name in methods), methods[0])
+
+    def make() -> Any | None:
+        return application(run, awaited, limits, **rule) if run.is_trained(awaited) else None
+
+    return Following(make, page, limits)
 
 
 def _fastest(ensemble: Ensemble) -> Ensemble:

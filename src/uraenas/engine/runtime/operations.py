@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from uraenas.base.errors import UraenasError
-from uraenas.deploy.recording import Named, Step
+from uraenas.engine.runtime.recording import Named, Step
 
 if TYPE_CHECKING:
     from onnx import NodeProto

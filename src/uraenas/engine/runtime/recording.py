@@ -52,6 +52,11 @@ def record(module: nn.Module, images: Tensor) -> Recording:
 
 
 class _Recorder(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; to make sure of it PyTorch would import its compiler, for seconds."""
+        return False
+
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.found = Recording()

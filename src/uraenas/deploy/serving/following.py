@@ -1,0 +1,76 @@
+"""A run in progress behind HTTP: how far it has come, until there is an ensemble that predicts."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from uraenas.base.errors import UraenasError
+from uraenas.deploy.serving.app import PAGE_HEADERS
+from uraenas.deploy.serving.limits import Limits
+
+WAITS = "the run is in progress and has no ensemble yet; try again later"
+RETRY = {"Retry-After": "10"}
+
+
+class Following:
+    """An ASGI application: `page` until `make` gives another application, and that one from then on.
+
+    `make` returns None while there is none. The page tells a run's settings, so a token is asked for it, too.
+    """
+
+    def __init__(self, make: Callable[[], Any | None], page: Callable[[], str], limits: Limits) -> None:
+        self.make, self.page, self.limits = make, page, limits
+        self.made: Any | None = None
+        self.why = WAITS
+        self.making = asyncio.Lock()
+        self.open = AsyncExitStack()  # what the other application began
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        async with self.making:  # one request makes it, the others wait for it
+            if self.made is None:
+                await self._look()
+        if self.made is not None:
+            await self.made(scope, receive, send)
+        elif scope["type"] == "http":
+            await (await self._answer(Request(scope)))(scope, receive, send)
+
+    async def _look(self) -> None:
+        """Whether there is an ensemble now."""
+        try:
+            made = await asyncio.to_thread(self.make)
+        except UraenasError as error:  # a file is being written, or the ensemble cannot be served
+            self.why = str(error)
+            return
+        if made is not None:
+            await self.open.enter_async_context(made.router.lifespan_context(made))
+            self.made = made
+
+    async def _answer(self, request: Request) -> Response:
+        if request.url.path in ("/healthz", "/v2/health/live"):
+            return JSONResponse({"ready": False})
+        if request.url.path != "/" or request.method not in ("GET", "HEAD"):
+            return JSONResponse({"error": self.why}, 503, RETRY)
+        if not self.limits.admits(request.headers.get("authorization", "")):
+            return JSONResponse({"error": self.why}, 401, {"WWW-Authenticate": "Bearer"})
+        try:
+            text = await asyncio.to_thread(self.page)
+        except UraenasError as error:
+            return JSONResponse({"error": str(error)}, 503, RETRY)
+        return HTMLResponse(text.encode(errors="backslashreplace"), headers=PAGE_HEADERS)
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        """The protocol of beginning and end; what was begun is finished before the end."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.open.aclose()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return

@@ -1,0 +1,111 @@
+"""Predictions on a CPU by ONNX Runtime: one graph of all members, without a file.
+
+PyTorch spends more on calling the operations of one image than on computing them, and on several it is the slower one,
+too. But making the graph takes seconds, which have to be earned first.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uraenas.base.errors import UraenasError
+from uraenas.data.loader import Normalisation
+from uraenas.engine.runtime import Session, model_of
+from uraenas.ensemble.graph import MembersNetwork, feature_name
+from uraenas.ensemble.member import Member
+from uraenas.ensemble.predictor import MembersPredictor, Predicting
+from uraenas.spaces import Features, Space
+
+PARITY = 1e-5  # how far a probability may be from that of PyTorch
+CHECKED = 3  # images on which both must say the same
+EARNED_CALLS = 64  # after which the graph is made …
+EARNED_WORK = 10**11  # … or after so many multiply-adds: 56 images of ten members of NAS-Bench-201
+
+
+class RuntimePredictor:
+    """What `MembersPredictor` says, said by ONNX Runtime. Floats for bytes go to PyTorch."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        space: Space,
+        normalisation: Normalisation,
+        plain: Predicting,
+        of_bytes: bool = True,
+        threads: int = 0,
+    ) -> None:
+        network = MembersNetwork(members, space, normalisation).eval()
+        self.image = (space.shape.height, space.shape.width, space.shape.channels)
+        self.session = Session(model_of(network, self.image, of_bytes).SerializeToString(), threads)
+        self.places, self.levels = [place for place, _ in network.places], network.levels
+        self.values = np.dtype(np.uint8 if of_bytes else np.float32)
+        self.plain = plain
+        self._check()
+
+    def __call__(self, images: np.ndarray) -> Tensor:
+        """Log-probabilities [M, N, K]."""
+        return self._log_p(self.session(images)) if self._takes(images) else self.plain(images)
+
+    def look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
+        """The same, and what each member sees of the images."""
+        if not self._takes(images):
+            return self.plain.look(images)
+        found = self.session(images)
+        seen: list[Features] = [
+            tuple(torch.from_numpy(found[feature_name(network, level)]) for level in range(self.levels))
+            for network in range(1 + max(self.places))
+        ]
+        return self._log_p(found), [seen[network] for network in self.places]
+
+    def _takes(self, images: np.ndarray) -> bool:
+        return images.dtype == self.values and images.shape[1:] == self.image and len(images) > 0
+
+    def _log_p(self, found: dict[str, np.ndarray]) -> Tensor:
+        return torch.from_numpy(found["log_probabilities"]).movedim(1, 0)
+
+    def _check(self) -> None:
+        """Refuse to speak differently from PyTorch."""
+        random = np.random.default_rng(0)
+        images = random.integers(0, 256, (CHECKED, *self.image)) / (1 if self.values == np.uint8 else 255)
+        images = images.astype(self.values)
+        apart = float((self(images).exp() - self.plain(images).exp()).abs().max())
+        if not apart <= PARITY:
+            raise UraenasError(
+                f"ONNX Runtime does not say what PyTorch says: probabilities differ by {apart:.2g}"
+            )
+
+
+class EarningPredictor:
+    """PyTorch, until so much was asked of it that a graph pays; ONNX Runtime from then on, where it can be had.
+
+    When that is depends on the calls and images alone, not on the clock, so that a program says the same each time.
+    """
+
+    def __init__(self, plain: MembersPredictor, normalisation: Normalisation, of_bytes: bool) -> None:
+        self.plain, self.normalisation, self.of_bytes = plain, normalisation, of_bytes
+        self.now: Predicting = plain
+        self.settled = False
+        self.calls = self.work = 0
+        self.per_image = sum(plain.space.cost(member.architecture).multiply_adds for member in plain.members)
+
+    def __call__(self, images: np.ndarray) -> Tensor:
+        """Log-probabilities [M, N, K]."""
+        return self._after(images)(images)
+
+    def look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
+        """The same, and what each member sees of the images."""
+        return self._after(images).look(images)
+
+    def _after(self, images: np.ndarray) -> Predicting:
+        """Who is asked, these images counted."""
+        self.calls, self.work = self.calls + 1, self.work + len(images) * self.per_image
+        if not self.settled and (self.calls > EARNED_CALLS or self.work > EARNED_WORK):
+            self.settled = True
+            try:
+                facts = self.plain.members, self.plain.space, self.normalisation
+                self.now = RuntimePredictor(*facts, self.plain, self.of_bytes)
+            except UraenasError:  # it is not installed, or cannot run these members
+                self.now = self.plain
+        return self.now

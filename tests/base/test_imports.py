@@ -5,12 +5,30 @@ import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import uraenas
 
 SLOW = {"torch", "numpy", "scipy", "sklearn", "PIL", "safetensors", "jinja2"}
+# What some command needs and a prediction does not.
+NOT_TO_PREDICT = {
+    "scipy",
+    "sklearn",
+    "pandas",
+    "jinja2",
+    "onnx",
+    "onnxruntime",
+    "tensorboard",
+    "torch._dynamo",
+    "torch._inductor",
+    "uraenas.deploy",
+    "uraenas.estimator",
+    "uraenas.report",
+    "uraenas.run.pipeline",
+}
 HELP_OF_EVERYTHING = """
 import contextlib, io, json, sys
 from uraenas.cli import app
@@ -26,9 +44,9 @@ print(json.dumps(imported))
 """
 
 
-def said_by(program: str) -> str:
+def said_by(program: str, *arguments: str) -> str:
     """What a Python of its own prints."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -41,14 +59,28 @@ def test_version_and_help_do_not_wait_for_pytorch():
     }
 
 
-def test_a_public_name_brings_what_it_needs_and_a_light_one_no_more():
-    said = said_by(
-        "import sys\nfrom uraenas import UraenasError\nprint(*sys.modules)\n"
-        "from uraenas import Stack\nprint(*sys.modules)"
-    )
-    light, heavy = (set(line.split()) for line in said.splitlines())
+BY_AND_BY = """
+import sys
+from uraenas import UraenasError
+print(*sys.modules)
+from uraenas import Stack
+print(*sys.modules)
+from uraenas.cli import app
+app(["predict", "cifar10", sys.argv[1], "--json"], standalone_mode=False)
+print(*sys.modules)
+"""
+
+
+def test_a_public_name_brings_what_it_needs_and_a_light_one_no_more(tmp_path: Path):
+    """And predicting no more than predicting needs."""
+    picture = tmp_path / "grey.png"
+    Image.new("RGB", (32, 32), (99, 99, 99)).save(picture)
+    said = said_by(BY_AND_BY, str(picture)).splitlines()
+    light, heavy, predicting = (set(line.split()) for line in (said[0], said[1], said[3]))
     assert not light & SLOW
     assert "torch" in heavy
+    assert json.loads(said[2])["predictions"][0]["foreign"]
+    assert not predicting & NOT_TO_PREDICT
 
 
 def test_public_names_are_the_same_at_work_and_for_type_checkers():

@@ -88,6 +88,8 @@ def test_the_bound_is_that_of_clopper_and_pearson() -> None:
         assert binom.cdf(wrong, n, bound) == pytest.approx(0.05)
     wrong, n = torch.tensor([0, 3, 12, 0, 7]), torch.tensor([59, 200, 40, 0, 7])
     np.testing.assert_allclose(conformal.risk_p_values(wrong, n, 0.1), binom.cdf(wrong, n, 0.1), rtol=1e-12)
+    wrong, n = torch.tensor([0, 40, 260, 400, 5000]), torch.tensor([5000, 2500, 5000, 5000, 5000])
+    np.testing.assert_allclose(conformal.risk_p_values(wrong, n, 0.05), binom.cdf(wrong, n, 0.05), rtol=1e-9)
     assert conformal.risk_bound(7, 7, 0.95) == 1
     assert conformal.least_images(0.05, 0.95) == 59  # the rule of three
     assert 0.95**59 <= 0.05 < 0.95**58

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,18 @@ def resize(driver: Any, width: int) -> None:
 def prefer(driver: Any, scheme: str, medium: str = "screen") -> None:
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+    # The command answers before the page has heard of it, which shows on a busy machine.
+    query = f"{medium} and (prefers-color-scheme: {scheme})"
+    became(lambda: driver.execute_script("return matchMedia(arguments[0]).matches", query))
+
+
+def became(holds: Callable[[], bool]) -> bool:
+    """Whether this comes to hold within half a minute."""
+    for _ in range(300):
+        if holds():
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def brightness(driver: Any) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from browsing import (
     awaited,
+    became,
     brightness,
     find_mark,
     open_page,
@@ -180,11 +181,11 @@ def test_choice_and_focus(browser: Any) -> None:
 def test_dark_by_system_and_by_hand(browser: Any, page: Path) -> None:
     assert brightness(browser) > 200
     prefer(browser, "dark")
-    assert brightness(browser) < 60
+    assert became(lambda: brightness(browser) < 60)
     browser.execute_script("document.getElementById('theme').click()")
-    assert brightness(browser) > 200
+    assert became(lambda: brightness(browser) > 200)
     browser.get(page.as_uri())
-    assert brightness(browser) > 200, "the choice is kept"
+    assert became(lambda: brightness(browser) > 200), "the choice is kept"
 
 
 @pytest.mark.parametrize("width", [320, 390])

@@ -7,6 +7,9 @@ from importlib import resources
 import numpy as np
 import pytest
 
+from uraenas.evaluation import REFERENCES
+from uraenas.report.style import colour, colours_of
+
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB.
 SIGHT = {
     "everyone": np.eye(3),
@@ -72,6 +75,21 @@ def test_the_distance_is_that_of_the_standard() -> None:
 def test_methods_can_be_told_apart(sight: str, scheme: int) -> None:
     css = resources.files("uraenas.report").joinpath("page.css").read_text(encoding="utf-8")
     found = re.findall(r"\.s\d { --c: light-dark\((#\w{6}), (#\w{6})\)", css)
-    assert len(found) == 8
+    assert len(found) == 8 + len(REFERENCES)
     seen = [lab(colours[scheme], np.asarray(SIGHT[sight])) for colours in found]
     assert min(distance(a, b) for a, b in itertools.combinations(seen, 2)) > 10
+
+
+def test_references_share_no_colour_with_each_other_or_a_method() -> None:
+    eight = (
+        "uraenas",
+        "deep-ensemble",
+        "uraenas-a",
+        "uraenas-w",
+        "random-ensemble",
+        "snapshot",
+        "drnas",
+        "joint",
+    )
+    with colours_of((*eight, *REFERENCES)):
+        assert len({colour(name) for name in (*eight, *REFERENCES)}) == 10

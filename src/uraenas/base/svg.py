@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from markupsafe import Markup, escape
 
@@ -16,7 +16,7 @@ def element(name: str, *children: str, **attributes: Value) -> Markup:
     shown = "".join(
         [f' {_name(key)}="{_attribute(value)}"' for key, value in attributes.items() if value is not None]
     )
-    inside = "".join([child if type(child) is Markup else escape(child) for child in children])
+    inside = "".join([child if type(child) is Markup else _escaped(child) for child in children])
     return Markup(f"<{name}{shown}>{inside}</{name}>" if inside else f"<{name}{shown}/>")
 
 
@@ -28,11 +28,17 @@ def _name(key: str) -> str:
 def _attribute(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.2f}".rstrip("0").rstrip(".")
-    return str(value) if isinstance(value, int) else str(escape(value))
+    return str(value) if isinstance(value, int) else _escaped(value or "")
+
+
+@lru_cache(maxsize=10_000)
+def _escaped(words: str) -> str:
+    """A page says the same thing thousands of times: classes, names, ticks."""
+    return str(escape(words))
 
 
 def join(parts: Sequence[str]) -> Markup:
-    return Markup("").join(parts)
+    return Markup("".join([part if type(part) is Markup else _escaped(part) for part in parts]))
 
 
 def text(x: float, y: float, words: str, class_: str | None = None, anchor: str | None = None) -> Markup:

@@ -1,6 +1,5 @@
 """One measured value: the typed row that goes from evaluation through metrics.json to the report."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -49,11 +48,10 @@ class Row:
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @classmethod
-    def of(cls, stored: Fields) -> "Row":
-        """The row that `as_json` described."""
-        if not _is_plain(stored.stored):  # there are thousands of rows, and few are damaged
-            return cls._checked(stored)
-        return cls(**stored.stored)
+    def of(cls, where: object, stored: Mapping[str, Any]) -> "Row":
+        """The row that `as_json` described, in this file."""
+        # There are thousands of rows, and few are damaged.
+        return cls(**stored) if _is_plain(stored) else cls._checked(Fields(where, stored))
 
     @classmethod
     def _checked(cls, stored: Fields) -> "Row":
@@ -90,12 +88,12 @@ def _is_plain(values: Mapping[str, Any]) -> bool:
     if tuple(map(type, values.values())) != _kinds(tuple(values)):
         return False
     texts = values["method"], values["dataset"], values["shift"], values["metric"], values.get("baseline", "")
-    numbers = values["value"], values.get("low", 0.0), values.get("high", 0.0), values.get("spread", 0.0)
     return (
         sum(map(len, texts)) <= MOST_TEXT
-        and min(numbers) >= -MOST_NUMBER
-        and max(numbers) <= MOST_NUMBER
-        and not any(map(math.isnan, numbers))
+        and -MOST_NUMBER <= values["value"] <= MOST_NUMBER  # which NaN does not pass
+        and -MOST_NUMBER <= values.get("low", 0.0) <= MOST_NUMBER
+        and -MOST_NUMBER <= values.get("high", 0.0) <= MOST_NUMBER
+        and -MOST_NUMBER <= values.get("spread", 0.0) <= MOST_NUMBER
         and 0 <= values["severity"] <= 5
         and 1 <= values["members"] <= 1_000_000
         and 0 <= values["seed"] <= MOST_WHOLE
@@ -118,7 +116,8 @@ def sizes_of(rows: Iterable[Row]) -> dict[str, int]:
     """The methods, each with its number of members."""
     sizes: dict[str, int] = {}
     for row in rows:
-        sizes[row.method] = max(sizes.get(row.method, 0), row.members)
+        if row.members > sizes.get(row.method, 0):
+            sizes[row.method] = row.members
     return sizes
 
 

@@ -30,7 +30,7 @@ class Cell:
 
     text: str
     small: str = ""
-    mark: str = ""  # best, better, worse
+    mark: str = ""  # best, better, worse; words: may be broken into lines
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from uraenas.evaluation import (
 )
 from uraenas.learning.methods import Assembled
 from uraenas.report.style import HEADLINE, NUMBER_HEADLINE
+from uraenas.report.table import Column, columns_of, table
 from uraenas.run.config import Config
 from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
@@ -166,7 +167,12 @@ class RunFacts:
         """The methods of the run, each with its number of members."""
         return sizes_of(self.main_rows)
 
-    @property
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Of the table of methods."""
+        return columns_of(table(self.main_rows))
+
+    @cached_property
     def methods(self) -> list[str]:
         """Those that have members; references, which have none, stand in tables alone."""
         return _trained(self.sizes)
@@ -211,11 +217,11 @@ class RunFacts:
         found = dict.fromkeys((row.shift, row.severity) for row in self.rows if row.severity > 0)
         return list(found)
 
-    @property
+    @cached_property
     def shifts(self) -> list[str]:
         return list(dict.fromkeys(shift for shift, _ in self.cells))
 
-    @property
+    @cached_property
     def severities(self) -> list[int]:
         return sorted({severity for _, severity in self.cells})
 

@@ -5,11 +5,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from uraenas.base.svg import MARKS
+from uraenas.evaluation import REFERENCES
 from uraenas.learning.methods import METHODS
 
 # The colours of the slots are in page.css. These methods keep theirs whatever else is on the page.
 _ORDER = ("uraenas", "deep-ensemble", "uraenas-a", "uraenas-w", "random-ensemble", "snapshot", "drnas")
 _HOMES = {name: place % 8 for place, name in enumerate(dict.fromkeys((*_ORDER, *METHODS)))}
+_REFERENCE_SLOTS = {
+    name: 8 + place for place, name in enumerate(REFERENCES)
+}  # they stand beside every method
 _SLOTS: ContextVar[dict[str, int]] = ContextVar("slots", default=_HOMES)
 
 METRIC_NAMES = {
@@ -31,8 +35,11 @@ NUMBER_HEADLINE = ("rmse", "crps", "nll")  # where the target is a number
 
 @contextmanager
 def colours_of(methods: Iterable[str]) -> Iterator[None]:
-    """While a page of these methods is made, no two of them share a colour, unless they are more than eight."""
-    names = list(dict.fromkeys(methods))
+    """While a page of these methods is made, no two of them share a colour, unless they are more than eight.
+
+    References have their own.
+    """
+    names = [name for name in dict.fromkeys(methods) if name not in _REFERENCE_SLOTS]
     taken: dict[str, int] = {name: _HOMES[name] for name in _ORDER if name in names}
     for name in names:
         if name not in taken:
@@ -48,12 +55,12 @@ def colours_of(methods: Iterable[str]) -> Iterator[None]:
 
 def slot(method: str) -> int:
     """Which of the page's colours is this method's."""
-    return _SLOTS.get().get(method, 7)
+    return _REFERENCE_SLOTS.get(method, _SLOTS.get().get(method, 7))
 
 
 def colour(of: str | int) -> str:
     """The class that gives a group the colour of a method, or of a slot."""
-    return f"s{(slot(of) if isinstance(of, str) else of) % 8}"
+    return f"s{slot(of) if isinstance(of, str) else of % 8}"
 
 
 def marker(of: str | int) -> str:

@@ -4,13 +4,13 @@ from markupsafe import Markup
 
 from uraenas.base.svg import Scale, element, join, line, mark, padded, rect, round_ticks, text
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
-from uraenas.report.chart import HEAD, LETTER, WIDTH, draw
+from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.compared.words import beneath, images_of, keys, runs_of, said, shapes
 from uraenas.report.entries import Difference, Entries, Entry
 from uraenas.report.paper import reference
 from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, listed, marker, show
-from uraenas.report.table import Column, columns_of, table
+from uraenas.report.table import Column
 from uraenas.run.directory import PRIMARY
 
 ROW = 18
@@ -78,7 +78,7 @@ def _unsure(entries: Entries) -> str:
 
 
 def _columns(entries: Entries) -> list[Column]:
-    every = columns_of(table(entries.runs[0].main_rows))
+    every = entries.runs[0].columns
     return [column for column in every if entries.shifted or not column.shifted]
 
 
@@ -188,12 +188,12 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
     ends = {e: _ends(v.mean, v.deviation, v.interval) for e, v in shown.items()}
     low, high = padded([end for e, v in shown.items() for end in (v.mean, *ends[e])])
     methods = list(dict.fromkeys(entry.method for entry in shown))
-    left = 12 + LETTER * max(map(len, methods))
+    left = beside(methods)
     scale = Scale(low, high, left, WIDTH - 16)
     bottom = HEAD + ROW * len(shown) + GAP * len(methods)
     factor = 100 if column.metric == "accuracy" else 1
     parts = []
-    for tick in round_ticks(low * factor, high * factor, 3):
+    for tick in round_ticks(low * factor, high * factor, 4):
         x = scale(tick / factor)
         parts += [line(x, HEAD, x, bottom, "rule"), text(x, bottom + 16, f"{tick:g}", "tick", "middle")]
     top: float = HEAD
@@ -207,7 +207,7 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
         top += height
     words = "shifted" if column.shifted else "clean"
     percent = " in %" if column.metric == "accuracy" else ""
-    bars = "bars: 95 % intervals" + (", of several seeds ± one deviation" if entries.folded else "")
+    bars = "bars: 95 %, of seeds ± sd" if entries.folded else "bars: 95 % intervals"
     n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {images_of(entries)}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
     summary = ", ".join(f"{entries.names[e]} {show(column.metric, v.mean)}" for e, v in shown.items())

@@ -68,7 +68,7 @@ def _line(entries: Entries, entry: Entry, baseline: Entry) -> Line | None:
     order = sorted(means, key=means.__getitem__)
     lower = sum(value < 0 for value in means.values())
     cells = [Cell(f"{lower} of {len(means)}")]
-    cells += [Cell(_named(means, ends)) for ends in (order[:NAMED], order[::-1][:NAMED])]
+    cells += [Cell(_named(means, ends), mark="words") for ends in (order[:NAMED], order[::-1][:NAMED])]
     return Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group))
 
 

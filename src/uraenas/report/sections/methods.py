@@ -142,7 +142,7 @@ def verdict(row: Row) -> str:
 
 def _differences(facts: RunFacts, kind: str) -> Table:
     rows = _difference_rows(facts, kind)
-    columns = [c for c in columns_of(table(facts.rows)) if (facts.shifted or not c.shifted) and c.compared]
+    columns = [c for c in facts.columns if (facts.shifted or not c.shifted) and c.compared]
     lines = []
     for name in facts.sizes:
         found = [rows.get((name, (facts.shifted or "") if c.shifted else "none", c.metric)) for c in columns]

@@ -68,7 +68,7 @@ def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "severities": (1, 2, 3, 4, 5),
         "same_shifts": True,
     }
-    source = write_run(path / "run", tuple(METHODS), members=10, images=500, side=32, **suite)
+    source = write_run(path / "run", tuple(METHODS), members=10, images=120, side=32, **suite)
     (path / "report.html").write_text(report.build([source]), encoding="utf-8")
     return path / "report.html"
 

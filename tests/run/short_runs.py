@@ -6,7 +6,7 @@ from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 
-FEW = {"data.limit": 400, "evaluate.suite": "none"}
+FEW = {"data.limit": 100, "evaluate.suite": "none"}
 
 
 def trained(out: Path, methods: str, search_of: Run | None = None, **changes: object) -> Run:

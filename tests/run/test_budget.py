@@ -161,7 +161,7 @@ def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, t
         "--methods",
         "drnas",
         "--set",
-        "data.limit=400",
+        "data.limit=100",
         "--out",
         tmp_path / "run",
     )
@@ -250,7 +250,7 @@ def test_a_search_that_takes_twice_as_long_as_expected_is_ended(tmp_path):
     )
     progress = pipeline.progress
     progress.clock = lambda: progress.stages["search"][2] if "search" in progress.stages else 0.0
-    progress.expect(Forecast({"search": 6.0}, {}), end=1000.0)  # its epochs take eight seconds
+    progress.expect(Forecast({"search": 4.0}, {}), end=1000.0)  # its epochs take five seconds
     assert pipeline.search() is not None
     assert pipeline.left_out == ["the search was ended after 2 of 4 epochs"]
     assert pipeline.run.has_search

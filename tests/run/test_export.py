@@ -173,7 +173,7 @@ def test_the_pretrained_run_can_be_copied_to_begin_another_from(tmp_path: Path) 
 
 def test_a_run_begins_from_another_ones_search(finished_run: Path, tmp_path: Path, uraenas: Callable) -> None:
     out, whole = tmp_path / "more", Run(finished_run)
-    longer = ("--set", "train.epochs=3", "--methods", "drnas")
+    longer = ("--set", "train.epochs=3", "--methods", "drnas", "--set", "evaluate.suite=none")
     for _ in range(2):  # the second time it goes on
         done = uraenas("run", "--preset", "tiny", "--out", out, *longer, "--search-of", finished_run)
         assert done.returncode == 0, done.stderr
@@ -211,6 +211,7 @@ def test_a_search_on_other_images_serves_networks_of_another_width(
 ) -> None:
     """Its settings are taken over; the new run's data, seed and networks are its own."""
     small = ("--preset", "tiny", "--methods", "drnas", "--set", "network.channels=5", "--set", "seed=3")
+    small = (*small, "--set", "data.limit=100", "--set", "evaluate.suite=none")
     out = tmp_path / "run"
     done = uraenas("run", *small, "--set", "search.epochs=7", "--search-of", "cifar10", "--out", out)
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from uraenas import Run
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble import Member, MembersPredictor
+from uraenas.ensemble import MembersPredictor
 from uraenas.run.task import prepare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -40,7 +40,7 @@ JOINED = (
 class WithLogits(MembersPredictor):
     """Logits in place of log-probabilities: energy needs them."""
 
-    def _log_p(self, logits_SNK: Tensor, group: Sequence[Member]) -> Tensor:
+    def _log_p(self, logits_SNK: Tensor, group: Sequence[Sequence[int]]) -> Tensor:
         return logits_SNK.float()
 
 

@@ -73,7 +73,10 @@ def _line(entries: Entries, entry: Entry, baseline: Entry) -> Line | None:
 
 
 def _named(means: dict[str, float], shifts: Sequence[str]) -> str:
-    return ", ".join(f"{shift.replace('_', ' ')} {shown('nll', means[shift])}" for shift in shifts)
+    # No-break spaces: a line ends between shifts, not within one.
+    return ", ".join(
+        f"{shift} {shown('nll', means[shift])}".replace("_", " ").replace(" ", "\u00a0") for shift in shifts
+    )
 
 
 def _maps(entries: Entries, others: Sequence[Entry], baseline: Entry, metric: str) -> list[Figure]:

@@ -25,6 +25,7 @@ OTHERWISE = {
     "ensemble.selection": "greedy",
     "train.epochs": 100,
     "train.batch": 64,
+    "train.folds": 3,
     "train.prior_deviation": 1.0,
     "train.class_weights": "balanced",
     "train.teacher": "cifar10",
@@ -153,6 +154,7 @@ def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
         train.batch,
         train.decay(1000),
         train.class_weights,  # test_division.py says what they do
+        train.folds,  # test_panels.py says what they do
         train.augmentation,  # test_augmented_runs.py says what it does
         (train.teacher, train.teacher_method),  # test_distillation.py says what they do
         config.ensemble,

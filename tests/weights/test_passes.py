@@ -287,7 +287,7 @@ def test_draws_that_are_plain_networks_are_exported(name: str) -> None:
     with torch.no_grad():
         exported = EnsembleNetwork(ensemble)
         probability = exported(torch.from_numpy(pictures))[0].numpy()
-    assert len(exported.members) == (3 if name in IN_ONE_PASS else 7)
+    assert len(exported.members.members) == (3 if name in IN_ONE_PASS else 7)
     expected = ensemble.predict_proba(pictures, device="cpu")
     np.testing.assert_allclose(probability, expected, atol=1e-5, rtol=0)
 

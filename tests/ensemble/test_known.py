@@ -26,15 +26,15 @@ def scores(random: np.random.Generator, count: int) -> np.ndarray:
 REACH = torch.tensor([2.0, torch.inf, 3.0])  # that some images are beyond
 
 
-@pytest.mark.parametrize("reach", [None, REACH])
-def test_p_values_are_those_of_a_plain_count(reach: torch.Tensor | None) -> None:
+@pytest.mark.parametrize(("reach", "ranked"), [(None, 3), (REACH, 3), (REACH, 2)])
+def test_p_values_are_those_of_a_plain_count(reach: torch.Tensor | None, ranked: int) -> None:
     random = np.random.default_rng(0)
     held_out, new = scores(random, 23), scores(random, 9)
-    found = conformal_p_values(torch.from_numpy(held_out), torch.from_numpy(new), reach)
+    found = conformal_p_values(torch.from_numpy(held_out), torch.from_numpy(new), reach, ranked)
     for place, p_value in enumerate(found):
         everyone = np.concatenate([held_out, new[:, place : place + 1]], axis=1)
         ranks = (everyone[:, None] >= everyone[:, :, None]).sum(axis=2)
-        joined = -np.log(ranks).sum(axis=0)
+        joined = -np.log(ranks[:ranked]).sum(axis=0)
         if reach is not None:
             doublings = np.log2(np.maximum(everyone / reach.numpy()[:, None], 1))
             joined += 3 * np.log(24) * doublings.sum(axis=0)
@@ -69,7 +69,7 @@ def test_the_share_of_false_alarms_holds_over_a_thousand_splits(
     alarms, images, splits = 0, 50, 1000
     for _ in range(splits):
         drawn = torch.from_numpy(scores(random, 200 + images))
-        alarms += int((conformal_p_values(drawn[:, :200], drawn[:, 200:], reach) <= share).sum())
+        alarms += int((conformal_p_values(drawn[:, :200], drawn[:, 200:], reach, 2) <= share).sum())
     # Images of one split share their held-out images: the spread is that of splits, not of all images together.
     deviation = (share * (1 - share) * (1 / images + 1 / 200) / splits) ** 0.5
     assert alarms / (images * splits) <= share + 4 * deviation
@@ -158,7 +158,7 @@ def test_an_images_p_value_among_the_others_is_that_of_a_new_one() -> None:
     scores = torch.randn(3, 40, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     scores[:, 30:] = scores[:, :10].round()  # some ties
     scores[1, 3] = float("inf")
-    for place, found in enumerate(mutual_p_values(scores, REACH / 2).tolist()):
+    for place, found in enumerate(mutual_p_values(scores, REACH / 2, 2).tolist()):
         others = torch.cat([scores[:, :place], scores[:, place + 1 :]], dim=1)
-        (expected,) = conformal_p_values(others, scores[:, place : place + 1], REACH / 2).tolist()
+        (expected,) = conformal_p_values(others, scores[:, place : place + 1], REACH / 2, 2).tolist()
         assert found == pytest.approx(expected)

@@ -9,6 +9,7 @@ from uraenas.engine.runtime import Output
 from uraenas.ensemble import Ensemble, Known
 from uraenas.ensemble.graph import MembersNetwork
 from uraenas.ensemble.joining import beyond
+from uraenas.ensemble.known import RANKED
 from uraenas.ensemble.predict import Rule
 from uraenas.evaluation.conformal import REGULARISATION
 from uraenas.evaluation.metrics import SOURCES
@@ -67,11 +68,12 @@ class _Foreign(nn.Module):
 
     def __init__(self, known: Known, networks: list[int]) -> None:
         super().__init__()
-        held_out = torch.stack([score.double() for score in known.scores.values()])
+        held_out = known.stacked(known.scores)
         count = held_out.shape[1]
-        above = count - torch.searchsorted(held_out.sort(dim=1).values, held_out.contiguous())
+        ranked = held_out[:RANKED]
+        above = count - torch.searchsorted(ranked.sort(dim=1).values, ranked.contiguous())
         self.count, self.levels = count, len(known.levels[0])
-        self.names = list(known.scores)
+        self.names = known.names[:RANKED]
         self.reach = {name: max(float(reach), 1e-12) for name, reach in known.reach.items()}
         self.weight = len(held_out) * math.log(count + 1) / math.log(2)
         self.beyond: Tensor
@@ -79,7 +81,7 @@ class _Foreign(nn.Module):
         self.held_out: Tensor
         self.before: Tensor
         self.after: Tensor
-        self.register_buffer("held_out", held_out.float()[:, None])
+        self.register_buffer("held_out", ranked.float()[:, None])
         self.register_buffer("before", above.double().log().float()[:, None])
         self.register_buffer("after", (above + 1).double().log().float()[:, None])
         self.shares = [networks.count(network) / len(networks) for network in sorted(set(networks))]

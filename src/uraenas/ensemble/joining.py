@@ -5,11 +5,13 @@ scores; p is the share of these images, the new one among them, whose sum is no 
 held-out ones, p ≤ a happens with a probability of at most a, whatever the scores are worth.
 
 Of n held-out images ranks know no more than "stranger than all n": with few of them, one score that is beyond measure
-could not outweigh others that see nothing. So where an image is farther than every training image, with S scores,
+could not outweigh others that see nothing. So where an image is farther than nearly all training images, with S scores,
 
-    S · log(n + 1) · log₂(score / reach),     reach: the largest of the training images,
+    S · log(n + 1) · log₂(score / reach),     reach: of 99 in 100 training images,
 
 is added: at twice their reach it outweighs all ranks. It depends on one image alone, so the promise stands.
+
+Some scores tell no more than that: only the first `ranked` of them have ranks.
 """
 
 import math
@@ -22,16 +24,19 @@ CHUNK = 2**22  # numbers at once where new images meet held-out ones
 TIE = 1e-9  # sums of logarithms that differ by less are equal
 
 
-def conformal_p_values(held_out_Sn: Tensor, new_SN: Tensor, reach_S: Tensor | None = None) -> Tensor:
+def conformal_p_values(
+    held_out_Sn: Tensor, new_SN: Tensor, reach_S: Tensor | None = None, ranked: int | None = None
+) -> Tensor:
     """Of each new image [N]: the share of the held-out images and itself whose scores, joined, are no smaller."""
     count = held_out_Sn.shape[1]
-    ranked = held_out_Sn.sort(dim=1).values
+    beyond_N, beyond_n = beyond(new_SN, reach_S, count), beyond(held_out_Sn, reach_S, count)
+    held_out_Sn, new_SN = held_out_Sn[:ranked], new_SN[:ranked]
+    in_order = held_out_Sn.sort(dim=1).values
     above_Sn = count - torch.searchsorted(
-        ranked, held_out_Sn.contiguous()
+        in_order, held_out_Sn.contiguous()
     )  # as large or larger, itself among them
-    own_SN = count - torch.searchsorted(ranked, new_SN.contiguous()) + 1
-    joined_N = beyond(new_SN, reach_S, count) - own_SN.double().log().sum(dim=0)
-    beyond_n = beyond(held_out_Sn, reach_S, count)
+    own_SN = count - torch.searchsorted(in_order, new_SN.contiguous()) + 1
+    joined_N = beyond_N - own_SN.double().log().sum(dim=0)
     found = []
     step = max(1, CHUNK // held_out_Sn.numel())
     for first in range(0, new_SN.shape[1], step):
@@ -44,33 +49,36 @@ def conformal_p_values(held_out_Sn: Tensor, new_SN: Tensor, reach_S: Tensor | No
     )
 
 
-def mutual_p_values(scores_Sn: Tensor, reach_S: Tensor | None = None) -> Tensor:
+def mutual_p_values(scores_Sn: Tensor, reach_S: Tensor | None = None, ranked: int | None = None) -> Tensor:
     """Of each image, the conformal p-value with all others as the held-out ones [n].
 
     Left out and put back as the new one, an image leaves all ranks as they are. So p is the share of all images, itself
     among them, whose sum of log ranks is no smaller.
     """
     count = scores_Sn.shape[1]
+    beyond_n, scores_Sn = beyond(scores_Sn, reach_S, count - 1), scores_Sn[:ranked]
     above_Sn = count - torch.searchsorted(scores_Sn.sort(dim=1).values, scores_Sn.contiguous())
-    joined_n = beyond(scores_Sn, reach_S, count - 1) - above_Sn.double().log().sum(dim=0)
+    joined_n = beyond_n - above_Sn.double().log().sum(dim=0)
     smaller_n = torch.searchsorted(joined_n.sort().values, joined_n - TIE)
     return (count - smaller_n).double() / count
 
 
-def joined_scores(held_out_Sn: Tensor, new_SN: Tensor, reach_S: Tensor | None = None) -> Tensor:
+def joined_scores(
+    held_out_Sn: Tensor, new_SN: Tensor, reach_S: Tensor | None = None, ranked: int | None = None
+) -> Tensor:
     """Fisher's sum of log ranks [N], ranks interpolated between held-out images and falling on beyond the last one."""
     total = beyond(new_SN, reach_S, held_out_Sn.shape[1])
-    for held_out, new in zip(held_out_Sn, new_SN, strict=True):
-        ranked = held_out[torch.isfinite(held_out)].sort().values
-        ranks = torch.arange(len(ranked), 0, -1, dtype=torch.float64)
-        rank = torch.from_numpy(np.interp(new.numpy(), ranked.numpy(), ranks.numpy()))
-        farther = (new - ranked[-1]).clamp_min(0) / (ranked[-1] - ranked[len(ranked) // 2]).clamp_min(1e-300)
+    for held_out, new in zip(held_out_Sn[:ranked], new_SN[:ranked], strict=True):
+        known = held_out[torch.isfinite(held_out)].sort().values
+        ranks = torch.arange(len(known), 0, -1, dtype=torch.float64)
+        rank = torch.from_numpy(np.interp(new.numpy(), known.numpy(), ranks.numpy()))
+        farther = (new - known[-1]).clamp_min(0) / (known[-1] - known[len(known) // 2]).clamp_min(1e-300)
         total += (1 + farther).log() - rank.log()
     return total
 
 
 def beyond(scores_SN: Tensor, reach_S: Tensor | None, count: int) -> Tensor:
-    """What is added to sums of log ranks [N] where images are farther than every training image."""
+    """What is added to sums of log ranks [N] where images are farther than nearly all training images."""
     if reach_S is None:
         return scores_SN.new_zeros(scores_SN.shape[1], dtype=torch.float64)
     ratio_SN = scores_SN.double() / reach_S.double().clamp_min(1e-12)[:, None]

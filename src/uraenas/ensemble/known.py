@@ -24,6 +24,10 @@ from uraenas.evaluation import MEASURES, Measures
 from uraenas.spaces import Features
 
 FILE = "known.safetensors"
+RANKED = (
+    3  # scores that have ranks: uncertainty, and the first two levels. Others only tell what is beyond reach
+)
+REACH = 0.99  # of the training images are within it
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +82,7 @@ class Known:
     levels: tuple[tuple[Level, ...], ...]  # by member and level
     scores: Mapping[str, Tensor]  # [n] by name, of those that the choice of members has not seen
     held_out: HeldOut | Residuals  # what was said of all, and what that promises
-    reach: Mapping[str, Tensor]  # the largest distance of a training image, by name; none in files of old
+    reach: Mapping[str, Tensor]  # the distance of nearly all training images, by name; none in files of old
 
     @property
     def images(self) -> int:
@@ -96,20 +100,26 @@ class Known:
 
     def p_values(self, scores: Mapping[str, Tensor]) -> Tensor:
         """How often an image like those of the training would have scores like these, in float64 [N]."""
-        return conformal_p_values(self._stacked(self.scores), self._stacked(scores), self.reach_S)
+        return conformal_p_values(self.stacked(self.scores), self.stacked(scores), self.reach_S, RANKED)
 
     def joined(self, scores: Mapping[str, Tensor]) -> Tensor:
         """One score of how foreign new images are [N]: what p-values are made of, but without steps and ends."""
-        return joined_scores(self._stacked(self.scores), self._stacked(scores), self.reach_S)
+        return joined_scores(self.stacked(self.scores), self.stacked(scores), self.reach_S, RANKED)
 
-    def _stacked(self, scores: Mapping[str, Tensor]) -> Tensor:
-        return torch.stack([scores[name].double() for name in self.scores])
+    @property
+    def names(self) -> list[str]:
+        """Of the scores, those that have ranks first."""
+        return ["uncertainty", *(f"distance-{place + 1}" for place in range(len(self.scores) - 1))]
+
+    def stacked(self, scores: Mapping[str, Tensor]) -> Tensor:
+        """Scores in this order [S, N]."""
+        return torch.stack([scores[name].double() for name in self.names])
 
     @property
     def reach_S(self) -> Tensor:
-        """By score, as `scores` has them; infinite where there is none."""
+        """By score; infinite where there is none."""
         nowhere = torch.tensor(math.inf)
-        return torch.stack([self.reach.get(name, nowhere).double() for name in self.scores])
+        return torch.stack([self.reach.get(name, nowhere).double() for name in self.names])
 
     def doubts(
         self, risk: float, share: float, certainty: float = CERTAINTY, coverage: float = COVERAGE
@@ -132,7 +142,7 @@ class Known:
 
     def own_p_values(self) -> Tensor:
         """Of each held-out image that has scores here, among the others [n]."""
-        return mutual_p_values(self._stacked(self.scores), self.reach_S)
+        return mutual_p_values(self.stacked(self.scores), self.reach_S, RANKED)
 
     @property
     def of_classes(self) -> HeldOut:
@@ -208,6 +218,12 @@ def scores_of(
     """Scores [N] that are larger for images unlike those of the training."""
     found = {"uncertainty": measures.uncertainty(members_MNK), **distances_of(levels, features)}
     return {name: score.double().nan_to_num(nan=math.inf, posinf=math.inf) for name, score in found.items()}
+
+
+def reach_of(levels: Sequence[Sequence[Level]], features: Sequence[Features]) -> dict[str, Tensor]:
+    """How far training images lie, but for a few, at each level, by name."""
+    found = distances_of(levels, features)
+    return {name: distance.quantile(REACH, interpolation="higher") for name, distance in found.items()}
 
 
 def distances_of(levels: Sequence[Sequence[Level]], features: Sequence[Features]) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
 from uraenas.ensemble.held_out import HELD_OUT, drawn_apart
-from uraenas.ensemble.known import Level, distances_of, scores_of
+from uraenas.ensemble.known import Level, reach_of, scores_of
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
@@ -233,7 +233,7 @@ def known_to(
 def _seen_in_training(
     predictor: MembersPredictor, task: Task, seed: int, panels: Sequence[Panel]
 ) -> tuple[tuple[tuple[Level, ...], ...], dict[str, Tensor]]:
-    """What each member sees of images that it was trained on, and the largest distance of a training image, by name."""
+    """What each member sees of images that it was trained on, and how far these lie, by name."""
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))
     groups = torch.from_numpy(task.normalisation.target.groups(train.labels))
@@ -248,4 +248,4 @@ def _seen_in_training(
         tuple(Level.fit(level[own], groups[own]) for level in of_member)
         for of_member, own in zip(seen, learned, strict=True)
     )
-    return levels, {name: distance.amax() for name, distance in distances_of(levels, seen).items()}
+    return levels, reach_of(levels, seen)

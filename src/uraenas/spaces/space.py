@@ -124,7 +124,10 @@ class Space(Protocol):
         images: Tensor,
         passage: Passage = PLAIN,
     ) -> tuple[Tensor, Features]:
-        """One member in evaluation: logits [N, K], and what it sees on its way. Foreign images are told by it."""
+        """One member in evaluation: logits [N, K], and what it sees on its way. Foreign images are told by it.
+
+        By the first two levels images are ranked; others tell just what is far beyond all training images.
+        """
 
     def supernet_layout(self) -> Layout: ...
 

@@ -154,19 +154,19 @@ def awaited(*files: Path) -> str:
 
 
 AXE = """
-const done = arguments[arguments.length - 1];
-axe.run(document, { resultTypes: ['violations'] }).then((found) => done(found.violations.map((one) =>
+const [choice, done] = arguments;
+axe.run(document, { resultTypes: ['violations'], ...choice }).then((found) => done(found.violations.map((one) =>
   `${one.id}: ${one.help} (${one.nodes.length}) ${one.nodes[0].html.slice(0, 160)}`)));
 """
 
 
-def violations(driver: Any) -> list[str]:
-    """What axe-core finds on the open page, by all its rules, best practices included."""
+def violations(driver: Any, only: str = "") -> list[str]:
+    """What axe-core finds on the open page, by all its rules, best practices included, or by those of one tag."""
     found = importlib.util.find_spec("axe_playwright_python")
     if found is None or not found.submodule_search_locations:
         pytest.skip("needs axe-core: pip install --no-deps axe-playwright-python==0.1.8")
     script = Path(found.submodule_search_locations[0]) / "axe.min.js"
     driver.set_script_timeout(120)
     driver.execute_script(script.read_text(encoding="utf-8"))
-    told: list[str] = driver.execute_async_script(AXE)
+    told: list[str] = driver.execute_async_script(AXE, {"runOnly": [only]} if only else {})
     return told

@@ -111,20 +111,28 @@ def test_contrast_is_computed_as_wcag_says() -> None:
 
 
 OPEN = """
-document.querySelectorAll('details.of-run').forEach((run) => { run.open = true; });
+document.querySelectorAll('details.of-run').forEach((run, place) => { run.open = place === 0; });
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", ["single", "compared", "partial"])
-def test_axe_finds_nothing(started: Any, pages: dict[str, Path], kind: str, scheme: str) -> None:
-    open_page(started, pages[kind], scheme=scheme)
+def test_axe_finds_nothing(started: Any, pages: dict[str, Path], kind: str) -> None:
+    """By all rules; in dark colours by those about colours, the only ones that see a difference.
+
+    Of runs that are compared the first is unfolded: the others' sections are made alike.
+    """
+    open_page(started, pages[kind])
     started.execute_script(OPEN)
     for _ in range(100):
-        if not started.execute_script("return document.querySelectorAll('[data-packed]').length"):
+        if not started.execute_script(
+            "return document.querySelectorAll('details[open] [data-packed]').length"
+        ):
             break
         time.sleep(0.1)
     assert violations(started) == []
+    prefer(started, "dark")
+    assert brightness(started) < 128
+    assert violations(started, only="cat.color") == []
 
 
 def test_everything_has_an_accessible_name(browser: Any) -> None:

@@ -45,9 +45,9 @@ def test_any_assignments_are_refused_or_come_back(lines: list[str]) -> None:
 
 def test_no_parser_falls_for_bad_input(tmp_path):
     """A few of the inputs that docs/reliability.md counts: files, archives, images and whole run directories."""
-    command = [sys.executable, str(SCRIPT), "--inputs", "400", "--keep", str(tmp_path / "fuzzed")]
+    command = [sys.executable, str(SCRIPT), "--inputs", "250", "--keep", str(tmp_path / "fuzzed")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     total = json.loads(done.stdout)["total"]
-    assert total["refused"] > 250
+    assert total["refused"] > 150
     assert total["accepted"] > 0

@@ -5,7 +5,7 @@ RUN ?= runs/digits
 SCRIPTS = benchmarks studies tools
 CODE = src tests examples $(SCRIPTS)
 # Each worker begins with half of the tests, so that what the tests of a file share is mostly made once.
-WORKERS = -n 3 --dist worksteal
+WORKERS = -n 2 --dist worksteal
 # Tests start many processes; what one of them compiles the next ones read.
 export PYTHONDONTWRITEBYTECODE =
 

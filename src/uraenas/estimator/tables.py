@@ -88,7 +88,10 @@ class TableEstimator(BaseEstimator):
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
     def is_foreign(self, X: Any, share: float = 0.05) -> np.ndarray:
-        """Whether each row is unlike the training rows; of rows like them, at most `share` is called so."""
+        """Whether each row is unlike the training rows.
+
+        Of rows like them at most `share` is called so; nearly, where `held_out` is None and members leave out folds.
+        """
         return self._fitted().is_foreign(self._rows(X), share, self.device)
 
     def _fit_target(self, rows: Any, labels: np.ndarray, kind: str) -> None:

@@ -1,6 +1,7 @@
 """Evaluation: rows are what the metrics say, means are means of cells, intervals come from paired resamples."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -294,6 +295,15 @@ def test_differences_between_two_runs_are_those_within_one() -> None:
     between = apart[0].differences_to(apart[1], "deep-ensemble")
     assert between == within
     assert len(between) == 2 * 2 * len(BOOTSTRAPPED)
+
+
+def test_a_way_to_predict_that_only_one_method_has_is_compared_with_nothing() -> None:
+    """As a reference, logistic regression, has no views of an image."""
+    viewed = replace(ENSEMBLES["uraenas"], at_test_time={"views": predictions(5, 0.9, 13)})
+    cell = Evaluator(SETTINGS, SEED).cell(evaluation_set(), {"uraenas": viewed, "drnas": ENSEMBLES["drnas"]})
+    found = summarise([cell])[0]
+    assert "views" in {row.calibration for row in found.rows}
+    assert {row.calibration for row in found.differences} == {"raw", "temperature"}
 
 
 def test_one_method_alone_has_no_differences() -> None:

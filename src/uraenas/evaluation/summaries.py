@@ -4,6 +4,7 @@ Every run on the same test images draws the same resamples of them, so a replica
 replicate of another.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -67,9 +68,12 @@ class Measured:
         ]
 
     def differences(self) -> list[Row]:
-        """Between all methods: method minus baseline."""
-        pairs = ((row, baseline) for row in self._bootstrapped.values() for baseline in self.sizes)
-        return [self._minus(row, self, baseline) for row, baseline in pairs if row.method != baseline]
+        """Between all methods that were measured alike: method minus baseline."""
+        pairs = itertools.product(self._bootstrapped.values(), self.sizes)
+        others = [(row, baseline) for row, baseline in pairs if row.method != baseline]
+        return [
+            self._minus(row, self, one) for row, one in others if _opposite(row, one) in self._bootstrapped
+        ]
 
     def differences_to(self, other: "Measured", baseline: str) -> list[Row]:
         """All methods minus a method of another run, wherever both were measured on the same sets."""

@@ -102,7 +102,7 @@ def _lines(path: Path, facts: dict[str, Any]) -> Group:
         parts.append(_headline(facts["metrics"]))
     for method, own in facts["members"].items():
         distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
-        words = f"{len(own)} members of {chains} chains, {distinct} distinct architectures"
+        words = f"{len(own)} members of {chains} chains; distinct architectures: {distinct}"
         parts.append(f"  {shown(method):18} {words}")
     return Group(*(Text.from_markup(one) if isinstance(one, str) else one for one in parts))
 

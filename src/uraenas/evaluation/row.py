@@ -11,7 +11,7 @@ TEST_TIME = ("views", "statistics")  # other ways to predict with the same membe
 # How a prediction was made, in words; the other ways are not scaled.
 CALIBRATIONS = {
     "raw": "as predicted",
-    "temperature": "temperature-scaled on held-out images",
+    "temperature": "temperature-scaled on held-out data",
     "views": "as the mean over mirrored and moved views",
     "statistics": "with batch norms that know all test images at once (transductive)",
 }

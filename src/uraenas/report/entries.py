@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Difference:
-    """Method minus baseline: the mean over pairs of runs, and its interval over resamples of the test images."""
+    """Method minus baseline: the mean over pairs of runs, and its interval over resamples of the test set."""
 
     value: float
     interval: tuple[float, float]
@@ -142,6 +142,16 @@ class Entries(Sequence[Entry]):
 
     def __getitem__(self, place):  # type: ignore[no-untyped-def]
         return self._entries[place]
+
+    @property
+    def examples(self) -> str:
+        """What all runs were tested on: images or rows."""
+        found = {facts.examples for facts in self.runs}
+        return found.pop() if len(found) == 1 else "examples"
+
+    def place(self, shifted: bool) -> str:
+        """Where a value was measured, in a word."""
+        return "shifted" if shifted else next(iter(self.runs[0].places))
 
     @property
     def shifted(self) -> bool:

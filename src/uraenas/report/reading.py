@@ -151,13 +151,7 @@ class RunFacts:
 
     def own_config(self, method: str) -> Config:
         """The settings that this method has."""
-        if method not in self._own_configs:
-            self._own_configs[method] = self.config.only(method)
-        return self._own_configs[method]
-
-    @cached_property
-    def _own_configs(self) -> dict[str, Config]:
-        return {}
+        return self.config.only(method)
 
     @cached_property
     def replicates(self) -> dict[str, Tensor]:

@@ -1,7 +1,5 @@
 """Plain classifiers of pixels: ordinary rows, calibrated on held-out images, that an ensemble should beat."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -82,7 +80,7 @@ def test_who_does_not_beat_them_is_told(rows):
     def ensemble(accuracy, nll):
         known = {"accuracy": accuracy, "nll": nll}
         own = [row for row in rows if row.method == "forest" and row.metric in known]
-        return [replace(row, method="uraenas", value=known[row.metric], members=4) for row in own]
+        return [row._replace(method="uraenas", value=known[row.metric], members=4) for row in own]
 
     assert unbeaten([*rows, *ensemble(1.0, 0.01)], "uraenas") == []
     weak = unbeaten([*rows, *ensemble(0.5, 2.0)], "uraenas")

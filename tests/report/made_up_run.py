@@ -126,7 +126,7 @@ def _predictions(
 
 
 def _elsewhere(cell: Cell, shift: str, severity: int) -> Cell:
-    rows = [replace(row, shift=shift, severity=severity) for row in cell.rows]
+    rows = [row._replace(shift=shift, severity=severity) for row in cell.rows]
     return replace(cell, shift=shift, severity=severity, rows=rows)
 
 

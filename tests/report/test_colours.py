@@ -78,6 +78,7 @@ def test_methods_can_be_told_apart(sight: str, scheme: int) -> None:
     assert len(found) == 8 + len(REFERENCES)
     seen = [lab(colours[scheme], np.asarray(SIGHT[sight])) for colours in found]
     assert min(distance(a, b) for a, b in itertools.combinations(seen, 2)) > 10
+    assert distance(*seen[8:]) > 40, "references stand beside each other, as small swatches"
 
 
 def test_references_share_no_colour_with_each_other_or_a_method() -> None:

@@ -164,7 +164,7 @@ def test_dots_and_curves_tell_what_the_files_say(compared: Compared) -> None:
 
 def test_costs_are_means_over_seeds_and_the_front_has_them(compared: Compared) -> None:
     (table,) = [
-        t for t in compared.page.tables if "Images seen" in t[0] and len(t) == 1 + len(compared.lines)
+        t for t in compared.page.tables if "Examples seen" in t[0] and len(t) == 1 + len(compared.lines)
     ]
     for (method, runs), line in zip(compared.lines, table[1:], strict=True):
         cases = [compared.cases[run] for run in runs]

@@ -364,7 +364,7 @@ def test_a_page_is_made_without_images_that_are_not_at_hand(make_own_run: MakeRu
     assert done.returncode == 0, done.stderr
     assert "is without what needs its test images" in done.stderr
     assert "moved/away, which is not there" in done.stderr
-    assert "its images are not at hand" in (kept.path / "report.html").read_text()
+    assert "the test set is not at hand" in (kept.path / "report.html").read_text()
     quiet = uraenas("report", left.path)  # it would not need them
     assert (quiet.returncode, quiet.stderr) == (0, "")
     assert not (left.path / "lock").exists()

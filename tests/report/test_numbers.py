@@ -173,8 +173,9 @@ def check_cost(case: Case, unit: str, metric: str, words: str) -> None:
             members = case.source[0].member_facts(method)
             assert tip[unit] == f"{sum(m.space.cost(m.architecture).multiply_adds for m in members):,}"
             continue
-        spent = case.file("cost.json")["search"][unit] + case.spent(method, unit)
-        assert tip["images seen" if unit == "images" else "seconds"] == f"{spent:,.0f}"
+        stored, name = {"examples": ("images", "examples seen")}.get(unit, (unit, unit))
+        spent = case.file("cost.json")["search"][stored] + case.spent(method, stored)
+        assert tip[name] == f"{spent:,.0f}"
 
 
 def check_confusion(case: Case) -> None:
@@ -223,7 +224,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     f"sources-{PLACE}": check_sources,
     f"control-{PLACE}": check_control,
     "(least-sure|most-wrong|most-ambiguous|most-disputed)": check_pictures,
-    f"cost-(seconds|images|multiply-adds)-{ANY}-{PLACE}": check_cost,
+    f"cost-(seconds|examples|multiply-adds)-{ANY}-{PLACE}": check_cost,
     "expected|cells-.+": nothing_to_check,
     "confusion": check_confusion,
     "loss-(.+)": check_losses,
@@ -269,7 +270,7 @@ def test_other_tables_equal_the_files(case: Case) -> None:
             f"{case.value(line[0], metric):.4f}" for metric in ("aurc", "adaptive_ece", "brier")
         ]
         check_chance_and_coverage(case, line)
-    (costs,) = [table for table in case.page.tables if "Images seen" in table[0]]
+    (costs,) = [table for table in case.page.tables if "Examples seen" in table[0]]
     search = case.file("cost.json")["search"]
     for line in costs[1:]:
         chains = case.chains(line[0])

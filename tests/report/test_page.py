@@ -271,7 +271,7 @@ def test_an_architecture_that_was_given_is_named_and_its_search_not_charged(make
     run.write_config(override(run.config(), {"train.expected.genotype": given}))
     page = taken_apart(report.build([(run, test)]))
     assert f"were given theirs: {given}" in page.sections["architecture"]
-    (costs,) = [table for table in page.tables if "Images seen" in table[0]]
+    (costs,) = [table for table in page.tables if "Examples seen" in table[0]]
     assert {line[0]: line[3] for line in costs[1:]} == {
         "drnas": "0.0",
         "uraenas": "7.0",
@@ -288,7 +288,7 @@ def test_an_unknown_cost_is_a_dash_and_off_the_axis(make_own_run: MakeRun) -> No
         run.costs.forget(f"chains/sampled-sghmc-{number:02d}")
     shutil.rmtree(run.path / "methods")
     page = taken_apart(report.build([(run, test)]))
-    (costs,) = [table for table in page.tables if "Images seen" in table[0]]
+    (costs,) = [table for table in page.tables if "Examples seen" in table[0]]
     assert {line[0]: line[2:6] for line in costs[1:]} == {
         "drnas": ["1", "–", "5.0", "–"],
         "uraenas": ["–", "–", "–", "–"],

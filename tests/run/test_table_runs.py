@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 
 from uraenas import report
 from uraenas.base.errors import UraenasError
+from uraenas.data.tables.columns import Category, Number
 from uraenas.deploy.serving.running import application
 from uraenas.deploy.writing import export_file
 from uraenas.ensemble import Ensemble
@@ -86,10 +88,42 @@ def test_numbers_have_their_metrics_for_every_method_and_size(runs: dict[str, Pa
 
 def test_the_page_has_the_sections_of_its_target(runs: dict[str, Path]) -> None:
     page = (runs["numbers"] / "report.html").read_text()
-    for id in ("observed", "intervals", "unsure", "uncertainty", "training"):
+    for id in ("observed", "intervals", "drift", "unsure", "uncertainty", "training"):
         assert f'id="{id}"' in page
     assert 'id="classes"' not in page
-    assert 'id="classes"' in (runs["classes"] / "report.html").read_text()
+    classes = (runs["classes"] / "report.html").read_text()
+    assert all(f'id="{id}"' in classes for id in ("classes", "drift", "unsure"))
+    assert not any(f'id="{id}"' in classes for id in ("shift", "outside", "images"))
+
+
+STORED = {
+    "image",
+    "data.image_size",
+    "training_images",
+    "held_out_images",
+    "test_images",
+}  # names of settings
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_the_page_of_a_table_speaks_of_rows(runs: dict[str, Path], kind: str) -> None:
+    page = (runs[kind] / "report.html").read_text()
+    body = re.sub(r"(?s)<(style|script)>.*?</\1>", "", page)
+    said = {words.strip() for words in re.split(r'[<>"]', body) if "image" in words.lower()}
+    assert said <= STORED
+    assert "n = 18 test rows" in body
+
+
+def test_columns_remember_how_categories_and_gaps_were_spread(runs: dict[str, Path]) -> None:
+    columns = Run(runs["numbers"]).inputs("uraenas-adam")
+    assert columns is not None
+    area, rooms, town = columns.parts
+    assert isinstance(area, Number)
+    assert area.missing == 0
+    assert isinstance(rooms, Number)
+    assert 0 < (rooms.missing or 0) < 0.2
+    assert isinstance(town, Category)
+    assert sum(town.shares) == pytest.approx(1)
 
 
 def test_show_and_comparisons_have_the_columns_of_the_target(
@@ -100,9 +134,9 @@ def test_show_and_comparisons_have_the_columns_of_the_target(
     assert "Acc" in said["classes"]
     number, of_classes = (Run(runs[kind]) for kind in ("numbers", "classes"))
     two = report.build([(number, None), (number, None)])
-    assert "RMSE, clean: best" in two
+    assert "RMSE, test: best" in two
     assert "Answered at" not in two
-    assert "not tested on the same images" in report.build([(number, None), (of_classes, None)])
+    assert "not tested on the same rows" in report.build([(number, None), (of_classes, None)])
 
 
 def test_members_are_chosen_among_chains_that_left_out_the_same_rows(

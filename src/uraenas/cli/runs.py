@@ -352,9 +352,8 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     for calibration, words in CALIBRATIONS.items():
         if calibration not in made:
             continue
-        what = f"{len(dataset.test):,} {of} images, {words}"
-        what = what if dataset.columns is None else what.replace("images", "rows")
-        console.print(methods_table(metrics, calibration, f"{shown(dataset.name)}, {what}"))
+        title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} {dataset.example}s, {words}"
+        console.print(methods_table(metrics, calibration, title))
     if apart := separations(metrics.rows):
         console.print(outside_table(apart))
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:

@@ -108,6 +108,11 @@ class Dataset:
                 )
 
     @property
+    def example(self) -> str:
+        """What one of its examples is called."""
+        return "image" if self.columns is None else "row"
+
+    @property
     def parts(self) -> dict[str, LabelledImages]:
         """All that there are, by what they are called."""
         known = {"training": self.train, "test": self.test}

@@ -15,7 +15,7 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.base.errors import DamagedFile
 from uraenas.base.fields import Fields
-from uraenas.base.files import parse_json, read_tensors, write_tensors
+from uraenas.base.files import parse_json, read_header, read_tensors, write_tensors
 from uraenas.base.parts import row_of, values_of
 from uraenas.spaces import Architecture, Forward, Layout, Space, facts_of, space_of
 from uraenas.weights import WEIGHTS, WeightMethod
@@ -169,7 +169,7 @@ class MemberFacts:
 
     @classmethod
     def read(cls, path: Path, whole: str = "") -> "MemberFacts":
-        return cls.of(path, read_tensors(path, whole)[1])
+        return cls.of(path, read_header(path, whole))
 
     @classmethod
     def of(cls, path: Path, header: Mapping[str, str]) -> "MemberFacts":

@@ -44,7 +44,7 @@ class Metrics:
     @classmethod
     def of(cls, stored: Fields) -> "Metrics":
         """What `as_json` described."""
-        rows = [Row.of(stored.where, row) for row in stored.list_of("rows", is_table, "rows")]
+        rows = Row.all_of(stored.where, stored.list_of("rows", is_table, "rows"))
         methods = {row.method for row in rows}
         temperatures, settings = stored.table("temperatures"), stored.table("settings")
         if not rows:
@@ -56,7 +56,7 @@ class Metrics:
         differences = stored.list_of("differences", is_table, "rows")
         return cls(
             rows=rows,
-            differences=[Row.of(stored.where, row) for row in differences],
+            differences=Row.all_of(stored.where, differences),
             temperatures={name: temperatures.number(name, 1e-9) for name in temperatures.stored},
             suite=stored.text("suite"),
             diverged=[

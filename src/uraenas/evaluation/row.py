@@ -1,9 +1,9 @@
 """One measured value: the typed row that goes from evaluation through metrics.json to the report."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from uraenas.base.fields import MOST_NUMBER, MOST_TEXT, MOST_WHOLE, Fields
 
@@ -11,14 +11,13 @@ TEST_TIME = ("views", "statistics")  # other ways to predict with the same membe
 # How a prediction was made, in words; the other ways are not scaled.
 CALIBRATIONS = {
     "raw": "as predicted",
-    "temperature": "temperature-scaled on held-out images",
+    "temperature": "temperature-scaled on held-out data",
     "views": "as the mean over mirrored and moved views",
     "statistics": "with batch norms that know all test images at once (transductive)",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):  # a run has tens of thousands, and no other kind of class is made as fast
     """A metric of one method on one evaluation set, or its difference to a baseline.
 
     Clean data has shift "none" and severity 0; suite means have shift "mean15" and the like, and severity 0. Values are
@@ -48,10 +47,15 @@ class Row:
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @classmethod
-    def of(cls, where: object, stored: Mapping[str, Any]) -> "Row":
-        """The row that `as_json` described, in this file."""
-        # There are thousands of rows, and few are damaged.
-        return cls(**stored) if _is_plain(stored) else cls._checked(Fields(where, stored))
+    def all_of(cls, where: object, stored: Sequence[dict[str, Any]]) -> "list[Row]":
+        """The rows that `as_json` described, in this file."""
+        alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for one in stored:
+            alike.setdefault(tuple(one), []).append(one)
+        plain = all(_are_plain(names, rows) for names, rows in alike.items())
+        if not plain:
+            return [cls._checked(Fields(where, one)) for one in stored]
+        return [cls._make(map(one.get, cls._fields)) for one in stored]
 
     @classmethod
     def _checked(cls, stored: Fields) -> "Row":
@@ -83,22 +87,30 @@ FIELDS: dict[str, Callable[[Fields, str], Any]] = {
 NEEDED = FIELDS.keys() - {"low", "high", "baseline", "spread"}
 
 
-def _is_plain(values: Mapping[str, Any]) -> bool:
-    """Whether these are values of a row beyond doubt."""
-    if tuple(map(type, values.values())) != _kinds(tuple(values)):
+def _are_plain(names: tuple[str, ...], rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether rows of these fields hold values of rows beyond doubt: a column is looked at as a whole."""
+    kinds = _kinds(names)
+    if kinds is None:
         return False
-    texts = values["method"], values["dataset"], values["shift"], values["metric"], values.get("baseline", "")
-    return (
-        sum(map(len, texts)) <= MOST_TEXT
-        and -MOST_NUMBER <= values["value"] <= MOST_NUMBER  # which NaN does not pass
-        and -MOST_NUMBER <= values.get("low", 0.0) <= MOST_NUMBER
-        and -MOST_NUMBER <= values.get("high", 0.0) <= MOST_NUMBER
-        and -MOST_NUMBER <= values.get("spread", 0.0) <= MOST_NUMBER
-        and 0 <= values["severity"] <= 5
-        and 1 <= values["members"] <= 1_000_000
-        and 0 <= values["seed"] <= MOST_WHOLE
-        and values["calibration"] in CALIBRATIONS
-    )
+    for name, kind, values in zip(names, kinds, zip(*map(dict.values, rows), strict=True), strict=True):
+        if set(map(type, values)) != {kind}:
+            return False
+        if kind is str:
+            fits = all(len(text) <= MOST_TEXT for text in set(values))
+        else:
+            least, most = _LIMITS[name]
+            fits = not any(map(math.isnan, values)) and least <= min(values) and max(values) <= most
+        if not fits:
+            return False
+    return {row["calibration"] for row in rows} <= CALIBRATIONS.keys()
+
+
+_LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("value", "low", "high", "spread"), (-MOST_NUMBER, MOST_NUMBER)),
+    "severity": (0, 5),
+    "members": (1, 1_000_000),
+    "seed": (0, MOST_WHOLE),
+}
 
 
 @cache

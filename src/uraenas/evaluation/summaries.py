@@ -6,7 +6,7 @@ replicate of another.
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -61,7 +61,7 @@ class Measured:
     def with_intervals(self) -> list[Row]:
         """The rows; those that were bootstrapped have an interval."""
         return [
-            replace(row, **_interval(self.replicates[_key(row)]))
+            row._replace(**_interval(self.replicates[_key(row)]))
             if self.is_full(row) and _key(row) in self.replicates
             else row
             for row in self.rows
@@ -96,7 +96,7 @@ class Measured:
         opposite = _opposite(row, baseline)
         value = row.value - other._bootstrapped[opposite].value
         spread = _interval(self.replicates[_key(row)].double() - other.replicates[opposite].double())
-        return replace(row, baseline=baseline, value=value, **spread)
+        return row._replace(baseline=baseline, value=value, **spread)
 
     @cached_property
     def _bootstrapped(self) -> dict[str, Row]:
@@ -125,7 +125,7 @@ def _key(row: Row) -> str:
 
 def _opposite(row: Row, method: str) -> str:
     """The name of another method's in the same place."""
-    return _key(replace(row, method=method))
+    return _key(row._replace(method=method))
 
 
 def _interval(replicate: Tensor) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _mean_rows(group: Sequence[Cell], shift: str) -> list[Row]:
     for row in group[0].rows:
         value, spread = totals[_identity(row)]
         kept = None if row.spread is None else spread
-        found.append(replace(row, shift=shift, severity=0, value=value, spread=kept))
+        found.append(row._replace(shift=shift, severity=0, value=value, spread=kept))
     return found
 
 

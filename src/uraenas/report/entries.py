@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
+import numpy as np
 
 from uraenas.evaluation import REFERENCES
 from uraenas.report.reading import RunFacts, alike
@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Difference:
-    """Method minus baseline: the mean over pairs of runs, and its interval over resamples of the test images."""
+    """Method minus baseline: the mean over pairs of runs, and its interval over resamples of the test set."""
 
     value: float
     interval: tuple[float, float]
@@ -96,15 +96,15 @@ class Entry:
         if not known or len(known) < len(found):
             return None
         values = [value for value, _ in known]
-        resamples = torch.stack([resample for _, resample in known]).mean(dim=0)
-        low, high = torch.quantile(resamples, torch.tensor(INTERVAL, dtype=resamples.dtype)).tolist()
+        resamples = np.mean([resample for _, resample in known], axis=0)
+        low, high = np.quantile(resamples, INTERVAL).tolist()
         agreed = all(value > 0 for value in values) or all(value < 0 for value in values)
         return Difference(statistics.fmean(values), (low, high), agreed, len(values))
 
 
 def _paired(
     a: RunFacts, method: str, b: RunFacts, baseline: str, place: tuple[str, str, str]
-) -> tuple[float, torch.Tensor] | None:
+) -> tuple[float, np.ndarray] | None:
     """The difference of two runs' values, and its bootstrap replicates."""
     shift, calibration, metric = place
     values = [
@@ -118,7 +118,7 @@ def _paired(
     own, theirs = replicates
     if values[0] is None or values[1] is None or own is None or theirs is None or len(own) != len(theirs):
         return None
-    return values[0] - values[1], own.double() - theirs.double()
+    return values[0] - values[1], own.double().numpy() - theirs.double().numpy()
 
 
 class Entries(Sequence[Entry]):
@@ -126,6 +126,7 @@ class Entries(Sequence[Entry]):
 
     def __init__(self, runs: Sequence[RunFacts]) -> None:
         self.runs = runs
+        self._leaders: dict[tuple[str, bool, str], list[Entry]] = {}
         self.labels = labels_of(runs)
         self.competing = alike(runs)
         found = list(_folded(runs))
@@ -142,6 +143,16 @@ class Entries(Sequence[Entry]):
 
     def __getitem__(self, place):  # type: ignore[no-untyped-def]
         return self._entries[place]
+
+    @property
+    def examples(self) -> str:
+        """What all runs were tested on: images or rows."""
+        found = {facts.examples for facts in self.runs}
+        return found.pop() if len(found) == 1 else "examples"
+
+    def place(self, shifted: bool) -> str:
+        """Where a value was measured, in a word."""
+        return "shifted" if shifted else next(iter(self.runs[0].places))
 
     @property
     def shifted(self) -> bool:
@@ -180,6 +191,12 @@ class Entries(Sequence[Entry]):
 
     def leaders(self, metric: str, shifted: bool, calibration: str = "raw") -> list[Entry]:
         """The best, and all that are not clearly worse."""
+        place = (metric, shifted, calibration)
+        if place not in self._leaders:
+            self._leaders[place] = self._not_clearly_worse(*place)
+        return self._leaders[place]
+
+    def _not_clearly_worse(self, metric: str, shifted: bool, calibration: str) -> list[Entry]:
         best = self.best(metric, shifted, calibration)
         if best is None or not self.competing:
             return []

@@ -6,7 +6,7 @@ from typing import Any
 
 from uraenas.base.progress import in_words
 from uraenas.report.blocks import Cell, Grid, Line, Note, Section, Table, Tile
-from uraenas.report.page import RunPart, finished
+from uraenas.report.page import KINDS, RunPart, finished
 from uraenas.report.sections import training
 from uraenas.report.sections.architecture import histories
 from uraenas.report.sections.provenance import shown
@@ -21,10 +21,10 @@ def build_partial(run: Run, command: str = "") -> str:
     facts = summary(run.path)
     progress = facts["progress"]
     working = bool(progress and progress["working"])
-    sections = [_stages(facts), _search(run), _training(run), _settings(run)]
     data = run.data()
-    kind = "Table" if data is not None and data.is_table else "Images"
-    said = f"{kind}: {facts['dataset']} · seed {facts['seed']} · not measured yet"
+    example = "image" if data is None else data.example
+    sections = [_stages(facts), _search(run, example), _training(run, example), _settings(run)]
+    said = f"{KINDS[example]}: {facts['dataset']} · seed {facts['seed']} · not measured yet"
     part = RunPart(run.path.resolve().name, "", said, "The run", "", _tiles(progress), sections)
     return finished(
         refresh=REFRESH if working else 0,
@@ -63,10 +63,10 @@ def _stages(facts: dict[str, Any]) -> Section:
     return found
 
 
-def _search(run: Run) -> Section:
+def _search(run: Run, example: str) -> Section:
     found = Section("architecture", "Search", "What the search has learned so far.")
     rows = _history(run)
-    if figures := histories(rows):
+    if figures := histories(rows, example):
         found.blocks.append(Grid(figures))
         found.blocks.append(Note(f"Expected architecture now: {rows[-1].get('genotype', 'not known')}."))
     else:
@@ -88,12 +88,12 @@ def _history(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _training(run: Run) -> Section:
+def _training(run: Run, example: str) -> Section:
     found = Section(
         "training", "Training", "The mean loss of every chain in every epoch so far, a line for each chain."
     )
     losses = run.losses()
-    if figures := training.curves(losses):
+    if figures := training.curves(losses, example):
         found.blocks.append(Grid(figures))
         lines = [
             Line(name, [Cell(str(len(own))), Cell(f"{own[-1]:.4f}")]) for name, own in losses.items() if own

@@ -12,6 +12,7 @@ from torch import Tensor
 from uraenas.architectures import Searched
 from uraenas.base.errors import DamagedFile, UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
+from uraenas.data.tables import Columns
 from uraenas.ensemble import MemberFacts
 from uraenas.ensemble.held_out import HeldOut
 from uraenas.ensemble.residuals import Residuals
@@ -124,6 +125,7 @@ class RunFacts:
         default_factory=dict
     )  # of the primary method, by images from elsewhere
     losses: dict[str, list[float]] = field(default_factory=dict)  # of chains, by epoch
+    inputs: Columns | None = None  # of a table, as the primary method reads it
 
     @property
     def name(self) -> str:
@@ -149,13 +151,7 @@ class RunFacts:
 
     def own_config(self, method: str) -> Config:
         """The settings that this method has."""
-        if method not in self._own_configs:
-            self._own_configs[method] = self.config.only(method)
-        return self._own_configs[method]
-
-    @cached_property
-    def _own_configs(self) -> dict[str, Config]:
-        return {}
+        return self.config.only(method)
 
     @cached_property
     def replicates(self) -> dict[str, Tensor]:
@@ -209,7 +205,8 @@ class RunFacts:
     @property
     def places(self) -> dict[str, str]:
         """Where a headline figure is measured, by what readers call it."""
-        return {"clean": "none"} | ({"shifted": self.shifted} if self.shifted else {})
+        plain = "test" if self.data.is_table else "clean"
+        return {plain: "none"} | ({"shifted": self.shifted} if self.shifted else {})
 
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
@@ -232,8 +229,13 @@ class RunFacts:
 
     @property
     def n(self) -> str:
-        """How many test images each value rests on."""
+        """How many test images or rows each value rests on."""
         return f"n = {self.data.test_images:,}"
+
+    @property
+    def examples(self) -> str:
+        """What they are called: images or rows."""
+        return f"{self.data.example}s"
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -323,7 +325,8 @@ def read(
         against=against,
         losses=run.losses(),
     )
-    return replace(facts, scores=_scores(run, facts.primary, facts.main_rows))
+    scores = _scores(run, facts.primary, facts.main_rows)
+    return replace(facts, scores=scores, inputs=run.inputs(facts.primary))
 
 
 def _scores(run: Run, method: str, rows: Sequence[Row]) -> dict[str, dict[str, Tensor]]:

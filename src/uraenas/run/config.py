@@ -92,6 +92,7 @@ class Config:
 
     def __init__(self, values: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> None:
         self.values, self.others = dict(values), dict(others or {})
+        self._only: dict[tuple[str, ...], Config] = {}
         for part in ("data", "network", "search", "train", "augmentations", "ensemble", "evaluate", "engine"):
             getattr(self, part)  # its checks are ours
         for name in self.methods:
@@ -204,7 +205,11 @@ class Config:
 
     def only(self, *methods: str) -> "Config":
         """The settings that these methods have, and no others."""
-        return Config(build({**self.others, **self.values, "methods": methods}).values)
+        if methods not in self._only:
+            found = build({**self.others, **self.values, "methods": methods})
+            found.others = {}
+            self._only[methods] = found
+        return self._only[methods]
 
     def as_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **self.others, **self.values}

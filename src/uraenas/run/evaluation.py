@@ -161,7 +161,7 @@ class Judge:
             return None  # the page is drawn from predictions for the clean set
         replicates, header = found
         try:
-            rows = [Row.of(file, row) for row in header.list_of("rows", is_table, "rows")]
+            rows = Row.all_of(file, header.list_of("rows", is_table, "rows"))
             temperature = header.table("temperatures").number(name, 1e-9)
             if any(one.shape != (self.config.evaluate.bootstrap,) for one in replicates.values()):
                 return None

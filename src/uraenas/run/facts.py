@@ -30,6 +30,11 @@ class DataFacts:
         return self.image[:2] == (1, 1)
 
     @property
+    def example(self) -> str:
+        """What one of them is called."""
+        return "row" if self.is_table else "image"
+
+    @property
     def outputs(self) -> int:
         """How many numbers a member says of an image."""
         return len(self.classes) or Numbers().outputs(0)

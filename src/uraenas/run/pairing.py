@@ -1,7 +1,5 @@
 """Paired differences, which need what a run's files hold: to one of its own methods, or to a method of another run."""
 
-from dataclasses import replace
-
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.evaluation import Measured, Row, sizes_of
 from uraenas.run.directory import REPLICATES, Run
@@ -39,7 +37,7 @@ def _between(run: Run, other: Run, method: str, name: str) -> list[Row]:
         raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
     itself = method if run.path.resolve() == other.path.resolve() else ""
     found = [row for row in own.differences_to(others, method) if row.method != itself]
-    return [replace(row, baseline=name) for row in found]
+    return [row._replace(baseline=name) for row in found]
 
 
 def _measured(run: Run) -> Measured:

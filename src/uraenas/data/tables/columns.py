@@ -29,6 +29,7 @@ class Number:
     mean: float
     deviation: float
     flagged: bool  # whether a column of its own says that it is missing
+    missing: float | None = None  # the share of training rows, where it was kept
 
     @property
     def width(self) -> int:
@@ -56,6 +57,7 @@ class Category:
 
     name: str
     values: tuple[str, ...]  # the most frequent first; "" where it was missing
+    shares: tuple[float, ...] = ()  # of training rows, where they were kept
 
     @property
     def width(self) -> int:
@@ -121,12 +123,15 @@ class Columns:
             facts = Fields(stored.where, one)
             name = facts.text("name")
             if facts.text("kind") == "category":
-                parts.append(Category(name, facts.texts("values")))
+                values = facts.texts("values")
+                shares = facts.numbers("shares", len(values)) if facts.has("shares") else ()
+                parts.append(Category(name, values, shares))
             else:
                 median, mean, deviation = (facts.number(key) for key in ("median", "mean", "deviation"))
                 if deviation <= 0:
                     raise facts.error(f"the deviation of {name} is not above 0")
-                parts.append(Number(name, median, mean, deviation, facts.flag("flagged")))
+                missing = facts.number("missing", 0, 1) if facts.has("missing") else None
+                parts.append(Number(name, median, mean, deviation, facts.flag("flagged"), missing))
         return cls(tuple(parts))
 
 
@@ -150,7 +155,8 @@ def _number(name: str, values: np.ndarray) -> Number:
     imputer, scaler = SimpleImputer(strategy="median"), StandardScaler()
     scaler.fit(imputer.fit_transform(values[:, None]))
     median, mean, deviation = (float(one[0]) for one in (imputer.statistics_, scaler.mean_, scaler.scale_))
-    return Number(name, median, mean, deviation, flagged=bool(np.isnan(values).any()))
+    missing = float(np.isnan(values).mean())
+    return Number(name, median, mean, deviation, missing > 0, missing)
 
 
 def _category(name: str, values: np.ndarray) -> Category:
@@ -166,4 +172,6 @@ def _category(name: str, values: np.ndarray) -> Category:
             "number of its own; leave it out: data.leave_out"
         )
     counts = np.array([(values == one).sum() for one in found])
-    return Category(name, tuple(str(found[k]) for k in np.argsort(-counts, kind="stable")))
+    order = np.argsort(-counts, kind="stable")
+    shares = tuple((counts[order] / len(values)).tolist())
+    return Category(name, tuple(str(found[k]) for k in order), shares)

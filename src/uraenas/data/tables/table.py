@@ -68,7 +68,9 @@ def table_dataset(
     columns = columns_of({column: values[train] for column, values in inputs.items()})
     parts = []
     for rows in (train, tested if len(tested) else train, apart):
-        images, _ = columns.encode({column: values[rows] for column, values in inputs.items()})
+        images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})
+        if rows is tested and strange.any():
+            notes.append(f"{strange.sum():,} of its test rows have a category that no training row has")
         names = tuple(f"row {row + 1}" for row in rows)
         parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
     return Dataset(name, parts[0], parts[1], classes, False, 0, tuple(notes), parts[2], target, columns)

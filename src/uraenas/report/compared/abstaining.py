@@ -3,19 +3,21 @@
 import statistics
 
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
-from uraenas.report.compared.words import images_of
+from uraenas.report.compared.words import tested_on
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.sections.reliability import RISKS, coverage_at
 from uraenas.report.style import colour
 
 
 def section(entries: Entries) -> Section:
+    plain = "clean test" if entries.shifted else "test"
     found = Section(
         "compared-abstaining",
         "When should it abstain?",
-        "A method that answers only its most confident images errs less. AURC is its mean error over all such shares, "
-        "lower is better: it says how well confidence tells right from wrong. Beneath a risk stands the share of "
-        "the clean test images that can be answered with at most that share of errors.",
+        f"A method that answers only its most confident {entries.examples} errs less. AURC is its mean error over "
+        "all such shares, lower is better: it says how well confidence tells right from wrong. Beneath a risk "
+        f"stands the share of the {plain} {entries.examples} that can be answered with at most that share of "
+        "errors.",
     )
     answered = {entry: _coverages(entry) for entry in entries}
     with_coverage = any(answered.values())
@@ -31,14 +33,13 @@ def section(entries: Entries) -> Section:
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
     header = ["Method", "AURC", *(["cAURC"] if entries.shifted else [])]
     header += [f"Answered at {100 * risk:g} % risk" for risk in RISKS] if with_coverage else []
-    caption = f"As predicted, {images_of(entries)}; beneath, ± standard deviation over seeds."
+    caption = f"As predicted, {tested_on(entries)}; beneath, ± standard deviation over seeds."
     found.blocks.append(Table(caption, header, lines))
     found.blocks.append(
         Note(
-            "Coverage is read off the test images, so it is no promise. uraenas predict RUN --risk 0.02 takes the "
-            "threshold "
-            "from held-out images and keeps it with a certainty of 95 %; a run's own section “Promises” shows how that "
-            "falls out. No such promise holds under shift."
+            f"Coverage is read off the test {entries.examples}, so it is no promise. uraenas predict RUN --risk "
+            f"0.02 takes the threshold from held-out {entries.examples} and keeps it with a certainty of 95 %; a "
+            "run's own section “Promises” shows how that falls out. No such promise holds under shift."
             + (
                 ""
                 if with_coverage

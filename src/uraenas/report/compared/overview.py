@@ -5,7 +5,7 @@ from markupsafe import Markup
 from uraenas.base.svg import Scale, element, join, line, mark, padded, rect, round_ticks, text
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
-from uraenas.report.compared.words import beneath, images_of, keys, runs_of, said, shapes
+from uraenas.report.compared.words import beneath, keys, runs_of, said, shapes, tested_on
 from uraenas.report.entries import Difference, Entries, Entry
 from uraenas.report.paper import reference
 from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
@@ -18,18 +18,22 @@ GAP = 8  # between methods
 MOST_TIED = 3  # named in a tile
 
 
+SHIFTED = (
+    " Columns and figures with c or “shifted” are means over shifted images, the others are of clean ones."
+)
+
+
 def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
     found = Section(
         "compared",
         "Which method is best?",
-        f"{lead_of(entries.runs[0])} Columns and figures with c or “shifted” are means over shifted images, the "
-        "others are of clean ones.",
+        lead_of(entries.runs[0]) + (SHIFTED if entries.shifted else ""),
     )
     if not entries.competing:
         found.blocks.append(
             Note(
-                "These runs were not tested on the same images: compare across runs with care; no best is marked, and "
-                "no difference is drawn."
+                f"These runs were not tested on the same {entries.examples}: compare across runs with care; no "
+                "best is marked, and no difference is drawn."
             )
         )
     else:
@@ -50,10 +54,9 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
 
 
 ECE_LEANS = (
-    "ECE leans upwards: chance alone opens gaps between confidence and accuracy, more of them with fewer images, so "
-    "even "
-    "a perfectly calibrated method has an ECE above zero, and a resample of the images a larger one than the images "
-    "themselves. Differences of ECE between methods lean less than the values."
+    "ECE leans upwards: chance alone opens gaps between confidence and accuracy, the more the smaller the test set, so "
+    "even a perfectly calibrated method has an ECE above zero, and a resample of the test set a larger one than "
+    "the set itself. Differences of ECE between methods lean less than the values."
 )
 
 
@@ -90,7 +93,7 @@ def _compared(entries: Entries) -> list[Column]:
 def _tile(entries: Entries, column: Column) -> Tile:
     """Who is best, who is not clearly worse, and where ours stand."""
     metric, shifted = column.metric, column.shifted
-    title = f"{METRIC_NAMES[metric]}, {'shifted' if shifted else 'clean'}: best"
+    title = f"{METRIC_NAMES[metric]}, {entries.place(shifted)}: best"
     leaders = entries.leaders(metric, shifted)
     if not leaders:
         return Tile(title, "–", "")
@@ -134,10 +137,11 @@ def _values(entries: Entries, kind: str) -> Table | None:
             cells.append(Cell(column.show(None if value is None else value.mean), small, marked))
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
     small = "beneath, ± standard deviation over seeds (n − 1), or the 95\u00a0% interval of a single run"
-    caption = f"Methods of all runs, {CALIBRATIONS[kind]}. {images_of(entries)}; {small}."
+    caption = f"Methods of all runs, {CALIBRATIONS[kind]}. {tested_on(entries)}; {small}."
     if entries.competing:
         caption += (
-            " Bold: the best of a column and all that are not clearly worse, by paired bootstrap over images."
+            " Bold: the best of a column and all that are not clearly worse, by paired bootstrap over "
+            f"{entries.examples}."
         )
     return Table(caption, ["Method", "Members", *(column.title for column in columns)], lines)
 
@@ -154,9 +158,9 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
     seeds = "; over seeds, where all agree" if entries.folded else ""
     caption = (
-        f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same images, "
-        f"{images_of(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ worse: the interval "
-        f"leaves out zero{seeds}. –: a run has no replicates to be paired."
+        f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
+        f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
+        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired."
     )
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
 
@@ -205,10 +209,10 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
             y = top + GAP / 2 + ROW * (place + 0.5)
             parts.append(_dot(entries, entry, column, scale, y, ends[entry]))
         top += height
-    words = "shifted" if column.shifted else "clean"
+    words = entries.place(column.shifted)
     percent = " in %" if column.metric == "accuracy" else ""
     bars = "bars: 95 %, of seeds ± sd" if entries.folded else "bars: 95 % intervals"
-    n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {images_of(entries)}"
+    n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {tested_on(entries)}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
     summary = ", ".join(f"{entries.names[e]} {show(column.metric, v.mean)}" for e, v in shown.items())
     return draw(f"runs-{column.title}", title, n, bottom + 24, join(parts), shapes(entries), summary)

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 
 from uraenas.report.blocks import Cell, Choice, Line, Note, Section, Table
-from uraenas.report.compared.words import images_of, keys, runs_of, shapes
+from uraenas.report.compared.words import keys, runs_of, shapes, tested_on
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.sections.cost import (
     HEADER,
@@ -38,9 +38,9 @@ def section(entries: Entries) -> Section:
                 scatter(
                     unit,
                     metric,
-                    "shifted" if shifted else "clean",
+                    entries.place(shifted),
                     _points(entries, spent, unit, metric, shifted),
-                    f"{runs_of(entries)}, {images_of(entries)}",
+                    f"{runs_of(entries)}, {tested_on(entries)}",
                     "runs-cost",
                     shapes(entries),
                 )

@@ -33,10 +33,10 @@ def said(metric: str, value: Value) -> str:
     return f"{show(metric, value.mean)} ± {spread}"
 
 
-def images_of(entries: Entries) -> str:
-    """How many test images a value rests on, and how many seeds."""
+def tested_on(entries: Entries) -> str:
+    """How many test images or rows a value rests on."""
     numbers = list(dict.fromkeys(facts.n for facts in entries.runs))
-    return " and ".join(numbers) + " test images"
+    return f"{' and '.join(numbers)} test {entries.examples}"
 
 
 def runs_of(entries: Entries) -> str:

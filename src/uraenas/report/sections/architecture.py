@@ -41,7 +41,7 @@ def section(facts: RunFacts) -> Section:
         figures = [_favour(facts.searched, legend), _expected(facts.searched)]
         untouched = Searched.nothing(facts.searched.space, facts.searched.distribution)
         highest = facts.searched.distribution.facts(untouched.state)["entropy"]
-        found.blocks.append(Grid(figures + histories(facts.searched.history, highest)))
+        found.blocks.append(Grid(figures + histories(facts.searched.history, facts.data.example, highest)))
         if changes := _changes(facts.searched):
             found.blocks.append(changes)
     if given := facts.settings.get("train.expected.genotype"):
@@ -127,7 +127,7 @@ def _expected(searched: Searched) -> Figure:
     return draw("expected", "Expected architecture", n, HEAD + 226, drawn, space.legend(), summary)
 
 
-def histories(rows: Sequence[Mapping[str, Any]], highest: float | None = None) -> list[Figure]:
+def histories(rows: Sequence[Mapping[str, Any]], example: str, highest: float | None = None) -> list[Figure]:
     """Entropy, losses and accuracies of a search over time; `highest` is the entropy at its beginning."""
     if not rows:
         return []
@@ -141,7 +141,7 @@ def histories(rows: Sequence[Mapping[str, Any]], highest: float | None = None) -
     title, unit = "Entropy of the distribution", "nats, sum over decisions"
     figures = [_history(epochs, "entropy", title, unit, entropy, highest)]
     if losses:
-        figures.append(_history(epochs, "search-loss", "Loss of the search", "nats per image", losses))
+        figures.append(_history(epochs, "search-loss", "Loss of the search", f"nats per {example}", losses))
     accuracies = {
         words: [row[key] for row in rows]
         for key, words in (("best", "best"), ("accuracy", "mean of the round"))

@@ -18,8 +18,8 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "classes",
         "Classes",
-        f"Which classes does {facts.primary} confuse? A class with few test images says little; two classes that are "
-        "taken for each other may be one to the eye.",
+        f"Which classes does {facts.primary} confuse? A class with few test {facts.examples} says little; two "
+        "classes that are taken for each other may be one to the eye.",
     )
     if facts.primary not in facts.predictions:
         found.blocks.append(missing("classes"))
@@ -35,14 +35,13 @@ def section(facts: RunFacts) -> Section:
         found.blocks.append(Grid([_matrix(facts, counts_KK)]))
     of = f", the {SHOWN} of {len(facts.classes)} with the most errors" if len(facts.classes) > SHOWN else ""
     caption = (
-        f"Test images by class, {facts.primary}, clean{of}. {facts.n} test images. The last three columns are of "
-        "the images "
-        "that are named so: how many, how often that is right, and the mean confidence minus that: above zero it is "
-        "overconfident in this class."
+        f"Test {facts.examples} by class, {facts.primary}{of}. {facts.n} test {facts.examples}. The last three columns "
+        f"are of the {facts.examples} that are named so: how many, how often that is right, and the mean "
+        "confidence minus that: above zero it is overconfident in this class."
     )
     header = [
         "Class",
-        "Images",
+        facts.examples.capitalize(),
         "Accuracy",
         "Most often taken for",
         "Named",
@@ -89,10 +88,11 @@ def _matrix(facts: RunFacts, counts_KK: Tensor) -> Figure:
         images = max(1, sum(row))
         for c, number in enumerate(row):
             share = number / images
-            tip = f"{facts.classes[r]}\ntaken for {facts.classes[c]}\t{number:,}\nof its images\t{100 * share:.1f} %"
+            tip = f"{facts.classes[r]}\ntaken for {facts.classes[c]}\t{number:,}"
+            tip += f"\nof its {facts.examples}\t{100 * share:.1f} %"
             label = f"{100 * share:.0f}" if size >= 20 and number else ""
             parts.append(heat_cell(left + size * c, top + height * r, size, height, share**0.5, label, tip))
-    n = f"in % of a row · rows: true class, columns: taken for · {facts.n} images"
+    n = f"in % of the true class, at the left · above: taken for · {facts.n} {facts.examples}"
     return draw(
         "confusion", f"Confusion matrix, {facts.primary}", n, top + height * len(names) + 6, join(parts)
     )

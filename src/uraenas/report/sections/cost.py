@@ -34,7 +34,7 @@ class Cost:
 UNITS: dict[str, tuple[str, Callable[[Cost], float | None]]] = {
     "seconds": ("seconds of search and training", lambda cost: cost.seconds),
     "training seconds": ("seconds of training", lambda cost: cost.training),
-    "images seen": ("images seen in search and training", lambda cost: cost.images),
+    "examples seen": ("examples seen in search and training", lambda cost: cost.images),
     "multiply-adds": ("multiply-adds of one prediction", lambda cost: cost.operations),
 }
 
@@ -67,7 +67,9 @@ def section(facts: RunFacts) -> Section:
         found.blocks.append(Note("The run directory does not say what its training cost (cost.json)."))
     options = {
         unit.capitalize(): [
-            scatter(unit, metric, words, _points(facts, spent, unit, metric, shift), f"{facts.n} images")
+            scatter(
+                unit, metric, words, _points(facts, spent, unit, metric, shift), f"{facts.n} {facts.examples}"
+            )
             for words, shift in facts.places.items()
             for metric in facts.headline
         ]
@@ -188,7 +190,7 @@ def _point(frame: Frame, one: Point, unit: str, metric: str) -> Markup:
     return element("g", *drawn, class_=f"{colour(one.method)} spot", data_method=one.method, data_tip=tip)
 
 
-HEADER: tuple[str, ...] = ("Weight chains", "Search, s", "Training, s", "Images seen")
+HEADER: tuple[str, ...] = ("Weight chains", "Search, s", "Training, s", "Examples seen")
 HEADER += ("Parameters", "Memory, MB", "Multiply-adds of a prediction")
 
 

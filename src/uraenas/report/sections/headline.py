@@ -30,7 +30,10 @@ def _rank(facts: RunFacts, metric: str, shift: str) -> str:
         else values[name] < values[facts.primary]
         for name in values
     )
-    best = "the best" if place == 1 else f"best: {order[0]}, {show(metric, values[order[0]])}"
+    tied = sum(value == values[facts.primary] for value in values.values()) > 1
+    best = f"best: {order[0]}, {show(metric, values[order[0]])}"
+    if place == 1:
+        best = "tied" if tied else "the best"
     return f"rank {place} of {len(values)}; {best}"
 
 

@@ -24,8 +24,9 @@ def disagreement(facts: RunFacts) -> Section:
     found = Section(
         "disagreement",
         "Disagreement of members",
-        "The share of test images on which two members name different classes. An ensemble gains from members that "
-        "are each good and err differently; matrices without colour mean that members are copies of one another.",
+        f"The share of test {facts.examples} on which two members name different classes. An ensemble gains from "
+        "members that are each good and err differently; matrices without colour mean that members are copies of "
+        "one another.",
     )
     several = [name for name, log_p in facts.predictions.items() if len(log_p) > 1]
     if max(facts.sizes.values()) == 1:
@@ -63,7 +64,7 @@ def _matrix(facts: RunFacts, method: str, matrix: list[list[float]], high: float
     mean = facts.value(method, "disagreement")
     whole = facts.sizes[method]
     n = f"in % · mean {show('accuracy', mean)} · " if mean is not None else "in % · "
-    n += f"{facts.n} images, {count(whole, 'member')}"
+    n += f"{facts.n} {facts.examples}, {count(whole, 'member')}"
     n += f", the first {members}" if members < whole else ""
     return draw(f"disagreement-{method}", method, n, top + size * members + 6, join(parts))
 
@@ -73,7 +74,8 @@ def uncertainty(facts: RunFacts) -> Section:
         "uncertainty",
         "Where uncertainty comes from",
         "Data: what every member finds ambiguous. Weights: members of one architecture differ. Architecture: "
-        "architectures differ. Under shift the last two should grow, for they say that it does not know.",
+        "architectures differ. Far from the training data the last two should grow, for they say that it does not "
+        "know.",
     )
     methods = [name for name in facts.methods if facts.value(name, "total_uncertainty") is not None]
     if not methods:
@@ -91,13 +93,15 @@ def uncertainty(facts: RunFacts) -> Section:
     found.blocks.append(
         Note(
             "Is it the architecture, or only initialisation? Filled: the architecture part. Hollow: the control, "
-            "the same split by weight chain, which different initialisations alone bring about. The dashed line is "
+            "the same split by weight chain, which different initialisations alone bring about. A dashed line is "
             "the control of the deep ensemble, whose members all share one architecture."
         )
     )
     effects = effects_of(facts.main_rows)
-    found.blocks += [Note(f"{name}: on the test images {effect}.") for name, effect in effects.items()]
-    if not effects and any(facts.method(name).row.source == "sampled" for name in methods):
+    found.blocks += [
+        Note(f"{name}: on the test {facts.examples} {effect}.") for name, effect in effects.items()
+    ]
+    if facts.classes and not effects and any(facts.method(name).row.source == "sampled" for name in methods):
         found.blocks.append(
             Note(
                 "Too few architectures were trained twice to say what they do apart from another initialisation; "
@@ -121,7 +125,7 @@ def _sources(
     facts: RunFacts, shift: str, words: str, methods: list[str], most: float, legend: list
 ) -> Figure:
     scale = Scale(0, most * 1.02, beside(methods), WIDTH - 16)
-    parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over images")]
+    parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over {facts.examples}")]
     for k, name in enumerate(methods):
         y, start = HEAD + ROW * k + 4, 0.0
         values = {source: facts.value(name, source, shift) or 0.0 for source in SOURCES}
@@ -178,13 +182,13 @@ def _columns(
         tip = f"severity {severity}" + "".join(f"\n{{{c}}}{w}\t{own[s]:.4f}" for s, (w, c) in SOURCES.items())
         hit = rect(frame.across(k) - width / 2, frame.top, width, frame.height, "hit")
         parts.append(element("g", hit, *bars, class_="spot", data_tip=f"{tip}\ntotal\t{start:.4f}"))
-    n = f"nats, mean of {count(len(facts.shifts), 'shift')} · {facts.n} images each"
+    n = f"nats, mean of {count(len(facts.shifts), 'shift')} · {facts.n} {facts.examples} each"
     return draw(f"severity-sources-{method}", method, n, frame.figure_height, join(parts), legend)
 
 
 def _n(facts: RunFacts, shift: str) -> str:
     cells = "" if shift == "none" else f" × {count(len(facts.cells), 'shift')}"
-    return f"{facts.total} · {facts.n} images{cells}"
+    return f"{facts.total} · {facts.n} {facts.examples}{cells}"
 
 
 def _ruler(scale: Scale, rows: int, title: str) -> str:
@@ -203,8 +207,9 @@ def _model_part(facts: RunFacts, shift: str, words: str, methods: list[str]) -> 
 
 def _control(facts: RunFacts, shift: str, words: str, methods: list[str], most: float) -> Figure:
     scale = Scale(0, most * 1.05 or 1.0, beside(methods), WIDTH - 16)
-    parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over images")]
-    floor = facts.value("deep-ensemble", "chain_uncertainty", shift) if "deep-ensemble" in methods else None
+    parts = [_ruler(scale, len(methods), f"{facts.unit}, mean over {facts.examples}")]
+    deep = next((name for name in methods if name.startswith("deep-ensemble")), None)
+    floor = None if deep is None else facts.value(deep, "chain_uncertainty", shift)
     if floor is not None:
         parts.append(line(scale(floor), HEAD, scale(floor), HEAD + ROW * len(methods) + 4, "ideal"))
     for k, name in enumerate(methods):

@@ -74,7 +74,7 @@ def _why_no_differences(facts: RunFacts) -> str:
 
 
 def _tables(facts: RunFacts, kind: str) -> list[Table]:
-    values = _values(facts, kind, f"Methods, {CALIBRATIONS[kind]}. {facts.n} test images.")
+    values = _values(facts, kind, f"Methods, {CALIBRATIONS[kind]}. {facts.n} test {facts.examples}.")
     if values is None:
         return []
     return [values] if facts.baseline is None else [values, _differences(facts, kind)]
@@ -149,7 +149,7 @@ def _differences(facts: RunFacts, kind: str) -> Table:
         if any(found):  # the baseline itself has none
             lines.append(Line(name, [_difference(row) for row in found], colour(name)))
     caption = (
-        f"Differences to {facts.baseline}, {CALIBRATIONS[kind]}: paired bootstrap over the same images, "
+        f"Differences to {facts.baseline}, {CALIBRATIONS[kind]}: paired bootstrap over the same {facts.examples}, "
         f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero."
     )
     return Table(caption, ["Method", *(column.title for column in columns)], lines)
@@ -201,7 +201,7 @@ def _forest(facts: RunFacts, metric: str, words: str, rows: list[Row]) -> Figure
     baseline = (facts.baseline or "").rpartition("/")[2]  # of another run: without the way to it
     title = f"{METRIC_NAMES[metric]}, {words}, against {baseline}"
     summary = ". ".join(_spoken(row) for row in rows)
-    n = f"as predicted · {facts.n} images · 95 % interval"
+    n = f"as predicted · {facts.n} {facts.examples} · 95 % interval"
     return draw(f"difference-{metric}-{words}", title, n, bottom + 40, join(parts), summary=summary)
 
 

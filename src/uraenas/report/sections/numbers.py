@@ -1,4 +1,4 @@
-"""Predicted numbers: against those observed, how often intervals hold them, and the rows it is least sure of."""
+"""Predicted numbers: against those observed, and how often intervals hold them."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from uraenas.report.sections.reliability import missing
 from uraenas.report.style import colour
 
 DRAWN = 150  # rows at most: more would hide each other
-UNSURE = 10
 COVERAGE = 0.9
 KINDS = {"As predicted": "raw", "Temperature-scaled": "temperature"}
 
@@ -44,35 +43,6 @@ def intervals(facts: RunFacts) -> Section:
     found.blocks.append(method_key(list(facts.predictions)))
     diagrams = {words: [_diagram(facts, kind)] for words, kind in KINDS.items()}
     found.blocks += [Choice("Predictions", diagrams), _conformal(facts)]
-    return found
-
-
-def unsure(facts: RunFacts) -> Section:
-    found = Section(
-        "unsure",
-        "Rows it is least sure of",
-        f"The test rows of the largest predicted variance, {facts.primary}. Standard deviation in the unit of the "
-        "target; shares of the variance by source.",
-    )
-    if facts.primary not in facts.predictions or facts.test is None:
-        found.blocks.append(missing("rows"))
-        return found
-    members = facts.predictions[facts.primary].double()
-    mean, variance = numbers.moments(members)
-    functions = [member.function for member in facts.members[facts.primary]]
-    split = numbers.variance_by_source(members, functions)
-    lines = []
-    for n in torch.argsort(variance, descending=True)[:UNSURE].tolist():
-        name = facts.test.names[n] if facts.test.names else f"row {n + 1}"
-        parts = [float(one[n] / variance[n]) for one in (split.data, split.weights, split.architecture)]
-        values = [
-            f"{float(facts.labels[n]):.4g}",
-            f"{float(mean[n]):.4g}",
-            f"{float(variance[n]) ** 0.5:.3g}",
-        ]
-        lines.append(Line(name, [Cell(one) for one in (*values, *(f"{100 * p:.0f}\u00a0%" for p in parts))]))
-    header = ["Row", "Observed", "Predicted", "Deviation", "Data", "Weights", "Architecture"]
-    found.blocks.append(Table(f"As predicted, {facts.n} test rows.", header, lines))
     return found
 
 

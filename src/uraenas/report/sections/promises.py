@@ -18,12 +18,15 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "promises",
         "Promises",
-        "What can be relied on, for images like the held-out ones: a set of classes that holds the true one as often "
-        "as promised, and a confidence above which at most a promised share of answers is wrong. They rest on "
-        "held-out images that neither the temperature nor the choice of members has seen; the test images check them.",
+        f"What can be relied on, for {facts.examples} like the held-out ones: a set of classes that holds the true "
+        "one as often as promised, and a confidence above which at most a promised share of answers is wrong. "
+        f"They rest on held-out {facts.examples} that neither the temperature nor the choice of members has seen; "
+        f"the test {facts.examples} check them.",
     )
     if facts.config.evaluate.part != "test":
-        found.blocks.append(Note("Promises are left out: they rest on the very images measured here."))
+        found.blocks.append(
+            Note(f"Promises are left out: they rest on the very {facts.examples} measured here.")
+        )
         return found
     able = [name for name in facts.predictions if name in facts.held_out]
     if not able:
@@ -91,7 +94,12 @@ def _classes(facts: RunFacts, held_out: HeldOut) -> Table:
             cells += [Cell(_percent(share)) for share in shares]
             rows.append((shares[-1], Line(name, [*cells, Cell(f"{size:.2f}")])))
     rows.sort(key=lambda row: row[0])
-    header = ["Class", "Images", *(f"{100 * c:g} % promised: found" for c in COVERAGES), "Classes in a set"]
+    header = [
+        "Class",
+        facts.examples.capitalize(),
+        *(f"{100 * c:g} % promised: found" for c in COVERAGES),
+        "Classes in a set",
+    ]
     of = f", the {SHOWN} least covered of {len(rows)}" if len(rows) > SHOWN else ""
     caption = (
         f"Coverage by class, {facts.primary}{of}. It is promised over all classes, not for each. {facts.n}."
@@ -114,4 +122,4 @@ def _percent(share: Tensor | float) -> str:
 
 def _rests(facts: RunFacts) -> str:
     images = max((one.images_apart for one in facts.held_out.values()), default=0)
-    return f"Temperature-scaled, clean, {facts.n} test images; {images:,} held-out images apart."
+    return f"Temperature-scaled, {facts.n} test {facts.examples}; {images:,} held-out ones apart."

@@ -23,12 +23,12 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "calibration",
         "Calibration",
-        "Can a confidence be taken at its word? Of the images predicted with 80\u00a0% confidence, "
+        f"Can a confidence be taken at its word? Of the {facts.examples} predicted with 80\u00a0% confidence, "
         "80\u00a0% should be right: bars on the diagonal. Bars below it: overconfident. "
-        "The small bars count the images behind each bin; thin lines are 95\u00a0% intervals of a bin's accuracy "
-        "(Wilson), "
-        "long where images are few. ECE, the mean gap, leans upwards: chance alone opens gaps, and the table below "
-        "says how large an ECE a perfectly calibrated method with these confidences would have.",
+        f"The small bars count the {facts.examples} behind each bin; thin lines are 95\u00a0% intervals of a bin's "
+        f"accuracy (Wilson), long where {facts.examples} are few. ECE, the mean gap, leans upwards: chance alone "
+        "opens gaps, and the table below says how large an ECE a perfectly calibrated method with these "
+        "confidences would have.",
     )
     if not facts.predictions:
         found.blocks.append(missing("reliability diagrams and the risk–coverage curve"))
@@ -38,9 +38,9 @@ def section(facts: RunFacts) -> Section:
     found.blocks += [
         Choice("Predictions", diagrams),
         Note(
-            "Risk and coverage: if it answers only its most confident share of the images (coverage), how often is "
-            "it wrong on those (risk)? The further right a curve stays low, the more can be answered safely. AURC "
-            "is the mean risk over all coverages."
+            f"Risk and coverage: if it answers only its most confident share of the {facts.examples} (coverage), "
+            "how often is it wrong on those (risk)? The further right a curve stays low, the more can be answered "
+            "safely. AURC is the mean risk over all coverages."
         ),
         method_key(list(facts.predictions)),
         Grid([_risk(facts)]),
@@ -52,7 +52,7 @@ def section(facts: RunFacts) -> Section:
 def missing(what: str) -> Note:
     """Why a part that needs predictions is not there."""
     return Note(
-        "The predictions on the clean test set are not in the run directory, or its images are not at hand, so the "
+        "The predictions on the clean test set are not in the run directory, or the test set is not at hand, so the "
         f"{what} are left out."
     )
 
@@ -67,13 +67,13 @@ def _diagram(facts: RunFacts, method: str, kind: str) -> Figure:
         top=HEAD + COUNTS_HEIGHT + 18,
         height=190,
     )
-    parts = [frame.axes(), text(frame.left, HEAD + 8, "images per bin", "tick")]
+    parts = [frame.axes(), text(frame.left, HEAD + 8, f"{facts.examples} per bin", "tick")]
     parts.append(line(frame.left, frame.bottom, frame.right, frame.top, "ideal"))
     most = max(counts)
     for b, number in enumerate(counts):
         if number:
             means = sums[0][b] / number, sums[1][b] / number
-            parts.append(_bin(frame, b, number, number / most, *means))
+            parts.append(_bin(frame, facts.examples, b, number, number / most, *means))
     ece = facts.value(method, "ece", calibration=kind)
     shown = "" if ece is None else f"ECE {show('ece', ece)} · "
     return draw(
@@ -112,12 +112,14 @@ def coverage_at(log_p: Tensor, labels: Tensor) -> list[float]:
     return [(int(found[-1]) + 1) / len(risk) if len(found) else 0.0 for found in within]
 
 
-def _bin(frame: Frame, b: int, number: int, share: float, confidence: float, accuracy: float) -> Markup:
+def _bin(
+    frame: Frame, examples: str, b: int, number: int, share: float, confidence: float, accuracy: float
+) -> Markup:
     left, right = frame.across(b / metrics.BINS) + 1, frame.across((b + 1) / metrics.BINS) - 1
     base, height = HEAD + 12 + COUNTS_HEIGHT, max(1.0, share * (COUNTS_HEIGHT - 6))
     top, ideal = frame.up(accuracy), frame.up(confidence)
     tip = (
-        f"confidence {b / metrics.BINS:.2f} – {(b + 1) / metrics.BINS:.2f}\nimages\t{number:,}\n"
+        f"confidence {b / metrics.BINS:.2f} – {(b + 1) / metrics.BINS:.2f}\n{examples}\t{number:,}\n"
         f"mean confidence\t{confidence:.3f}\naccuracy\t{accuracy:.3f}\ngap\t{accuracy - confidence:+.3f}"
     )
     width = right - left
@@ -148,7 +150,7 @@ def _risk(facts: RunFacts) -> Figure:
     high = max(y for one in series for _, y in one.points)
     least = max(0.5 / len(facts.labels), 1e-4)  # risks below one image are drawn on the floor
     frame = Frame(
-        Axis("coverage: share of the images in %", 0, 1, lambda v: f"{100 * v:.0f}"),
+        Axis(f"coverage: share of the {facts.examples} in %", 0, 1, lambda v: f"{100 * v:.0f}"),
         Axis("", least, max(1.3 * high, 4 * least), lambda v: f"{100 * v:.3g}", log=True),
         height=220,
     )
@@ -174,9 +176,9 @@ def _areas(facts: RunFacts) -> Table:
         cells += [Cell(f"{100 * share:.1f} %") for share in coverage_at(log_p, facts.labels)]
         lines.append(Line(name, cells, colour(name)))
     caption = (
-        f"Lower is better in the first three. As predicted, clean, {facts.n} test images. Answered: the largest "
-        "share of the "
-        "test images with no more errors than that; the section Promises has what can be relied on beforehand."
+        f"Lower is better in the first three. As predicted, {facts.n} test {facts.examples}. Answered: the largest "
+        f"share of the test {facts.examples} with no more errors than that; the section Promises has what can be "
+        "relied on beforehand."
     )
     header = ["Method", "AURC", "Adaptive ECE", "Brier score", "ECE by chance"]
     return Table(caption, [*header, *(f"Answered at {100 * risk:g} % risk" for risk in RISKS)], lines)

@@ -86,7 +86,7 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
     return line_chart(
         f"severity-{metric}-{kind}",
         f"{METRIC_NAMES[metric]}{' in %' if percent else ''} against severity",
-        f"{direction(metric)} · mean of {shifts} · {facts.n} images each"
+        f"{direction(metric)} · mean of {shifts} · {facts.n} {facts.examples} each"
         + (" · bands: middle half" if ends else ""),
         series,
         Frame(x, y),
@@ -124,7 +124,7 @@ def _heat_map(facts: RunFacts, metric: str, method: str, low: float, high: float
     return draw(
         f"heat-{metric}-{method}",
         f"{method}: {METRIC_NAMES[metric]}{unit}",
-        f"{direction(metric)} · {facts.n} images per cell",
+        f"{direction(metric)} · {facts.n} {facts.examples} per cell",
         top + ROW * len(facts.shifts) + 6,
         join(parts),
         summary=f"Between {show(metric, low)} and {show(metric, high)} over all methods.",

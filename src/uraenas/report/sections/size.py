@@ -43,7 +43,7 @@ def section(facts: RunFacts) -> Section:
         "size",
         "Ensemble size",
         "What another member brings. A value at a size below the full one is the mean over random subsets of the "
-        "members; the curve of a good ensemble falls (ECE, NLL) or rises (accuracy) and then levels off. Bands: one "
+        "members; the curve of a good ensemble gets better and then levels off. Bands: one "
         "standard deviation over the subsets to either side, where it was kept.",
     )
     found.blocks += curves([Curve([facts], name, name) for name in facts.methods], "size")
@@ -51,14 +51,14 @@ def section(facts: RunFacts) -> Section:
 
 
 def curves(lines: Sequence[Curve], id: str) -> list[Block]:
-    """Figures with a line for each; all were tested on the same images. Their ids begin with this one."""
+    """Figures with a line for each; all were tested on the same images or rows. Their ids begin with this one."""
     if max(line.members for line in lines) == 1:
         return [Note("Every method has one member, so there is nothing to compare.")]
     places = lines[0].runs[0].places
     options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in places.items()}
     own = all(line.shape is None for line in lines)
     legend = series_legend([Series(line.name, (), line.method, line.shape) for line in lines])
-    return [Key(legend, methods=own), Choice("Test images", options)]
+    return [Key(legend, methods=own), Choice(f"Test {lines[0].runs[0].examples}", options)]
 
 
 def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Figure]:
@@ -79,7 +79,7 @@ def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str
     low, high = padded([*(y for one in series for _, y in one.points), *ends])
     y = Axis("", low, high, (lambda v: f"{100 * v:.4g}") if percent else None)
     title = f"{METRIC_NAMES[metric]}{' in %' if percent else ''}, {words}"
-    n = f"{direction(metric)} · {facts.n} images"
+    n = f"{direction(metric)} · {facts.n} {facts.examples}"
     if shift != "none":
         n += f" × {count(len(facts.cells), 'shift')}"
     n += f" · means over up to {facts.config.evaluate.subsets} subsets"

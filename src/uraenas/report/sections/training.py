@@ -20,23 +20,23 @@ def section(facts: RunFacts) -> Section:
         "the others "
         "has learned less, one that breaks off has diverged. Losses of drawn architectures differ by nature.",
     )
-    if figures := curves(facts.losses):
+    if figures := curves(facts.losses, facts.data.example):
         found.blocks.append(Grid(figures))
     else:
         found.blocks.append(Note("The run directory does not hold the losses of its chains (training.json)."))
     return found
 
 
-def curves(losses: Losses) -> list[Figure]:
+def curves(losses: Losses, example: str) -> list[Figure]:
     """A figure for each kind of chains."""
     kinds: dict[str, Losses] = {}
     for chain, own in losses.items():
         if own:
             kinds.setdefault(chain.rpartition("-")[0], {})[chain] = own
-    return [_figure(kind, chains) for kind, chains in sorted(kinds.items())]
+    return [_figure(kind, chains, example) for kind, chains in sorted(kinds.items())]
 
 
-def _figure(kind: str, chains: Losses) -> Figure:
+def _figure(kind: str, chains: Losses, example: str) -> Figure:
     values = [loss for own in chains.values() for loss in own if math.isfinite(loss)]
     low, high = padded(values)
     epochs = max(map(len, chains.values()))
@@ -52,7 +52,7 @@ def _figure(kind: str, chains: Losses) -> Figure:
     tips = [_tip(epoch, [own[epoch] for own in chains.values() if epoch < len(own)]) for epoch in shown]
     bands = frame.bands([epoch + 1 for epoch in shown], tips)
     content = join([frame.axes(), element("g", *lines, class_="ink"), bands])
-    n = f"nats per image · n = {count(len(chains), 'chain')}, a line each"
+    n = f"nats per {example} · n = {count(len(chains), 'chain')}, a line each"
     last = ", ".join(f"{chain} {own[-1]:.3f}" for chain, own in chains.items())
     return draw(
         f"loss-{kind}", f"Training loss, {kind}", n, frame.figure_height, content, summary=f"Last: {last}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.data.tables import Columns
 from uraenas.ensemble import SHARE, Ensemble, Known, Member, MemberFacts, Owner, member_files
 from uraenas.ensemble.ensemble import DESCRIPTION, description, drawn_from, known_of, vouched_for
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
@@ -50,6 +51,14 @@ class RunMembers(RunChains):
             found = [MemberFacts.read(path, one) for path, one in vouched_for(folder, facts).items()]
             places = drawn_from(facts, len(found))
             return [replace(found[place], draw=draw, place=place) for place, draw in places]
+
+    def inputs(self, method: str) -> Columns | None:
+        """The columns that a method's members read, where they are there and of a table."""
+        folder = self.members_folder(method)
+        if not (folder / DESCRIPTION).exists():
+            return None
+        with self._mending_members(method):
+            return Columns.of(description(folder, Owner(self.identity, method)))
 
     def _mending_members(self, method: str) -> AbstractContextManager[None]:
         return self.mending(f"methods/{method}/members/{DESCRIPTION}")

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ def images(out: Path) -> float:
     )
 
 
-def main() -> None:
+def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", default="processes:2", help="processes:N, or ray")
     parser.add_argument("--kills", type=int, default=20, help="of workers")
@@ -133,7 +134,11 @@ def main() -> None:
     parser.add_argument("--pause", type=float, nargs=2, default=(0.0, 4.0), help="seconds between two kills")
     parser.add_argument("--epochs", type=int, default=24, help="of each chain")
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    options = options_of()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # deaths are expected,
     driver.MOST_DEATHS = sys.maxsize  # and nobody's fault

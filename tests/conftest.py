@@ -101,6 +101,18 @@ def finished_run(made_once: Callable[..., Path]) -> Path:
     return made_once("finished", make)
 
 
+@pytest.fixture(scope="session")
+def short_run(made_once: Callable[..., Path]) -> Path:
+    """The same with few images and no shifts, for those who make it again."""
+
+    def make(out: Path) -> None:
+        few = ("--set", "data.limit=100", "--set", "evaluate.suite=none")
+        done = call_uraenas("run", "--preset", "tiny", *few, "--out", out)
+        assert done.returncode == 0, done.stderr
+
+    return made_once("short", make)
+
+
 @pytest.fixture
 def own_run(finished_run: Path, tmp_path: Path) -> Path:
     """A copy of the finished run."""

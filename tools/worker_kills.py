@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,13 @@ def work(out: Path, config: Config, place: str) -> None:
         pipeline.evaluate()
 
 
+def struck_in_evaluation(run: Run) -> int:
+    """Deaths of workers that were at evaluation sets."""
+    log = map(json.loads, (run.path / "log.jsonl").read_text().splitlines())
+    units = [fact["unit"] for fact in log if fact["event"] == "worker died"]
+    return sum(not set(unit) <= set(run.chains()) for unit in units)
+
+
 def images(out: Path) -> float:
     """Seen by chains in training, what was done twice counted twice."""
     return sum(
@@ -125,7 +133,7 @@ def images(out: Path) -> float:
     )
 
 
-def main() -> None:
+def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", default="processes:2", help="processes:N, or ray")
     parser.add_argument("--kills", type=int, default=20, help="of workers")
@@ -133,7 +141,11 @@ def main() -> None:
     parser.add_argument("--pause", type=float, nargs=2, default=(0.0, 4.0), help="seconds between two kills")
     parser.add_argument("--epochs", type=int, default=24, help="of each chain")
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    options = options_of()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # deaths are expected,
     driver.MOST_DEATHS = sys.maxsize  # and nobody's fault
@@ -154,7 +166,8 @@ def loop(options: argparse.Namespace, cluster: Any) -> dict[str, Any]:
     draw, pause = random.Random(options.seed), tuple(options.pause)
     place = f"ray:{cluster.address}" if cluster else options.on
     left = {"workers": options.kills, "nodes": options.nodes if cluster else 0}
-    facts: dict[str, Any] = {"on": options.on, "runs": 0, "kills": 0, "nodes killed": 0, "epochs twice": []}
+    facts: dict[str, Any] = {"on": options.on, "runs": 0, "kills": 0, "nodes killed": 0, "in evaluation": 0}
+    facts["epochs twice"] = []
     with tempfile.TemporaryDirectory() as folder:
         write_images(Path(folder) / "images.npz")
         own = {"data.name": str(Path(folder) / "images.npz"), "train.epochs": options.epochs}
@@ -176,6 +189,7 @@ def loop(options: argparse.Namespace, cluster: Any) -> dict[str, Any]:
             # a stack has four chains at most; their epoch, and its last
             assert twice <= 8 * kills, (twice, kills)
             facts["epochs twice"].append(round(twice, 1))
+            facts["in evaluation"] += struck_in_evaluation(Run(out))
             facts["runs"] += 1
             for name, told, killer in zip(left, ("kills", "nodes killed"), killers, strict=False):
                 left[name] -= killer.kills

@@ -14,25 +14,60 @@ PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 FILE = re.compile(r"^## [^\n]*`(\w+\.py)`\n.*?```python\n(.*?)```", flags=re.DOTALL | re.MULTILINE)
 
 
+# The page's command, its members asked twice, and the five-node cell, one after another in one process: a start takes
+# seconds, and rows are added there rather than here.
+EACH = """
+import contextlib, io, json, runpy, sys
+
+sys.path.insert(0, "")
+printed = []
+for command in json.loads(sys.argv[1]):
+    sys.argv, out, code = command, io.StringIO(), 0
+    try:
+        with contextlib.redirect_stdout(out):
+            runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as end:
+        code = end.code or 0
+    printed.append(out.getvalue())
+    if code:
+        sys.exit(code)
+print(json.dumps(printed))
+"""
+NOISE = ("mine.py", "predict", "runs/mine", "noise.png", "--method", "noisy-ensemble", "--json")
+FEW = ("--methods", "uraenas", "--set", "evaluate.suite=none", "--set", "data.limit=100")
+FIVE = ("five.py", "run", "--preset", "tiny", "--set", "network.space=five-nodes", *FEW, "--out", "runs/five")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page's files, and a run made with them through the command line. Rows are added in a process of its own."""
+    """The page's files."""
     folder = tmp_path_factory.mktemp("extending")
     files = dict(FILE.findall(PAGE.read_text()))
     assert set(files) == {"ladder.py", "concrete.py", "noisy_adam.py", "mine.py"}
+    (row,) = re.findall(
+        r"^(SPACES\[\"five-nodes\"\] = Part\(\n.*?^\))", PAGE.read_text(), re.DOTALL | re.MULTILINE
+    )
+    imports = "from uraenas.base.parts import Part\nfrom uraenas.spaces import SPACES, CellSpace\n"
+    files["five.py"] = f"{imports}{row}\nfrom uraenas.cli import main\nmain()\n"
     for name, code in files.items():
         (folder / name).write_text(code)
-    (command,) = re.findall(r"^python (mine\.py run .*)$", PAGE.read_text(), flags=re.MULTILINE)
-    call(folder, *command.split())
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
+    Image.fromarray(noise).save(folder / "noise.png")
     return folder
 
 
-def call(folder: Path, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> list[str]:
+    """What each command printed: the page's run, two predictions, the run of five nodes, its members."""
+    (run,) = re.findall(r"^python (mine\.py run .*)$", PAGE.read_text(), flags=re.MULTILINE)
+    commands = [run.split(), NOISE, NOISE, FIVE, ("five.py", "show", "runs/five", "--members")]
+    call = [sys.executable, "-c", EACH, json.dumps(commands)]
+    done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return json.loads(done.stdout)
 
 
+@pytest.mark.usefixtures("printed")
 def test_the_examples_run_from_search_to_report(folder):
     run = folder / "runs" / "mine"
     rows = json.loads((run / "metrics.json").read_text())["rows"]
@@ -45,23 +80,12 @@ def test_the_examples_run_from_search_to_report(folder):
     assert "pooling" in page
 
 
-def test_their_members_predict_the_same_twice(folder):
-    noise = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
-    Image.fromarray(noise).save(folder / "noise.png")
-    command = ("mine.py", "predict", "runs/mine", "noise.png", "--method", "noisy-ensemble", "--json")
-    first, second = (json.loads(call(folder, *command))["predictions"] for _ in range(2))
+def test_their_members_predict_the_same_twice(printed):
+    first, second = (json.loads(one)["predictions"] for one in printed[1:3])
     assert first == second  # the noise on the weights is keyed, too
     assert sum(first[0]["probabilities"].values()) == pytest.approx(1)
 
 
-def test_a_row_of_a_cell_with_other_nodes_is_enough(folder):
+def test_a_row_of_a_cell_with_other_nodes_is_enough(printed):
     """The page's five-node cell, trained by the same command line."""
-    (row,) = re.findall(
-        r"^(SPACES\[\"five-nodes\"\] = Part\(\n.*?^\))", PAGE.read_text(), re.DOTALL | re.MULTILINE
-    )
-    imports = "from uraenas.base.parts import Part\nfrom uraenas.spaces import SPACES, CellSpace\n"
-    (folder / "five.py").write_text(f"{imports}{row}\nfrom uraenas.cli import main\nmain()\n")
-    arguments = ["run", "--preset", "tiny", "--set", "network.space=five-nodes", "--methods", "uraenas"]
-    few = ("--set", "evaluate.suite=none", "--set", "data.limit=100")
-    call(folder, "five.py", *arguments, *few, "--out", "runs/five")
-    assert "+|" in call(folder, "five.py", "show", "runs/five", "--members")
+    assert "+|" in printed[4]

@@ -44,37 +44,39 @@ def require_sound(uraenas: Callable, run: Path, finished: Path) -> None:
     assert uraenas("report", run).returncode == 0
 
 
+def told_of(uraenas: Callable, run: Path, name: str, content: bytes) -> str:
+    """The line that whoever looks at this file of a run is told."""
+    (run / name).unlink()  # a member may be the other end of a hard link
+    (run / name).write_bytes(content)
+    words = FILES[name]
+    told = uraenas(*([words[0], run] if len(words) == 1 else [one.format(run=run) for one in words]))
+    assert told.returncode == 2, told.stdout
+    line = told.stderr.splitlines()[-1]
+    assert str(run / name) in line or "/members/" in name
+    return line
+
+
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", ["cut off", "of another run"])
 def test_a_damaged_file_is_mended_as_told(
-    uraenas: Callable,
-    finished_run: Path,
-    tmp_path: Path,
-    name: str,
-    damage: str,
-    monkeypatch: pytest.MonkeyPatch,
+    uraenas: Callable, finished_run: Path, tmp_path: Path, name: str
 ) -> None:
+    """It is cut off, or of another run; the advice is the same."""
     run = Path(shutil.copytree(finished_run, tmp_path / "my run"))  # whose path is two words
     whole = (run / name).read_bytes()
-    (run / name).unlink()  # a member may be the other end of a hard link
-    changed = whole.replace(
-        Run(run).identity.encode() if name != "config.json" else b'"format": 2', b"0" * 32
-    )
-    if changed == whole:  # it is known by the checksum alone that its ensemble.json has
-        changed = whole[:-8] + bytes(255 - byte for byte in whole[-8:])
-    (run / name).write_bytes(whole[:-40] if damage == "cut off" else changed)
-    words = FILES[name]
-    asked = [words[0], run] if len(words) == 1 else [one.format(run=run) for one in words]
-    told = uraenas(*asked)
-    assert told.returncode == 2, told.stdout
-    (line,) = told.stderr.splitlines()[-1:]
-    assert str(run / name) in line or "/members/" in name
+    own = Run(run).identity.encode() if name != "config.json" else b'"format": 2'
+    foreign = whole.replace(own, b"0" * 32)
+    if foreign == whole:  # it is known by the checksum alone that its ensemble.json has
+        foreign = whole[:-8] + bytes(255 - byte for byte in whole[-8:])
+    line, other = (told_of(uraenas, run, name, content) for content in (whole[:-40], foreign))
     if name == "config.json":
-        assert "put back a copy, or begin anew in another directory (--out)" in line
+        for one in (line, other):
+            assert "put back a copy, or begin anew in another directory (--out)" in one
         (run / name).write_bytes((finished_run / name).read_bytes())
         require_sound(uraenas, run, finished_run)
         return  # `finished_run` was begun anew in another directory
-    assert "; delete it and " in line
+    advice = "; delete it and "
+    assert line.partition(advice)[1:] == other.partition(advice)[1:]
+    assert advice in line
     damaged = re.search(rf"{re.escape(str(run))}/\S+?\.(json|safetensors)", line)
     assert damaged is not None
     Path(damaged.group()).unlink()

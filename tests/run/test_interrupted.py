@@ -33,18 +33,8 @@ main()
 """
 
 
+# How `short_run` was made.
 RUN = ("run", "--preset", "tiny", "--set", "data.limit=100", "--set", "evaluate.suite=none")
-
-
-@pytest.fixture(scope="module")
-def whole(made_once: Callable[..., Path], uraenas: Callable) -> Path:
-    """What nothing happened to."""
-
-    def make(out: Path) -> None:
-        done = uraenas(*RUN, "--out", out)
-        assert done.returncode == 0, done.stderr
-
-    return made_once("whole", make)
 
 
 def waiting(kind: str, out: Path, *more: str) -> subprocess.Popen:
@@ -57,8 +47,11 @@ def waiting(kind: str, out: Path, *more: str) -> subprocess.Popen:
 
 
 def stopped_process(uraenas: Callable, out: Path, *more: str) -> tuple[int, str]:
-    """By another process, in its search: the exit code, and what was told."""
+    """By another process, in its search: the exit code, and what was told. Until then nobody else may work there."""
     process = waiting("search", out, *more)
+    refused = uraenas("search", out)
+    assert refused.returncode == 2
+    assert f"is in use by process {process.pid}" in refused.stderr
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate()
     return process.returncode, told
@@ -86,7 +79,7 @@ def stopped_here(uraenas: Callable, out: Path, *more: str) -> tuple[int, str]:
         (stopped_here, "SIGINT", 130, "chains/*/state.safetensors"),
     ],
 )
-def test_a_signal_leaves_a_checkpoint_and_one_line(uraenas, whole, tmp_path, stop, name, code, state):
+def test_a_signal_leaves_a_checkpoint_and_one_line(uraenas, short_run, tmp_path, stop, name, code, state):
     """No checkpoint is due for an hour, so that the one that is found was written because of the signal."""
     out = tmp_path / "stopped"
     found, told = stop(uraenas, out, "--set", "engine.checkpoint_seconds=3600")
@@ -97,23 +90,9 @@ def test_a_signal_leaves_a_checkpoint_and_one_line(uraenas, whole, tmp_path, sto
     assert not list(out.rglob("*.tmp"))
     done = uraenas("train", out)
     assert done.returncode == 0, done.stderr
-    assert Run(out).trained == Run(whole).trained != []
-    for method in Run(whole).trained:
-        assert Run(out).ensemble(method).identity == Run(whole).ensemble(method).identity
-
-
-def test_the_directory_of_a_killed_process_can_be_taken_over(uraenas, whole, tmp_path):
-    """Two processes on one run: the second is told who works there, and goes on with the work when that is dead."""
-    out = tmp_path / "run"
-    first = waiting("search", out)
-    refused = uraenas("search", out)
-    first.kill()
-    first.communicate()
-    assert refused.returncode == 2
-    assert f"is in use by process {first.pid}" in refused.stderr
-    done = uraenas(*RUN, "--out", out)
-    assert done.returncode == 0, done.stderr
-    assert (out / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
+    assert Run(out).trained == Run(short_run).trained != []
+    for method in Run(short_run).trained:
+        assert Run(out).ensemble(method).identity == Run(short_run).ensemble(method).identity
 
 
 FULL_DISK = """
@@ -143,13 +122,13 @@ for number in ("first", "second"):
 """
 
 
-def test_a_disk_that_fills_up_in_training_costs_nothing_but_time(whole, tmp_path):
+def test_a_disk_that_fills_up_in_training_costs_nothing_but_time(short_run, tmp_path):
     """On a file system of 200 kB, with the search done; then it is made larger."""
     disk, start = tmp_path / "disk", tmp_path / "start"
     disk.mkdir()
-    shutil.copytree(whole / "search", start / "search")
+    shutil.copytree(short_run / "search", start / "search")
     for name in ("config.json", "data.json"):
-        shutil.copy(whole / name, start)
+        shutil.copy(short_run / name, start)
     inside = ["unshare", "--map-root-user", "--mount", "sh", "-c", FULL_DISK, "sh"]
     command = [sys.executable, "-c", TWICE, disk, start, *RUN, "--json", "--out", disk / "run"]
     done = subprocess.run([*inside, disk, start, *command], capture_output=True, text=True)
@@ -161,7 +140,7 @@ def test_a_disk_that_fills_up_in_training_costs_nothing_but_time(whole, tmp_path
     assert line.startswith(f"uraenas: cannot write {disk}/run/chains/")
     assert line.endswith(": No space left on device\n")
     assert line.count("\n") == 1
-    assert (start / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
+    assert (start / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
 
 
 def test_a_run_in_use_is_left_alone(uraenas, own_run):

@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,10 @@ from typing import Any
 import pytest
 
 from uraenas.base.versions import version_of
-from uraenas.run.config import preset
-from uraenas.run.pipeline import Pipeline
-from uraenas.run.places import place_of
+from uraenas.run.places import driver
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
+import worker_kills
 from ray_cluster import add_node, settings, two_nodes
 
 pytestmark = [
@@ -41,42 +38,13 @@ def cluster() -> Iterator[Any]:
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-class Killer:
-    """Progress that ends a worker once, in the midst of training, by the number that the run's log has."""
-
-    def __init__(self, out: Path) -> None:
-        self.log, self.killed = out / "log.jsonl", 0
-
-    def __call__(
-        self, stage: str, done: float, total: float, left: float | None = None, found: str = ""
-    ) -> None:
-        if stage == "train" and found and not self.killed and 0.3 * total <= done < total:
-            lines = map(json.loads, self.log.read_text().splitlines())
-            ready = {line["worker"]: line["process"] for line in lines if line["event"] == "worker ready"}
-            self.killed = ready[found.partition(":")[0]]
-            os.kill(self.killed, signal.SIGKILL)
-
-
-def worked(pipeline: Pipeline) -> None:
-    with pipeline.run.held(), closing(pipeline.place):
-        pipeline.train(pipeline.search())
-        pipeline.evaluate()
-
-
-def test_two_nodes_come_to_the_same_end_though_a_worker_is_killed(finished_run, tmp_path, cluster):
-    out = tmp_path / "run"
-    shutil.copytree(finished_run / "search", out / "search")
-    for name in ("config.json", "data.json"):
-        shutil.copy(finished_run / name, out)
-    killer = Killer(out)
-    pipeline = Pipeline.start(out, preset("tiny", {"engine.checkpoint_seconds": 0}), killer)
-    pipeline.place = place_of(f"ray:{cluster.address}")
-    with pytest.warns(UserWarning, match="was lost by Ray"):
-        worked(pipeline)
-    assert killer.killed
-    assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
-    costs = pipeline.run.costs.read()
-    assert sum(spent["units"] for item, spent in costs.items() if item.startswith("workers/")) == 4 + 9
+@pytest.mark.filterwarnings("ignore::UserWarning")  # deaths are told, and expected
+def test_twenty_kills_of_workers_and_five_of_nodes_change_nothing(cluster, monkeypatch):
+    """The loop compares every run's metrics with the undisturbed ones, and what was computed twice with an interval."""
+    monkeypatch.setattr(driver, "MOST_DEATHS", sys.maxsize)
+    words = ["--on", "ray", "--kills", "20", "--nodes", "5", "--epochs", "40", "--pause", "0", "3"]
+    facts = worker_kills.loop(worker_kills.options_of(words), cluster)
+    assert (facts["kills"], facts["nodes killed"]) == (20, 5)
 
 
 def untrained(out: Path, finished_run: Path) -> Path:

@@ -26,6 +26,7 @@ from uraenas.run.places.driver import MOST_DEATHS, Driver
 from uraenas.run.places.leases import Superseded, guard, issue, revoke
 from uraenas.run.places.packing import Unit, pack
 from uraenas.run.places.place import News, Order
+from uraenas.run.places.processes import ProcessCrew
 from uraenas.run.places.worker import Worker
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
@@ -49,6 +50,13 @@ class Watcher:
             self.done = True
             workers = {child.name: child.pid for child in multiprocessing.active_children()}
             self.deed(workers[found.partition(":")[0]])
+
+
+@pytest.fixture
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forked from a process that has loaded what they need: each would take seconds for it."""
+    multiprocessing.set_forkserver_preload(["uraenas.run.places.worker"])
+    monkeypatch.setattr(ProcessCrew, "start", "forkserver")
 
 
 def kill(worker: int) -> None:
@@ -81,6 +89,7 @@ def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: Path, tmp_path: Path):
     out = begun(tmp_path / "run", finished_run)
     with pytest.warns(UserWarning, match="was ended by SIGKILL") as told:
@@ -100,6 +109,7 @@ def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: 
     assert '"worker died"' in (out / "log.jsonl").read_text()
 
 
+@pytest.mark.usefixtures("_forked")
 def test_who_is_interrupted_lets_workers_write_down_how_far_they_are(finished_run: Path, tmp_path: Path):
     """No checkpoint is due for an hour."""
     out = begun(tmp_path / "run", finished_run)

@@ -62,7 +62,7 @@ def test_one_chain_serves_drnas_and_the_deep_ensemble(finished_run):
 def test_a_known_architecture_is_trained_without_a_search(uraenas, tmp_path):
     out = tmp_path / "run"
     text = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_1x1~2|"
-    run_tiny(uraenas, out, "drnas,deep-ensemble", f"train.expected.genotype={text}")
+    run_tiny(uraenas, out, "drnas,deep-ensemble", f"train.expected.genotype={text}", "data.limit=100")
     assert not (out / "search").exists()
     assert "search" not in json.loads((out / "cost.json").read_text())
     shown = json.loads(uraenas("show", out, "--json").stdout)
@@ -70,7 +70,7 @@ def test_a_known_architecture_is_trained_without_a_search(uraenas, tmp_path):
     assert {one["architecture"] for members in shown["members"].values() for one in members} == {text}
 
 
-def test_a_chain_led_astray_by_its_last_step_gives_no_member(tmp_path):
+def test_a_chain_led_astray_by_its_last_step_gives_no_member(finished_run, tmp_path):
     changes = {
         "methods": "uraenas",
         "train.epochs": 1,
@@ -78,7 +78,7 @@ def test_a_chain_led_astray_by_its_last_step_gives_no_member(tmp_path):
         "train.sampling.exploration": 0.98,
         "train.sampling.temperature": 1e40,
     }
-    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", changes))
+    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", changes), search_of=Run(finished_run))
     with pytest.raises(UraenasError, match="every chain of uraenas diverged"):
         pipeline.train(pipeline.search())
     assert "sample dropped" in (tmp_path / "run" / "log.jsonl").read_text()
@@ -86,7 +86,7 @@ def test_a_chain_led_astray_by_its_last_step_gives_no_member(tmp_path):
 
 def test_chains_that_diverge_are_restarted_and_the_report_says_so(uraenas, tmp_path):
     out = tmp_path / "run"
-    run_tiny(uraenas, out, "random-ensemble", "train.point.step_size=100", "train.batch=64")
+    run_tiny(uraenas, out, "random-ensemble", "train.point.step_size=100", "train.batch=64", "data.limit=200")
     diverged = Run(out).metrics().diverged
     assert {one.chain for one in diverged} == {"uniform-point-00", "uniform-point-01"}
     costs, page = json.loads((out / "cost.json").read_text()), (out / "report.html").read_text()

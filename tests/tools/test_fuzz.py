@@ -23,7 +23,7 @@ def assert_comes_back(config: Config) -> None:
     assert from_json(json.loads(json.dumps(config.as_json()))) == config
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(changes=st.dictionaries(KEYS, VALUES, min_size=1, max_size=3))
 def test_a_config_of_any_values_is_refused_or_comes_back(changes: dict) -> None:
     try:
@@ -33,7 +33,7 @@ def test_a_config_of_any_values_is_refused_or_comes_back(changes: dict) -> None:
     assert_comes_back(config)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(lines=st.lists(st.builds("{}={}".format, KEYS, SCALARS) | st.text(), min_size=1, max_size=3))
 def test_any_assignments_are_refused_or_come_back(lines: list[str]) -> None:
     try:

@@ -69,13 +69,14 @@ def require_alike(ray: Any, run: Run) -> None:
     probe, ours = _probe(str(run.path.absolute())), versions()
     lock = run.path / "lock"
     holder = lock.read_bytes() if lock.exists() else b""
-    asked = {}
+    asked = []  # several nodes of one machine have one name
     for node in ray.nodes():
         if node["Alive"]:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = ray.remote(num_cpus=0, max_retries=0)(probe).options(scheduling_strategy=there)
-            asked[f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"] = task.remote(list(ours))
-    for node, answer in asked.items():
+            name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            asked.append((name, task.remote(list(ours))))
+    for node, answer in asked:
         try:
             found = ray.get(answer, timeout=4 * PATIENCE)
         except Exception as error:

@@ -9,16 +9,19 @@ what they left out; peers learn from all training rows. Settings were chosen on 
 """
 
 import argparse
-import itertools
 import json
 import math
+import os
+import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -33,8 +36,18 @@ from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 
 MEASURED = MEASURES["numbers"]
+Task, Found = TypeVar("Task"), TypeVar("Found")
 Rows = dict[str, dict[str, float]]  # metrics by method
 SHOWN = ("rmse", "nll", "crps", "coverage90", "width90")
+SETS = (
+    "naval",
+    "power",
+    "kin8nm",
+    "wine-red",
+    "concrete",
+    "energy",
+    "yacht",
+)  # those that take longest first
 STEPS = 2000  # of a chain, about
 SMALL = 2000  # rows; larger sets have larger batches
 COMMON = {
@@ -66,9 +79,12 @@ OURS = {
 def dataset(file: Path, split: int) -> Dataset:
     """One of the twenty."""
     with np.load(file) as arrays:
-        x, y, test = arrays["x"], arrays["y"], arrays["test"][split].astype(bool)
+        return of_rows(file.stem, arrays["x"], arrays["y"], arrays["test"][split].astype(bool))
+
+
+def of_rows(name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray) -> Dataset:
     frame = frame_of(x) | {"y": y.astype(np.float64)}
-    return table_dataset(file.stem, frame, TableSettings("y", kind="numbers"), test)
+    return table_dataset(name, frame, TableSettings("y", kind="numbers"), test)
 
 
 def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:
@@ -76,12 +92,12 @@ def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:
     return {name: found[name] for name in SHOWN}
 
 
-def settings_for(data: Dataset, settings: dict[str, Any]) -> dict[str, Any]:
+def settings_for(data: Dataset, settings: dict[str, Any], longer: int = 1) -> dict[str, Any]:
     """With epochs and a batch for so many rows, and only what these methods have."""
     assert data.validation is not None
     rows = len(data.train) + len(data.validation)
     batch = 32 if rows < SMALL else 128
-    epochs = math.ceil(STEPS / (0.8 * rows // suited_batch(batch, rows)))
+    epochs = math.ceil(longer * STEPS / (0.8 * rows // suited_batch(batch, rows)))
     return {**settings, "train.batch": batch, "train.epochs": epochs}
 
 
@@ -198,26 +214,62 @@ TOGETHER: dict[tuple[str, ...], Callable[[Dataset, int], Rows]] = {
 METHODS = [name for names in TOGETHER for name in names]
 
 
-def measure(folder: Path, out: Path, sets: list[str], splits: list[int], methods: list[str]) -> None:
-    """Append a row for each set, split and method that is not there yet; seconds are CPU, of a whole run."""
+def cell(task: tuple[Path, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
+    """Rows of methods that are measured at once; seconds are CPU, of a whole run."""
+    folder, one, split, names = task
+    data, begun = dataset(folder / f"{one}.npz", split), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a kernel at its bounds is no news
+        found = TOGETHER[names](data, split)
+    seconds = round(time.process_time() - begun, 1)
+    rows = []
+    for name in names:
+        row = {"set": one, "split": split, "method": name, "rows": len(data.test)}
+        finite = {metric: value for metric, value in found[name].items() if math.isfinite(value)}
+        rounded = {metric: float(f"{value:.6g}") for metric, value in finite.items()}
+        rows.append({**row, **rounded, "seconds": seconds})
+    return rows
+
+
+def measure(
+    folder: Path, out: Path, sets: list[str], splits: list[int], methods: list[str], jobs: int, seconds: float
+) -> None:
+    """Append a row for each set, split and method that is not there yet; a whole split before the next."""
     known = {(row["set"], row["split"], row["method"]) for row in _read(out)}
-    for split, one in itertools.product(splits, sets):
-        data = dataset(folder / f"{one}.npz", split)
-        for names, function in TOGETHER.items():
-            missing = [name for name in names if name in methods and (one, split, name) not in known]
-            if not missing:
-                continue
-            begun = time.process_time()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a kernel at its bounds is no news
-                found = function(data, split)
-            seconds = round(time.process_time() - begun, 1)
-            with out.open("a") as file:
-                for name in missing:
-                    row = {"set": one, "split": split, "method": name, "rows": len(data.test)}
-                    finite = {metric: value for metric, value in found[name].items() if math.isfinite(value)}
-                    rounded = {metric: float(f"{value:.6g}") for metric, value in finite.items()}
-                    file.write(json.dumps({**row, **rounded, "seconds": seconds}) + "\n")
+    wanted = set(methods)
+    tasks = [
+        (folder, one, split, names)
+        for split in splits
+        for names in TOGETHER
+        for one in sets
+        if any(name in wanted and (one, split, name) not in known for name in names)
+    ]
+    for rows in in_parallel(cell, tasks, jobs, seconds):
+        with out.open("a") as file:
+            for row in rows:
+                if row["method"] in wanted and (row["set"], row["split"], row["method"]) not in known:
+                    file.write(json.dumps(row) + "\n")
+
+
+def in_parallel(
+    work: Callable[[Task], Found], tasks: Sequence[Task], jobs: int, seconds: float
+) -> Iterator[Found]:
+    """What becomes of tasks, each in one of so many processes of one thread; none begins after so many seconds."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # processes that are spawned read it
+    until, done = time.time() + seconds, 0
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as processes:
+        going = [processes.submit(_in_time, work, task, until) for task in tasks]
+        for future in as_completed(going):
+            if future.exception() is not None:
+                print(f"failed: {future.exception()!r}", file=sys.stderr, flush=True)
+            elif (found := future.result()) is not None:
+                done += 1
+                yield found
+    print(f"{done} of {len(tasks)} done", file=sys.stderr)
+
+
+def _in_time(work: Callable[[Task], Found], task: Task, until: float) -> Found | None:
+    return work(task) if time.time() < until else None
 
 
 def _read(out: Path) -> list[dict[str, Any]]:
@@ -292,16 +344,19 @@ def main() -> None:
     measuring = commands.add_parser("measure")
     measuring.add_argument("data", type=Path)
     measuring.add_argument("--out", type=Path, required=True)
-    measuring.add_argument("--sets", default="yacht,energy,concrete,wine-red,kin8nm,power,naval")
+    measuring.add_argument("--sets", default=",".join(SETS))
     measuring.add_argument("--splits", default=",".join(map(str, range(20))))
     measuring.add_argument("--methods", default=",".join(METHODS))
+    measuring.add_argument("--jobs", type=int, default=1)
+    measuring.add_argument("--seconds", type=float, default=math.inf)
     commands.add_parser("table").add_argument("rows", type=Path)
     chosen = parser.parse_args()
     if chosen.command == "table":
         print("\n".join(table(chosen.rows)))
         return
     splits = [int(one) for one in chosen.splits.split(",")]
-    measure(chosen.data, chosen.out, chosen.sets.split(","), splits, chosen.methods.split(","))
+    named = (chosen.sets.split(","), splits, chosen.methods.split(","))
+    measure(chosen.data, chosen.out, *named, chosen.jobs, chosen.seconds)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from uraenas.data import Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import Ensemble
-from uraenas.evaluation import MEASURES, numbers
+from uraenas.evaluation import MEASURES
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 
@@ -121,7 +121,7 @@ def judged(ensemble: Ensemble, data: Dataset) -> dict[str, float]:
     labels = torch.from_numpy(data.test.labels)
     mixture = MEASURED.scaled(MEASURED.mean(members), ensemble.temperature)
     found = measured(mixture, labels)
-    ends = numbers.conformal_interval(mixture, ensemble.require_known().of_numbers.quantile(0.9))
+    ends = ensemble.require_known().of_numbers.interval(members, 0.9)
     inside = ((labels >= ends[:, 0]) & (labels <= ends[:, 1])).double().mean()
     own = {"coverage90": float(inside), "width90": float((ends[:, 1] - ends[:, 0]).mean())}
     return {**found, **own, "central90": found["coverage90"], "temperature": ensemble.temperature}

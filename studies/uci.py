@@ -62,6 +62,7 @@ COMMON = {
     "train.dropout.step_size": 0.02,
     "train.dropout.rate": 0.05,
     "train.swag.step_size": 0.02,
+    "train.swag.samples": 10,
     "ensemble.members": 10,
     "ensemble.selection": "greedy",
 }
@@ -103,7 +104,8 @@ def settings_for(data: Dataset, settings: dict[str, Any], longer: int = 1) -> di
 
 def trained(data: Dataset, split: int, methods: dict[str, str], settings: dict[str, Any]) -> Rows:
     """Methods of the package, in one run, which searches once: temperature-scaled, with conformal intervals."""
-    known = {key for name in methods.values() for key in preset("table", {"methods": name}).values}
+    way = {key: value for key, value in settings.items() if key == "search.distribution"}
+    known = {key for name in methods.values() for key in preset("table", {"methods": name, **way}).values}
     wanted = {key: value for key, value in settings_for(data, settings).items() if key in known}
     told = {"methods": ",".join(methods.values()), "evaluate.baseline": next(iter(methods.values()))}
     config = preset("table", {**told, **wanted, "seed": split})

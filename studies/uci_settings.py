@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from uci import COMMON, SETS, in_parallel, of_rows, settings_for
+from uci import COMMON, PIECES, SETS, in_parallel, of_rows, settings_for
 
 from uraenas.base import draws
 from uraenas.data import Dataset
@@ -33,7 +33,6 @@ from uraenas.evaluation import numbers
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 
-BINS = 8  # of a column, where it is given piece by piece as well
 POOLED = {
     **COMMON,
     "train.prior_deviation": 0.5,
@@ -80,17 +79,7 @@ def inner(folder: Path, one: str, split: int, pieces: bool) -> Dataset:
     apart = draws.permutation(draws.at(torch.tensor(key), 0), len(y)).numpy()[: len(y) // 10]
     test = np.zeros(len(y), bool)
     test[apart] = True
-    return of_rows(one, np.concatenate([x, in_pieces(x, x[~test])], axis=1) if pieces else x, y, test)
-
-
-def in_pieces(x: np.ndarray, learned: np.ndarray) -> np.ndarray:
-    """How far a number has come through each piece between quantiles of its column, from 0 to 1."""
-    found = []
-    for own, column in zip(learned.T, x.T, strict=True):
-        ends = np.unique(np.quantile(own, np.linspace(0, 1, BINS + 1)))
-        if len(ends) > 2:
-            found.append(np.clip((column[:, None] - ends[:-1]) / np.diff(ends), 0, 1))
-    return np.concatenate(found, axis=1)
+    return of_rows(one, x, y, test, PIECES if pieces else 0)
 
 
 def weighted_loss(power: float) -> Callable[..., Tensor]:
@@ -226,24 +215,10 @@ def greedy(share: float, apart: bool, repeated: bool = False) -> Callable[[Pool]
             rows = torch.from_numpy(found.seen[found.fold == part]) if apart else slice(None)
             judged = found.said(some)[:, rows], found.labels[found.fold == part][rows]
             count = max(1, round(share * len(some)))
-            if repeated:
-                chosen += [some[place] for place in with_replacement(*judged, count)]
-            else:
-                chosen += [some[place] for place in selection.greedy(*judged, count, Numbers())]
+            chosen += [some[place] for place in selection.greedy(*judged, count, Numbers(), repeated)]
         return chosen
 
     return choose
-
-
-def with_replacement(predictions: Tensor, labels: Tensor, count: int) -> list[int]:
-    """A member may be chosen again and so weigh more (Caruana and others, 2004)."""
-    right = Numbers().log_likelihood(predictions, labels)
-    total, chosen = torch.full_like(right[0], -torch.inf), []
-    for _ in range(count):
-        best = int(torch.logaddexp(total, right).mean(dim=1).argmax())
-        chosen.append(best)
-        total = torch.logaddexp(total, right[best])
-    return chosen
 
 
 CHOICES: dict[str, tuple[Callable[[Pool], list[int]], bool]] = {  # and whether half of the rows are apart

@@ -201,7 +201,9 @@ class Loader:
             order = order + self.count * self._kinds_of(here, count, kinds)
         corner = draws.integers(draws.at(here, 1), 2 * count, 2 * self.padding + 1)
         flip = draws.integers(draws.at(here, 2), count, 2) == 1 if self.flip else order < 0
-        return EpochDraws(order.contiguous().view(shape), corner.view(*shape, 2), flip.contiguous().view(shape))
+        return EpochDraws(
+            order.contiguous().view(shape), corner.view(*shape, 2), flip.contiguous().view(shape)
+        )
 
     def _without_fold(self, order_MN: Tensor, numbers: Sequence[int] | None) -> Tensor:
         """In the same order, first what each member learns from, then what it leaves out."""

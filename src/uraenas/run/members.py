@@ -68,12 +68,12 @@ class Chooser:
             measures.of_more(temperature, mean, len(chosen)),
             of_bytes=task.train.images.dtype == np.uint8,
         )
-        if settings.selection == "greedy":
+        if settings.judges:
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
             unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
-        facts = self.config.seed, panels, temperature, apart, unseen, settings.selection == "greedy"
+        facts = self.config.seed, panels, temperature, apart, unseen, settings.judges
         known = known_to(ensemble, task, self.engine, *facts)
         self.run.adopt(method.name, replace(ensemble, known=known))
 
@@ -81,7 +81,8 @@ class Chooser:
         self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int
     ) -> list[int]:
         """The places of the members among the candidates, whose chains have these numbers."""
-        if self.config.ensemble.selection != "greedy":
+        settings = self.config.ensemble
+        if not settings.judges:
             return selection.in_turn([member.origin.chain for member in candidates], wanted)
         panels = panels_of(numbers, self.task.fold, len(self.task.held_out))[:wanted]
         sizes = [len(panel.images) for panel in panels]
@@ -90,8 +91,9 @@ class Chooser:
         for place, (panel, own) in enumerate(zip(panels, seen, strict=True)):
             images = panel.images[own]
             share = wanted // len(panels) + (place < wanted % len(panels))
-            judged = log_p[panel.members][:, images], labels[images]
-            best = selection.greedy(*judged, min(share, len(panel.members)), self.task.normalisation.target)
+            judged = log_p[panel.members][:, images], labels[images], min(share, len(panel.members))
+            again = settings.selection == "repeated"
+            best = selection.greedy(*judged, self.task.normalisation.target, again)
             found += [panel.members[position] for position in best]
         return found
 

@@ -1,11 +1,12 @@
 """Numbers of the customary UCI tables: joint ensembles, other ensembles, and peers, on the same twenty splits.
 
     python studies/uci.py measure DATA --out rows.jsonl [--sets yacht,energy] [--splits 0,1,2] [--methods uraenas,…]
-    python studies/uci.py table rows.jsonl
+                                                        [--jobs 4] [--seconds 600]
+    python studies/uci.py table rows.jsonl [--methods uraenas,…]
 
 DATA is a folder of .npz files with x [N, D], y [N] and test [20, N]. What rows.jsonl holds already is not measured
 again, so a study can be cut off and go on. Chains leave out parts of the training rows in turn, and are calibrated on
-what they left out; peers learn from all training rows. Settings were chosen on training rows of split 0 alone.
+what they left out; peers learn from all training rows. `uci_settings.py` chose the settings on training rows alone.
 """
 
 import argparse
@@ -301,18 +302,16 @@ def _read(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
-def table(out: Path) -> Iterator[str]:
+def table(out: Path, wanted: list[str]) -> Iterator[str]:
     """Markdown: mean ± standard error over splits (their number), mean ranks, sign tests of uraenas against each.
 
-    Only sets and splits count that all methods of the file were measured on.
+    Only sets and splits count that all of these methods were measured on, as far as the file has them.
     """
-    rows = _read(out)
+    rows = [row for row in _read(out) if row["method"] in wanted]
     methods = [name for name in METHODS if any(row["method"] == name for row in rows)]
     counts = Counter((row["set"], row["split"]) for row in rows)
-    rows = [
-        row for row in rows if counts[row["set"], row["split"]] == len(methods)
-    ]  # the same splits for all
-    sets = list(dict.fromkeys(row["set"] for row in rows))
+    rows = [row for row in rows if counts[row["set"], row["split"]] == len(methods)]
+    sets = [one for one in reversed(SETS) if any(row["set"] == one for row in rows)]
     for metric in SHOWN:
         yield f"\n**{metric}**\n\n| method | {' | '.join(sets)} | mean rank | uraenas better |"
         yield f"|---|{'---:|' * (len(sets) + 2)}"
@@ -371,13 +370,15 @@ def main() -> None:
     measuring.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--sets", default=",".join(SETS))
     measuring.add_argument("--splits", default=",".join(map(str, range(20))))
-    measuring.add_argument("--methods", default=",".join(METHODS))
     measuring.add_argument("--jobs", type=int, default=1)
     measuring.add_argument("--seconds", type=float, default=math.inf)
-    commands.add_parser("table").add_argument("rows", type=Path)
+    showing = commands.add_parser("table")
+    showing.add_argument("rows", type=Path)
+    for command in (measuring, showing):
+        command.add_argument("--methods", default=",".join(METHODS))
     chosen = parser.parse_args()
     if chosen.command == "table":
-        print("\n".join(table(chosen.rows)))
+        print("\n".join(table(chosen.rows, chosen.methods.split(","))))
         return
     splits = [int(one) for one in chosen.splits.split(",")]
     named = (chosen.sets.split(","), splits, chosen.methods.split(","))

@@ -5,7 +5,8 @@
 
 The training rows of a customary split are divided once more, nine to one; the tenth takes the place of test rows, and
 the real ones are never looked at. A pool is what chains of many recipes predict: of the rows that each left out, and of
-that tenth. Choices of members and ways to calibrate them need no training, so all are judged on the same pools.
+that tenth. Choices of members and ways to calibrate them need no training, so all are judged on the same pools: half of
+the rows that chains left out choose and calibrate, the other half judges, and the other way round.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,6 +30,7 @@ from uraenas.base import draws
 from uraenas.data import Dataset
 from uraenas.data.targets import FLOOR, Numbers
 from uraenas.ensemble import selection
+from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import numbers
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
@@ -169,195 +171,117 @@ class Pool:
     fold: np.ndarray  # [n]
     labels: Tensor  # [n]
     test_labels: Tensor
-    seen: np.ndarray  # [n]: the half that choices may look at
 
     @classmethod
     def read(cls, path: Path) -> "Pool":
         with np.load(path) as arrays:
             own, fold, labels = arrays["own"], arrays["fold"], torch.from_numpy(arrays["labels"])
-            counts = np.bincount(fold)
-            padded = torch.from_numpy(arrays["left_out"]).double()
+            counts, padded = np.bincount(fold), torch.from_numpy(arrays["left_out"]).double()
             left_out = [padded[m, : counts[part]] for m, part in enumerate(own)]
-            seen = np.random.default_rng(0).permutation(len(fold)) % 2 == 0
             test = torch.from_numpy(arrays["test"]).double()
-            return cls(left_out, test, own, fold, labels, torch.from_numpy(arrays["test_labels"]), seen)
-
-    def panels(self, chosen: list[int]) -> Iterator[tuple[int, list[int]]]:
-        """Each part that somebody left out, and who did."""
-        for part in range(int(self.fold.max()) + 1):
-            if some := [m for m in chosen if self.own[m] == part]:
-                yield part, some
-
-    def changed(self, functions: list[Callable[[Tensor], Tensor]]) -> "Pool":
-        """With other log-variances, by member."""
-
-        def mended(mixture: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-            return torch.stack([mixture[..., 0], function(mixture[..., 1])], dim=-1)
-
-        left_out = [mended(*pair) for pair in zip(self.left_out, functions, strict=True)]
-        test = torch.stack([mended(*pair) for pair in zip(self.test, functions, strict=True)])
-        return replace(self, left_out=left_out, test=test)
-
-    def said(self, some: list[int]) -> Tensor:
-        return torch.stack([self.left_out[m] for m in some])
+            return cls(left_out, test, own, fold, labels, torch.from_numpy(arrays["test_labels"]))
 
 
-def everyone(found: Pool) -> list[int]:
-    return list(range(len(found.own)))
+@dataclass(frozen=True)
+class Panel:
+    """The members of a pool that left out one part, and what they said of it."""
+
+    number: int
+    members: list[int]
+    said: Tensor  # [M, n_f, 2]
+    labels: Tensor  # [n_f]
+    seen: Tensor  # [n_f]: those that choices and temperature may look at
 
 
-def greedy(share: float, apart: bool, repeated: bool = False) -> Callable[[Pool], list[int]]:
-    """Members of each part, chosen by the rows that they left out: by half of these, or by all."""
+def panels_of(found: Pool, half: int, own_temperature: bool) -> Iterator[Panel]:
+    """Each part, of whose rows one half is seen."""
+    halves = torch.from_numpy(np.random.default_rng(0).permutation(len(found.fold)) % 2 == half)
+    for part in range(int(found.fold.max()) + 1):
+        some = [m for m in range(len(found.own)) if found.own[m] == part]
+        said, rows = torch.stack([found.left_out[m] for m in some]), torch.from_numpy(found.fold == part)
+        labels, seen = found.labels[rows], halves[rows]
+        if own_temperature:
+            said = with_own_temperature(said, labels, seen)
+        yield Panel(part, some, said, labels, seen)
 
-    def choose(found: Pool) -> list[int]:
-        chosen = []
-        for part, some in found.panels(everyone(found)):
-            rows = torch.from_numpy(found.seen[found.fold == part]) if apart else slice(None)
-            judged = found.said(some)[:, rows], found.labels[found.fold == part][rows]
-            count = max(1, round(share * len(some)))
-            chosen += [some[place] for place in selection.greedy(*judged, count, Numbers(), repeated)]
-        return chosen
+
+def with_own_temperature(said: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
+    """Each member's variances times what makes those of the rows that are seen right; four rows speak for 1."""
+    ratio = ((labels - said[..., 0]) ** 2 * torch.exp(-said[..., 1]))[:, seen]
+    factor = (ratio.sum(dim=1) + 4) / (ratio.shape[1] + 4)
+    return torch.stack([said[..., 0], said[..., 1] + factor.log()[:, None]], dim=-1)
+
+
+def everyone(panel: Panel) -> list[int]:
+    return list(range(len(panel.members)))
+
+
+def greedy(share: float, repeated: bool = False) -> Callable[[Panel], list[int]]:
+    """This share of a panel's members."""
+
+    def choose(panel: Panel) -> list[int]:
+        judged = panel.said[:, panel.seen], panel.labels[panel.seen]
+        count = max(1, round(share * len(panel.members)))
+        return selection.greedy(*judged, count, Numbers(), repeated)
 
     return choose
 
 
-CHOICES: dict[str, tuple[Callable[[Pool], list[int]], bool]] = {  # and whether half of the rows are apart
+CHOICES: dict[str, tuple[Callable[[Panel], list[int]], bool]] = {  # and whether members have temperatures
     "all": (everyone, False),
-    "quarter apart": (greedy(0.25, apart=True), True),
-    "quarter": (greedy(0.25, apart=False), False),
-    "half": (greedy(0.5, apart=False), False),
-    "half apart": (greedy(0.5, apart=True), True),
-    "weights": (greedy(1.0, apart=False, repeated=True), False),
-    "weights apart": (greedy(1.0, apart=True, repeated=True), True),
+    "all, own temperature": (everyone, True),
+    "greedy quarter": (greedy(0.25), False),
+    "greedy half": (greedy(0.5), False),
+    "repeated": (greedy(1.0, repeated=True), False),
+    "repeated, own temperature": (greedy(1.0, repeated=True), True),
 }
 
 
-def as_said(found: Pool) -> Pool:
-    return found
+def of_left_out(found: Pool, choice: str) -> dict[str, float]:
+    """Metrics of panels on rows that neither they nor choice and temperature have seen: one half, then the other."""
+    choose, own_temperature = CHOICES[choice]
+    parts = []
+    for half in (0, 1):
+        panels = list(panels_of(found, half, own_temperature))
+        said = torch.cat([panel.said[choose(panel)] for panel in panels], dim=1)
+        labels, seen = (torch.cat([getattr(p, name) for p in panels]) for name in ("labels", "seen"))
+        temperature = numbers.fit_temperature(said[:, seen], labels[seen])
+        parts.append(numbers.per_row(numbers.scaled(said[:, ~seen], temperature), labels[~seen]))
+    both = {name: float(torch.cat([part[name] for part in parts]).mean()) for name in parts[0]}
+    return {"rmse": math.sqrt(both.pop("squared")), **both}
 
 
-def own_temperature(found: Pool) -> Pool:
-    """Each member's variances times what makes those of the rows that it left out right."""
-    factors = []
-    for m, part in enumerate(found.own):
-        mean, log_variance = found.left_out[m].unbind(dim=-1)
-        ratio = (found.labels[found.fold == part] - mean) ** 2 * torch.exp(-log_variance)
-        rows = len(mean)
-        factors.append((float(ratio.sum()) + PRIOR) / (rows + PRIOR))
-    return found.changed([lambda v, f=factor: v + math.log(f) for factor in factors])
-
-
-def own_line(found: Pool) -> Pool:
-    """Each member's variances times one number, plus another."""
-    lines = []
-    for m, part in enumerate(found.own):
-        lines.append(widened_fit(found.left_out[m][None], found.labels[found.fold == part]))
-    return found.changed([lambda v, a=slope, b=added: torch.log(a * v.exp() + b) for slope, added in lines])
-
-
-PRIOR = 4  # rows that speak for members as they are
-MENDED = {"as said": as_said, "own temperature": own_temperature, "own line": own_line}
-
-
-def judged(found: Pool, chosen: list[int], apart: bool) -> dict[str, float]:
-    """Metrics of an ensemble, temperature-scaled in several ways, and its intervals of several kinds."""
-    least = min(len(some) for _, some in found.panels(chosen))
-    panels = list(found.panels(chosen))
-    labels = torch.cat([found.labels[found.fold == part] for part, _ in panels])
-    seen = np.concatenate([found.seen[found.fold == part] for part, _ in panels])
-    fitted = torch.from_numpy(seen if apart else np.ones_like(seen))
-    promised = torch.from_numpy(~seen if apart else np.ones_like(seen))
-    held_out = torch.cat([found.said(some[:least]) for _, some in panels], dim=1)
-    test, truth = found.test[chosen], found.test_labels
-    raw = numbers.fit_temperature(held_out[:, fitted], labels[fitted])
-    more = numbers.temperature_of_more(raw, held_out, len(chosen))
-    metrics = {"members": len(chosen), "raw": raw, "temperature": more}
-    for name, temperature in (("", more), ("_raw", raw)):
-        scaled = numbers.scaled(test, temperature)
-        metrics |= {f"{k}{name}": float(v.mean()) for k, v in numbers.per_row(scaled, truth).items()}
-    metrics["rmse"] = math.sqrt(metrics["squared"])
-    slope, added = widened_fit(held_out[:, fitted], labels[fitted])
-    metrics |= {
-        f"{k}_widened": float(v.mean())
-        for k, v in numbers.per_row(widened(test, slope, added), truth).items()
-        if k in ("nll", "crps", "coverage90")
-    }
-    metrics |= {"slope": slope, "added": added / float(found.labels.var())}
-    by_row = [numbers.residuals(found.said(some), found.labels[found.fold == part]) for part, some in panels]
-    scores = torch.cat(by_row)
-    for name, own in (("pooled", promised), ("pooled_all", torch.ones_like(promised))):
-        quantile = float(
-            np.quantile(
-                scores[own].numpy(),
-                min(1.0, math.ceil((own.sum() + 1) * 0.9) / int(own.sum())),
-                method="inverted_cdf",
-            )
-        )
-        mean, variance = numbers.moments(test)
-        reach = quantile * variance.sqrt()
-        metrics |= inside(torch.stack([mean - reach, mean + reach], dim=1), truth, name)
-    for name, own in (("crossed", promised), ("crossed_all", torch.ones_like(promised))):
-        ends = crossed(found, panels, by_row, own, 0.9)
-        metrics |= inside(ends, truth, name)
-    return metrics
-
-
-def inside(ends: Tensor, truth: Tensor, name: str) -> dict[str, float]:
-    held = ((truth >= ends[:, 0]) & (truth <= ends[:, 1])).double().mean()
-    return {f"held_{name}": float(held), f"width_{name}": float((ends[:, 1] - ends[:, 0]).mean())}
-
-
-def crossed(
-    found: Pool, panels: list[tuple[int, list[int]]], by_row: list[Tensor], which: Tensor, coverage: float
-) -> Tensor:
-    """CV+ (Barber and others, 2021): quantiles of the ends that each left-out row has by those who left it out."""
-    low, high = [], []
-    places = which.split([len(scores) for scores in by_row])
-    for (_, some), scores, own in zip(panels, by_row, places, strict=True):
-        mean, variance = numbers.moments(found.test[some])
-        reach = scores[own][:, None] * variance.sqrt()
-        low.append(mean - reach)
-        high.append(mean + reach)
-    lows, highs = torch.cat(low), torch.cat(high)
-    count = len(lows)
-    rank = min(count, math.ceil((count + 1) * coverage))
-    return torch.stack(
-        [lows.kthvalue(count + 1 - rank, dim=0).values, highs.kthvalue(rank, dim=0).values], dim=1
-    )
-
-
-def widened(mixture: Tensor, slope: float, added: float) -> Tensor:
-    """Stretched about its mean, and then with a variance added to each member's."""
-    found = numbers.scaled(mixture, slope)
-    return torch.stack([found[..., 0], torch.log(found[..., 1].exp() + added)], dim=-1)
-
-
-def widened_fit(mixture: Tensor, labels: Tensor) -> tuple[float, float]:
-    """A temperature and an added variance of least NLL."""
-    from scipy.optimize import minimize
-
-    scale = float(labels.var())
-
-    def loss(logs: np.ndarray) -> float:
-        told = widened(mixture, math.exp(logs[0]), scale * math.exp(logs[1]))
-        return -float(numbers.log_density(told, labels).mean())
-
-    best = minimize(loss, np.array([0.0, -7.0]), method="Nelder-Mead", options={"maxfev": 80}).x
-    return math.exp(best[0]), scale * math.exp(best[1])
+def of_tenth(found: Pool, choice: str) -> dict[str, float]:
+    """Metrics of the ensemble on the rows that take the place of test rows, and coverage of its intervals."""
+    choose, _ = CHOICES[choice]
+    panels = list(panels_of(found, 0, own_temperature=False))
+    picks = [choose(panel) for panel in panels]
+    said = torch.cat([panel.said[pick] for panel, pick in zip(panels, picks, strict=True)], dim=1)
+    labels, seen = (torch.cat([getattr(p, name) for p in panels]) for name in ("labels", "seen"))
+    members = [panel.members[m] for panel, pick in zip(panels, picks, strict=True) for m in pick]
+    fitted = numbers.fit_temperature(said[:, seen], labels[seen])
+    temperature = numbers.temperature_of_more(fitted, said, len(members))
+    test = found.test[members]
+    parts = numbers.per_row(numbers.scaled(test, temperature), found.test_labels)
+    unseen = torch.ones_like(seen) if choose is everyone else ~seen
+    judged_by = torch.cat([torch.full(panel.labels.shape, panel.number) for panel in panels])
+    kept = Residuals.of(said, labels, unseen, judged_by, torch.from_numpy(found.own[members]))
+    ends = kept.interval(test, 0.9)
+    inside = (found.test_labels >= ends[:, 0]) & (found.test_labels <= ends[:, 1])
+    chosen = {name: float(parts[name].mean()) for name in ("nll", "crps")}
+    return {**chosen, "conformal90": float(inside.double().mean()), "temperature": temperature}
 
 
 def judge_pool(task: tuple[Path]) -> list[dict[str, Any]]:
-    (path,) = task
-    one, split, name = path.stem.rsplit("-", 2)
-    found = Pool.read(path)
-    rows = []
-    for mended, mend in MENDED.items():
-        pool = mend(found)
-        for choice, (choose, apart) in CHOICES.items():
-            metrics = judged(pool, choose(pool), apart)
-            rounded = {key: float(f"{value:.6g}") for key, value in metrics.items()}
-            cell = {"set": one, "split": int(split), "pool": name, "mended": mended, "choice": choice}
-            rows.append({**cell, **rounded})
+    """A row for each choice."""
+    one, split, name = _named(task[0])
+    found, rows = Pool.read(task[0]), []
+    for choice, (_, own_temperature) in CHOICES.items():
+        metrics = of_left_out(found, choice)
+        if not own_temperature:
+            metrics |= {f"tenth_{key}": value for key, value in of_tenth(found, choice).items()}
+        rounded = {key: float(f"{value:.6g}") for key, value in metrics.items()}
+        rows.append({"set": one, "split": split, "pool": name, "choice": choice, **rounded})
     return rows
 
 
@@ -382,20 +306,18 @@ def _named(path: Path) -> tuple[str, int, str]:
     return one, int(split), name
 
 
-COLUMNS = ("nll", "nll_widened", "crps", "rmse", "coverage90", "held_pooled", "held_crossed", "temperature")
+COLUMNS = ("nll", "crps", "rmse", "coverage90", "tenth_nll", "tenth_crps", "tenth_conformal90")
 
 
 def table(out: Path) -> Iterator[str]:
     """Means over splits, by set, pool and choice."""
-    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in map(json.loads, out.open()):
-        groups.setdefault((row["set"], row["pool"], row["mended"], row["choice"]), []).append(row)
-    yield f"{'set':9} {'pool':9} {'mended':15} {'choice':14}  n " + " ".join(
-        f"{name:>12}" for name in COLUMNS
-    )
-    for (one, name, mended, choice), rows in sorted(groups.items()):
-        means = " ".join(f"{np.mean([row[metric] for row in rows]):12.4f}" for metric in COLUMNS)
-        yield f"{one:9} {name:9} {mended:15} {choice:14} {len(rows):2} {means}"
+        groups.setdefault((row["set"], row["pool"], row["choice"]), []).append(row)
+    yield f"{'set':9} {'pool':9} {'choice':26} n " + " ".join(f"{name:>17}" for name in COLUMNS)
+    for (one, name, choice), rows in sorted(groups.items()):
+        means = " ".join(f"{np.mean([row.get(metric, np.nan) for row in rows]):17.4f}" for metric in COLUMNS)
+        yield f"{one:9} {name:9} {choice:26} {len(rows)} {means}"
 
 
 def main() -> None:

@@ -1,24 +1,28 @@
 """Numbers of the customary UCI tables: joint ensembles, other ensembles, and peers, on the same twenty splits.
 
     python studies/uci.py measure DATA --out rows.jsonl [--sets yacht,energy] [--splits 0,1,2] [--methods uraenas,…]
-    python studies/uci.py table rows.jsonl
+                                                        [--jobs 4] [--seconds 600]
+    python studies/uci.py table rows.jsonl [--methods uraenas,…]
 
 DATA is a folder of .npz files with x [N, D], y [N] and test [20, N]. What rows.jsonl holds already is not measured
 again, so a study can be cut off and go on. Chains leave out parts of the training rows in turn, and are calibrated on
-what they left out; peers learn from all training rows. Settings were chosen on training rows of split 0 alone.
+what they left out; peers learn from all training rows. `uci_settings.py` chose the settings on training rows alone.
 """
 
 import argparse
-import itertools
 import json
 import math
+import os
+import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,34 +32,60 @@ from uraenas.data import Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import Ensemble
-from uraenas.evaluation import MEASURES, numbers
+from uraenas.evaluation import MEASURES
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 
 MEASURED = MEASURES["numbers"]
+Task, Found = TypeVar("Task"), TypeVar("Found")
 Rows = dict[str, dict[str, float]]  # metrics by method
 SHOWN = ("rmse", "nll", "crps", "coverage90", "width90")
+SETS = (
+    "naval",
+    "power",
+    "kin8nm",
+    "wine-red",
+    "concrete",
+    "energy",
+    "yacht",
+)  # those that take longest first
 STEPS = 2000  # of a chain, about
+LATER = 6  # splits: AutoDEUQ takes longest, so others come first
+PIECES = 8  # of each column, for networks
 SMALL = 2000  # rows; larger sets have larger batches
 COMMON = {
     "search.epochs": 10,
     "search.sampling.cycles": 1,
     "network.widths": "16,32",
     "train.prior_deviation": 0.5,
-    "train.varied.prior_deviation": "0.3,3",
     "train.folds": 5,
-    "train.sampled.architectures": 30,  # of which a third become members
     "train.sampled.copies": 1,
     "train.dropout.step_size": 0.02,
     "train.dropout.rate": 0.05,
     "train.swag.step_size": 0.02,
+    "train.swag.samples": 10,
+}
+RECIPES = {"train.varied.prior_deviation": "0.2,20", "train.varied.step_size": "0.2,3"}
+JOINT = {
+    **COMMON,
+    **RECIPES,
+    "train.sampled.architectures": 40,
+    "ensemble.members": 40,
+    "ensemble.selection": "repeated",
+}
+# AutoDEUQ holds rows out, as its authors do, and chooses members on them.
+SEARCHED = {
+    **COMMON,
+    **RECIPES,
+    "search.distribution": "evolution",
+    "search.queries": 20,
+    "train.folds": 0,
+    "train.sampled.architectures": 30,
     "ensemble.members": 10,
     "ensemble.selection": "greedy",
 }
-# AutoDEUQ holds rows out, as its authors do, and chooses members on them.
-SEARCHED = {**COMMON, "search.distribution": "evolution", "search.queries": 20, "train.folds": 0}
-OURS = {
-    "uraenas": "joint-adam",
+BESIDE = {**COMMON, "ensemble.members": 10, "ensemble.selection": "in-turn"}
+OTHERS = {
     "deep ensemble": "deep-ensemble-adam",
     "single": "single-adam",
     "MC dropout": "mc-dropout",
@@ -63,12 +93,15 @@ OURS = {
 }
 
 
-def dataset(file: Path, split: int) -> Dataset:
+def dataset(file: Path, split: int, pieces: int = 0) -> Dataset:
     """One of the twenty."""
     with np.load(file) as arrays:
-        x, y, test = arrays["x"], arrays["y"], arrays["test"][split].astype(bool)
+        return of_rows(file.stem, arrays["x"], arrays["y"], arrays["test"][split].astype(bool), pieces)
+
+
+def of_rows(name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, pieces: int = 0) -> Dataset:
     frame = frame_of(x) | {"y": y.astype(np.float64)}
-    return table_dataset(file.stem, frame, TableSettings("y", kind="numbers"), test)
+    return table_dataset(name, frame, TableSettings("y", kind="numbers", pieces=pieces), test)
 
 
 def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:
@@ -76,18 +109,19 @@ def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:
     return {name: found[name] for name in SHOWN}
 
 
-def settings_for(data: Dataset, settings: dict[str, Any]) -> dict[str, Any]:
+def settings_for(data: Dataset, settings: dict[str, Any], longer: int = 1) -> dict[str, Any]:
     """With epochs and a batch for so many rows, and only what these methods have."""
     assert data.validation is not None
     rows = len(data.train) + len(data.validation)
     batch = 32 if rows < SMALL else 128
-    epochs = math.ceil(STEPS / (0.8 * rows // suited_batch(batch, rows)))
+    epochs = math.ceil(longer * STEPS / (0.8 * rows // suited_batch(batch, rows)))
     return {**settings, "train.batch": batch, "train.epochs": epochs}
 
 
 def trained(data: Dataset, split: int, methods: dict[str, str], settings: dict[str, Any]) -> Rows:
     """Methods of the package, in one run, which searches once: temperature-scaled, with conformal intervals."""
-    known = {key for name in methods.values() for key in preset("table", {"methods": name}).values}
+    way = {key: value for key, value in settings.items() if key == "search.distribution"}
+    known = {key for name in methods.values() for key in preset("table", {"methods": name, **way}).values}
     wanted = {key: value for key, value in settings_for(data, settings).items() if key in known}
     told = {"methods": ",".join(methods.values()), "evaluate.baseline": next(iter(methods.values()))}
     config = preset("table", {**told, **wanted, "seed": split})
@@ -105,14 +139,18 @@ def judged(ensemble: Ensemble, data: Dataset) -> dict[str, float]:
     labels = torch.from_numpy(data.test.labels)
     mixture = MEASURED.scaled(MEASURED.mean(members), ensemble.temperature)
     found = measured(mixture, labels)
-    ends = numbers.conformal_interval(mixture, ensemble.require_known().of_numbers.quantile(0.9))
+    ends = ensemble.require_known().of_numbers.interval(members, 0.9)
     inside = ((labels >= ends[:, 0]) & (labels <= ends[:, 1])).double().mean()
     own = {"coverage90": float(inside), "width90": float((ends[:, 1] - ends[:, 0]).mean())}
     return {**found, **own, "central90": found["coverage90"], "temperature": ensemble.temperature}
 
 
-def of_ours(data: Dataset, split: int) -> Rows:
-    return trained(data, split, OURS, COMMON)
+def of_joint(data: Dataset, split: int) -> Rows:
+    return trained(data, split, {"uraenas": "joint-adam"}, JOINT)
+
+
+def of_others(data: Dataset, split: int) -> Rows:
+    return trained(data, split, OTHERS, BESIDE)
 
 
 def of_autodeuq(data: Dataset, split: int) -> Rows:
@@ -189,53 +227,91 @@ def of_quantiles(data: Dataset, split: int) -> Rows:
 
 # What is measured at once, by its methods' names.
 TOGETHER: dict[tuple[str, ...], Callable[[Dataset, int], Rows]] = {
-    tuple(OURS): of_ours,
+    ("uraenas",): of_joint,
+    tuple(OTHERS): of_others,
     ("autodeuq",): of_autodeuq,
     ("NGBoost",): of_ngboost,
     ("Gaussian process",): of_process,
     ("boosted quantiles",): of_quantiles,
 }
+NETWORKS = (("uraenas",), tuple(OTHERS), ("autodeuq",))
 METHODS = [name for names in TOGETHER for name in names]
 
 
-def measure(folder: Path, out: Path, sets: list[str], splits: list[int], methods: list[str]) -> None:
-    """Append a row for each set, split and method that is not there yet; seconds are CPU, of a whole run."""
+def cell(task: tuple[Path, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
+    """Rows of methods that are measured at once; seconds are CPU, of a whole run."""
+    folder, one, split, names = task
+    pieces = PIECES if names in NETWORKS else 0  # peers read columns as they are
+    data, begun = dataset(folder / f"{one}.npz", split, pieces), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a kernel at its bounds is no news
+        found = TOGETHER[names](data, split)
+    seconds = round(time.process_time() - begun, 1)
+    rows = []
+    for name in names:
+        row = {"set": one, "split": split, "method": name, "rows": len(data.test)}
+        finite = {metric: value for metric, value in found[name].items() if math.isfinite(value)}
+        rounded = {metric: float(f"{value:.6g}") for metric, value in finite.items()}
+        rows.append({**row, **rounded, "seconds": seconds})
+    return rows
+
+
+def measure(
+    folder: Path, out: Path, sets: list[str], splits: list[int], methods: list[str], jobs: int, seconds: float
+) -> None:
+    """Append a row for each set, split and method that is not there yet; a whole split before the next."""
     known = {(row["set"], row["split"], row["method"]) for row in _read(out)}
-    for split, one in itertools.product(splits, sets):
-        data = dataset(folder / f"{one}.npz", split)
-        for names, function in TOGETHER.items():
-            missing = [name for name in names if name in methods and (one, split, name) not in known]
-            if not missing:
-                continue
-            begun = time.process_time()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a kernel at its bounds is no news
-                found = function(data, split)
-            seconds = round(time.process_time() - begun, 1)
-            with out.open("a") as file:
-                for name in missing:
-                    row = {"set": one, "split": split, "method": name, "rows": len(data.test)}
-                    finite = {metric: value for metric, value in found[name].items() if math.isfinite(value)}
-                    rounded = {metric: float(f"{value:.6g}") for metric, value in finite.items()}
-                    file.write(json.dumps({**row, **rounded, "seconds": seconds}) + "\n")
+    wanted = set(methods)
+    tasks = [
+        (folder, one, split, names)
+        for split in splits
+        for names in TOGETHER
+        for one in sets
+        if any(name in wanted and (one, split, name) not in known for name in names)
+    ]
+    tasks.sort(key=lambda task: task[2] + LATER * (task[3] == ("autodeuq",)))
+    for rows in in_parallel(cell, tasks, jobs, seconds):
+        with out.open("a") as file:
+            for row in rows:
+                if row["method"] in wanted and (row["set"], row["split"], row["method"]) not in known:
+                    file.write(json.dumps(row) + "\n")
+
+
+def in_parallel(
+    work: Callable[[Task], Found], tasks: Sequence[Task], jobs: int, seconds: float
+) -> Iterator[Found]:
+    """What becomes of tasks, each in one of so many processes of one thread; none begins after so many seconds."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # processes that are spawned read it
+    until, done = time.time() + seconds, 0
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as processes:
+        going = [processes.submit(_in_time, work, task, until) for task in tasks]
+        for future in as_completed(going):
+            if future.exception() is not None:
+                print(f"failed: {future.exception()!r}", file=sys.stderr, flush=True)
+            elif (found := future.result()) is not None:
+                done += 1
+                yield found
+    print(f"{done} of {len(tasks)} done", file=sys.stderr)
+
+
+def _in_time(work: Callable[[Task], Found], task: Task, until: float) -> Found | None:
+    return work(task) if time.time() < until else None
 
 
 def _read(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
-def table(out: Path) -> Iterator[str]:
+def table(out: Path, wanted: list[str]) -> Iterator[str]:
     """Markdown: mean ± standard error over splits (their number), mean ranks, sign tests of uraenas against each.
 
-    Only sets and splits count that all methods of the file were measured on.
+    Only sets and splits count that all of these methods were measured on, as far as the file has them.
     """
-    rows = _read(out)
+    rows = [row for row in _read(out) if row["method"] in wanted]
     methods = [name for name in METHODS if any(row["method"] == name for row in rows)]
     counts = Counter((row["set"], row["split"]) for row in rows)
-    rows = [
-        row for row in rows if counts[row["set"], row["split"]] == len(methods)
-    ]  # the same splits for all
-    sets = list(dict.fromkeys(row["set"] for row in rows))
+    rows = [row for row in rows if counts[row["set"], row["split"]] == len(methods)]
+    sets = [one for one in reversed(SETS) if any(row["set"] == one for row in rows)]
     for metric in SHOWN:
         yield f"\n**{metric}**\n\n| method | {' | '.join(sets)} | mean rank | uraenas better |"
         yield f"|---|{'---:|' * (len(sets) + 2)}"
@@ -292,16 +368,21 @@ def main() -> None:
     measuring = commands.add_parser("measure")
     measuring.add_argument("data", type=Path)
     measuring.add_argument("--out", type=Path, required=True)
-    measuring.add_argument("--sets", default="yacht,energy,concrete,wine-red,kin8nm,power,naval")
+    measuring.add_argument("--sets", default=",".join(SETS))
     measuring.add_argument("--splits", default=",".join(map(str, range(20))))
-    measuring.add_argument("--methods", default=",".join(METHODS))
-    commands.add_parser("table").add_argument("rows", type=Path)
+    measuring.add_argument("--jobs", type=int, default=1)
+    measuring.add_argument("--seconds", type=float, default=math.inf)
+    showing = commands.add_parser("table")
+    showing.add_argument("rows", type=Path)
+    for command in (measuring, showing):
+        command.add_argument("--methods", default=",".join(METHODS))
     chosen = parser.parse_args()
     if chosen.command == "table":
-        print("\n".join(table(chosen.rows)))
+        print("\n".join(table(chosen.rows, chosen.methods.split(","))))
         return
     splits = [int(one) for one in chosen.splits.split(",")]
-    measure(chosen.data, chosen.out, chosen.sets.split(","), splits, chosen.methods.split(","))
+    named = (chosen.sets.split(","), splits, chosen.methods.split(","))
+    measure(chosen.data, chosen.out, *named, chosen.jobs, chosen.seconds)
 
 
 if __name__ == "__main__":

@@ -63,10 +63,18 @@ def test_columns_are_what_scikit_learns_transformers_make_of_them(houses: Path) 
 
 def test_columns_survive_being_stored_as_json(houses: Path) -> None:
     raw = read_frame(houses)
-    columns = columns_of(checked({name: raw[name] for name in ("rooms", "area", "town")}))
+    columns = columns_of(checked({name: raw[name] for name in ("rooms", "area", "town")}), pieces=4)
     again = Columns.of(Fields("here", json.loads(json.dumps(columns.as_json()))))
     assert again == columns
     assert Columns.of(Fields("here", {})) is None
+
+
+def test_a_number_in_pieces_has_come_as_far_through_each_as_its_quantiles_say() -> None:
+    columns = columns_of({"a": np.array([0.0, 1, 2, 3, 10]), "b": np.array([0.0, 0, 1, 1, 1])}, pieces=2)
+    rows, _ = columns.encode({"a": np.array([-5.0, 1, 2, 6, 99, np.nan]), "b": np.zeros(6)})
+    assert columns.width == 4  # two values have no pieces
+    np.testing.assert_allclose(rows[:, 0, 0, 1], [-1, 0, 1, 1, 1, 1])
+    np.testing.assert_allclose(rows[:, 0, 0, 2], [-1, -1, -1, 0, 1, -1])
 
 
 def test_a_category_that_was_never_seen_is_taken_for_another_in_each_variant(houses: Path) -> None:

@@ -42,14 +42,16 @@ def test_shares_of_sources_differ_by_one_at_most_while_they_last(
         assert len(own) >= min(most - 1, sources.count(source))
 
 
+@pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("key", range(5))
-def test_greedy_agrees_with_trying_every_next_member(key: int) -> None:
+def test_greedy_agrees_with_trying_every_next_member(key: int, repeated: bool) -> None:
     log_p, labels = candidates(7, key=key)
     chosen: list[int] = []
-    for _ in range(5):
-        rest = [m for m in range(7) if m not in chosen]
+    count = 9 if repeated else 5
+    for _ in range(count):
+        rest = [m for m in range(7) if repeated or m not in chosen]
         chosen.append(min(rest, key=lambda m: nll(mixture(log_p[[*chosen, m]]), labels)))
-    assert greedy(log_p, labels, 5) == chosen
+    assert greedy(log_p, labels, count, repeated=repeated) == chosen
 
 
 def test_greedy_begins_with_the_best_and_takes_each_once() -> None:

@@ -110,20 +110,28 @@ def test_bootstrap_and_subsets_agree_with_the_whole() -> None:
         assert values.tolist() == pytest.approx([whole[name], part[name]])
 
 
-def test_conformal_intervals_hold_as_many_new_numbers_as_they_promise() -> None:
+@pytest.mark.parametrize("panels", [1, 4])
+def test_conformal_intervals_hold_as_many_new_numbers_as_they_promise(panels: int) -> None:
     """On average over held-out sets, whatever the prediction is worth: here deviations are ten times too small."""
     random = torch.Generator().manual_seed(3)
-    held = []
+    judged_by, held = torch.arange(40) % panels, []
     for _ in range(200):
         labels = torch.randn(140, generator=random, dtype=torch.float64)
-        told = torch.zeros(1, 140, 2, dtype=torch.float64)
-        told[..., 1] = 2 * math.log(0.1)
-        kept = Residuals.of(told[:, :40], labels[:40], torch.ones(40))
-        ends = numbers.conformal_interval(told[:, 40:], kept.quantile(0.9))
+        wrong = torch.arange(panels, dtype=torch.float64)  # each panel is off by as much everywhere
+        told = torch.stack([wrong, torch.full_like(wrong, 2 * math.log(0.1))], dim=1)
+        kept = Residuals.of(
+            told[judged_by][None], labels[:40], torch.ones(40), judged_by, torch.arange(panels)
+        )
+        ends = kept.interval(told[:, None].expand(panels, 100, 2), 0.9)
         held.append(float(((labels[40:] >= ends[:, 0]) & (labels[40:] <= ends[:, 1])).double().mean()))
     assert np.mean(held) + 0.01 >= 0.9
-    assert np.mean(held) < 0.94
-    assert math.isinf(Residuals.of(told[:, :5], labels[:5], torch.ones(5)).quantile(0.9))
+    assert np.mean(held) < (0.94 if panels == 1 else 1)
+
+
+def test_an_interval_holds_everything_where_rows_are_too_few() -> None:
+    one = torch.zeros(1, dtype=torch.int64)
+    kept = Residuals.of(mixture(members=1), LABELS, torch.ones(4), one.expand(4), one)
+    assert kept.interval(mixture(members=1), 0.9).isinf().all()
 
 
 @pytest.mark.parametrize(("between", "own"), [(0.3, 0.7), (0.8, 0.7)])

@@ -142,7 +142,7 @@ def test_show_and_comparisons_have_the_columns_of_the_target(
 def test_members_are_chosen_among_chains_that_left_out_the_same_rows(
     runs: dict[str, Path], uraenas: Callable, tmp_path: Path
 ) -> None:
-    choice = ("--set", "ensemble.selection=greedy", "--set", "ensemble.members=3")
+    choice = ("--set", "ensemble.selection=repeated", "--set", "ensemble.members=3")
     to = ("--methods", "deep-ensemble-adam", "--out", tmp_path / "new")
     done = uraenas("members", runs["numbers"], *choice, *to)
     assert done.returncode == 0, done.stderr

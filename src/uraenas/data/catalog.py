@@ -79,8 +79,8 @@ OFFICIAL: dict[str, Official] = {
         ),
     ),
 }
-EMBEDDED: dict[str, Callable[[], Dataset]] = {  # nothing needs to be fetched for these
-    "digits": digits,
+EMBEDDED: dict[str, Callable[[TableSettings], Dataset]] = {  # nothing needs to be fetched for these
+    "digits": lambda table: digits(),
     "diabetes": diabetes,
     "breast-cancer": breast_cancer,
 }
@@ -102,7 +102,7 @@ def load_dataset(
     and `value_range` to .npz files whose arrays do not speak for themselves, `table` to tables.
     """
     if name in EMBEDDED:
-        return EMBEDDED[str(name)]()
+        return EMBEDDED[str(name)](table or TableSettings())
     if name in OFFICIAL:
         return _load_official(str(name), data_root(root))
     path = Path(name).expanduser()
@@ -152,7 +152,9 @@ def load_from_settings(settings: DataSettings) -> Dataset:
         settings.channels,
         settings.value_limits(),
         settings.skip_unreadable,
-        TableSettings(settings.target, settings.left_out, settings.predict, settings.held_out),
+        TableSettings(
+            settings.target, settings.left_out, settings.predict, settings.held_out, settings.pieces
+        ),
     )
     return replace(
         dataset,

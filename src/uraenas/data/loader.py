@@ -194,22 +194,31 @@ class Loader:
         Where it is None, each image is of one of the kinds, by chance. Member number n leaves out fold n mod the number
         of folds; members without a number leave out nothing.
         """
-        device, count = self.images.device, self.steps * self.batch
-        order, corner, flip = [], [], []
-        nothing = [None] * len(keys)
-        for key, kind, number in zip(keys, kinds or nothing, numbers or nothing, strict=True):
-            here = draws.at(key, epoch, device)
-            shuffled = draws.permutation(draws.at(here, 0), self.count)
-            if self.fold is not None and number is not None:
-                shuffled = shuffled[self.fold[shuffled] != number % self.folds]
-            chosen = draws.integers(draws.at(here, 3), count, self.kinds) if kind is None else kind
-            order.append(shuffled[:count] + chosen * self.count)
-            corner.append(draws.integers(draws.at(here, 1), 2 * count, 2 * self.padding + 1).view(count, 2))
-            flip.append(draws.integers(draws.at(here, 2), count, 2) == 1 if self.flip else order[-1] < 0)
-        shape = (len(keys), self.steps, self.batch)
+        count, shape = self.steps * self.batch, (len(keys), self.steps, self.batch)
+        here = draws.at(torch.tensor(keys).to(self.images.device)[:, None], epoch)
+        order = self._without_fold(draws.permutation(draws.at(here, 0), self.count), numbers)[:, :count]
+        if self.kinds > 1:
+            order = order + self.count * self._kinds_of(here, count, kinds)
+        corner = draws.integers(draws.at(here, 1), 2 * count, 2 * self.padding + 1)
+        flip = draws.integers(draws.at(here, 2), count, 2) == 1 if self.flip else order < 0
         return EpochDraws(
-            torch.stack(order).view(shape), torch.stack(corner).view(*shape, 2), torch.stack(flip).view(shape)
+            order.contiguous().view(shape), corner.view(*shape, 2), flip.contiguous().view(shape)
         )
+
+    def _without_fold(self, order_MN: Tensor, numbers: Sequence[int] | None) -> Tensor:
+        """In the same order, first what each member learns from, then what it leaves out."""
+        if self.fold is None or numbers is None:
+            return order_MN
+        own_M = torch.tensor([number % self.folds for number in numbers]).to(order_MN.device)
+        left_out = self.fold[order_MN] == own_M[:, None]
+        return order_MN.gather(1, left_out.to(torch.int8).argsort(dim=1, stable=True))
+
+    def _kinds_of(self, here: Tensor, count: int, kinds: Sequence[int | None] | None) -> Tensor:
+        """Of each image that is drawn, which augmentation it goes through."""
+        drawn = draws.integers(draws.at(here, 3), count, self.kinds)
+        given = [-1 if kind is None else kind for kind in kinds or [None] * len(here)]
+        given_M = torch.tensor(given).to(drawn.device)[:, None]
+        return torch.where(given_M < 0, drawn, given_M)
 
     def batch_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Images [M, B, C, H, W], labels and, where given, weights [M, B] at this place of the epoch."""

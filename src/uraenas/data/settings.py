@@ -41,6 +41,7 @@ class DataSettings:
     target: str = ""  # tables only: the column to predict
     predict: str = "auto"  # tables only: the target as classes or as numbers; auto: by its values
     leave_out: str = ""  # tables only: columns that are not looked at, with commas
+    pieces: int = 0  # tables only: of each column of numbers between its quantiles, read beside it; 0: none
     channels: str = "auto"  # .npz only: which axis holds the colours
     value_range: str = "auto"  # .npz only: "LOW,HIGH" of arrays that are neither uint8 nor within 0 … 1
 
@@ -50,6 +51,7 @@ class DataSettings:
         )
         _require(isinstance(self.root, str), "root", self.root, "a folder, or nothing")
         _require(_is_integer(self.image_size, 4, 1024), "image_size", self.image_size, "an integer, 4 … 1024")
+        _require(_is_integer(self.pieces, 0, 100), "pieces", self.pieces, "an integer, 0 (none) … 100")
         _require(_is_integer(self.limit, 0, 2**31), "limit", self.limit, "an integer, 0 (all) or more")
         _require(_is_between(self.held_out, 0, 0.9), "held_out", self.held_out, "above 0, below 0.9")
         _require(self.flip in FLIPS, "flip", self.flip, ", ".join(FLIPS))

@@ -231,11 +231,10 @@ class Ensemble:
         Of rows like the held-out ones, at least the share `coverage` has its number in the interval; it is everything
         where they are too few to promise that. Without `conformal` it is the central one of what members say.
         """
-        mixture = self._prediction(images, True, device)
         if not conformal:
-            return numbers.interval(mixture, coverage).numpy()
-        score = self.require_known().of_numbers.quantile(coverage)
-        return numbers.conformal_interval(mixture, score).numpy()
+            return numbers.interval(self._prediction(images, True, device), coverage).numpy()
+        said = self._prediction(images, False, device)
+        return self.require_known().of_numbers.interval(said, coverage).numpy()
 
     def predict_distribution(self, images: Any, device: str = "auto") -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the number of each row [N], temperature-scaled."""

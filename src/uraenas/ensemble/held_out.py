@@ -116,10 +116,6 @@ class HeldOut:
         return conformal.conformal_quantile(scores[self.apart > 0], coverage)
 
 
-# By the name of the target: what is kept of held-out examples.
-HELD_OUT: dict[str, type[HeldOut] | type[Residuals]] = {"classes": HeldOut, "numbers": Residuals}
-
-
 def stored_held_out(tensors: Mapping[str, Tensor]) -> HeldOut | Residuals:
     """What was stored, whichever it is."""
     kind = Residuals if is_stored_in(tensors) else HeldOut

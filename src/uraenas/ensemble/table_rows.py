@@ -78,8 +78,8 @@ def unseen(ensemble: Ensemble, frame: Frame) -> list[str]:
 
 def _numbers(ensemble: Ensemble, prediction: Tensor, foreign_N: Tensor, asked: Asked) -> list[dict[str, Any]]:
     mean, variance = numbers.moments(prediction)
-    score = ensemble.require_known().of_numbers.quantile(asked.coverage)
-    ends = numbers.conformal_interval(prediction, score)
+    said = numbers.scaled(prediction, 1 / ensemble.temperature)  # as members did
+    ends = ensemble.require_known().of_numbers.interval(said, asked.coverage)
     facts = zip(mean.tolist(), variance.sqrt().tolist(), ends.tolist(), strict=True)
     return [
         {"predicted": middle, "deviation": deviation, "low": low, "high": high}

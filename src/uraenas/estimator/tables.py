@@ -24,6 +24,7 @@ from uraenas.ensemble import Ensemble
 from uraenas.ensemble.held_out import COVERAGE
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
+from uraenas.run.config import Config
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
 
@@ -97,18 +98,17 @@ class TableEstimator(BaseEstimator):
     def _fit_target(self, rows: Any, labels: np.ndarray, kind: str) -> None:
         with _as_value_error():
             frame = frame_of(rows) | {TARGET: labels}
-            settings = TableSettings(
-                TARGET, kind=kind, held_out=HELD_OUT if self.held_out is None else self.held_out
-            )
+            config, held_out = self._config(), HELD_OUT if self.held_out is None else self.held_out
+            settings = TableSettings(TARGET, (), kind, held_out, config.data.pieces)
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
             dataset = table_dataset("rows", frame, settings, no_test, key=self._seed())
             if self.run_directory is not None:
-                self.ensemble_ = self._run(Path(self.run_directory), dataset)
+                self.ensemble_ = self._run(Path(self.run_directory), config, dataset)
                 return
             with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
-                self.ensemble_ = self._run(Path(folder), dataset)
+                self.ensemble_ = self._run(Path(folder), config, dataset)
 
-    def _run(self, folder: Path, dataset: Dataset) -> Ensemble:
+    def _config(self) -> Config:
         row_of_method(self.method)
         wanted = {
             "methods": self.method,
@@ -120,7 +120,9 @@ class TableEstimator(BaseEstimator):
             "train.folds": None if self.held_out is None else 0,
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
-        config = settings_of_preset(self.preset, {**changes, **(self.settings or {})})
+        return settings_of_preset(self.preset, {**changes, **(self.settings or {})})
+
+    def _run(self, folder: Path, config: Config, dataset: Dataset) -> Ensemble:
         pipeline = Pipeline.checked(folder, config, Lines() if self.verbose else silent, dataset)
         pipeline.begin()
         with pipeline.run.held():

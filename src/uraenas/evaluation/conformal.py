@@ -38,11 +38,16 @@ def regularised(before: Tensor, rank: Tensor, regularisation: float = REGULARISA
     return before + regularisation * rank
 
 
-def conformal_quantile(scores_n: Tensor, coverage: float) -> float:
-    """The ⌈(n + 1)·c⌉-th smallest score; infinite where n images are too few to promise this coverage."""
+def conformal_place(count: int, coverage: float) -> int:
+    """⌈(n + 1)·c⌉; more than n where these are too few to promise this coverage."""
     if not 0 < coverage < 1:
         raise UraenasError(f"coverage = {coverage} is out of range; it must be more than 0 and less than 1")
-    place = math.ceil((len(scores_n) + 1) * coverage - 1e-9)
+    return math.ceil((count + 1) * coverage - 1e-9)
+
+
+def conformal_quantile(scores_n: Tensor, coverage: float) -> float:
+    """The ⌈(n + 1)·c⌉-th smallest score; infinite where n images are too few to promise this coverage."""
+    place = conformal_place(len(scores_n), coverage)
     return math.inf if place > len(scores_n) else float(scores_n.double().sort().values[place - 1])
 
 

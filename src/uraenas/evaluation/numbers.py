@@ -211,10 +211,3 @@ def residuals(mixture_MN2: Tensor, labels_N: Tensor) -> Tensor:
     """|y − mean| in standard deviations [N]: the conformal score of a row."""
     mean_N, variance_N = moments(mixture_MN2.double())
     return (labels_N - mean_N).abs() / variance_N.sqrt()
-
-
-def conformal_interval(mixture_MN2: Tensor, score: float) -> Tensor:
-    """All values whose conformal score is no larger [N, 2]."""
-    mean_N, variance_N = moments(mixture_MN2.double())
-    half_N = score * variance_N.sqrt()
-    return torch.stack([mean_N - half_N, mean_N + half_N], dim=1)

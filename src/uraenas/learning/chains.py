@@ -170,7 +170,7 @@ def chains_for(method: Assembled, settings: EnsembleSettings) -> int:
         return 1
     per_chain = min(row.most_per_chain, method.weights.members_per_chain)
     needed = math.ceil(settings.members / per_chain)
-    return method.source.chains(needed, settings.members, settings.selection == "greedy")
+    return method.source.chains(needed, settings.members, settings.judges)
 
 
 def in_turns(specs: Sequence[ChainSpec], epochs: int) -> tuple[list[ChainSpec], list[ChainSpec]]:

@@ -177,21 +177,29 @@ class StackOfChains:
         weights = self.stack.weights
         losses_M, gradient = self.gradients(self.drawn, self.step % self.loader.steps, self.step)
 
-        # A member whose loss explodes or whose gradient is not finite stops here.
-        sums_M = torch.stack([part.sum() for part in gradient.split(self.stack.weight_sizes)])
-        bad = ~((losses_M < MOST_LOSS) & torch.isfinite(sums_M)) & (self.failed_at < 0)
-        self.failed_at.copy_(torch.where(bad, self.step, self.failed_at))
-        alive = (self.failed_at < 0)[self.owner]
-
+        alive = None if self._all_well(losses_M, gradient) else self._alive(losses_M, gradient)
         state = {"weights": weights.detach(), **self.state}
         noise = None if exploring or not self.pace.noisy else self._noise()
         step = Step(self.step, self.pacing * self.pace.step_size(self.step), exploring, noise)
         moved = self.method.update(state, gradient + self.decay * state["weights"], step)
         with torch.no_grad():
             for name, tensor in state.items():
-                tensor.copy_(torch.where(alive, moved[name], tensor))
+                tensor.copy_(moved[name] if alive is None else torch.where(alive, moved[name], tensor))
         self.losses += losses_M
         self.step += 1
+
+    def _all_well(self, losses_M: Tensor, gradient: Tensor) -> bool:
+        """Whether no member has to stop: told at once on a CPU; a GPU would have to be waited for, and is not asked."""
+        if gradient.is_cuda:
+            return False
+        return bool(((losses_M < MOST_LOSS) & (self.failed_at < 0)).all() & torch.isfinite(gradient.sum()))
+
+    def _alive(self, losses_M: Tensor, gradient: Tensor) -> Tensor:
+        """Of each weight, whether its member goes on: one whose loss explodes or whose gradient is not finite stops."""
+        sums_M = torch.stack([part.sum() for part in gradient.split(self.stack.weight_sizes)])
+        bad = ~((losses_M < MOST_LOSS) & torch.isfinite(sums_M)) & (self.failed_at < 0)
+        self.failed_at.copy_(torch.where(bad, self.step, self.failed_at))
+        return (self.failed_at < 0)[self.owner]
 
     def _noise(self) -> Tensor:
         parts = [

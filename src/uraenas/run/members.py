@@ -1,6 +1,6 @@
 """The end of stage 2: members from what chains have collected. Candidates, choice, temperature, on held-out images."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,8 +13,10 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
-from uraenas.ensemble.held_out import HELD_OUT, drawn_apart
+from uraenas.ensemble.held_out import HeldOut, drawn_apart
 from uraenas.ensemble.known import Level, reach_of, scores_of
+from uraenas.ensemble.residuals import Residuals
+from uraenas.evaluation import calibration
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
@@ -66,19 +68,21 @@ class Chooser:
             measures.of_more(temperature, mean, len(chosen)),
             of_bytes=task.train.images.dtype == np.uint8,
         )
-        if settings.selection == "greedy":
+        if settings.judges:
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
             unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
-        known = known_to(ensemble, task, self.engine, self.config.seed, panels, temperature, apart, unseen)
+        facts = self.config.seed, panels, temperature, apart, unseen, settings.judges
+        known = known_to(ensemble, task, self.engine, *facts)
         self.run.adopt(method.name, replace(ensemble, known=known))
 
     def _chosen(
         self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int
     ) -> list[int]:
         """The places of the members among the candidates, whose chains have these numbers."""
-        if self.config.ensemble.selection != "greedy":
+        settings = self.config.ensemble
+        if not settings.judges:
             return selection.in_turn([member.origin.chain for member in candidates], wanted)
         panels = panels_of(numbers, self.task.fold, len(self.task.held_out))[:wanted]
         sizes = [len(panel.images) for panel in panels]
@@ -87,8 +91,9 @@ class Chooser:
         for place, (panel, own) in enumerate(zip(panels, seen, strict=True)):
             images = panel.images[own]
             share = wanted // len(panels) + (place < wanted % len(panels))
-            judged = log_p[panel.members][:, images], labels[images]
-            best = selection.greedy(*judged, min(share, len(panel.members)), self.task.normalisation.target)
+            judged = log_p[panel.members][:, images], labels[images], min(share, len(panel.members))
+            again = settings.selection == "repeated"
+            best = selection.greedy(*judged, self.task.normalisation.target, again)
             found += [panel.members[position] for position in best]
         return found
 
@@ -192,6 +197,41 @@ def said_by(panels: Sequence[Panel], predictions_MNK: Tensor) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What panels said of n held-out images, one panel after another."""
+
+    said: Tensor
+    labels: Tensor  # [n]
+    temperature: float  # that fits it
+    apart: Tensor  # [n]: neither the temperature nor a greedy choice of members has seen these
+    greedy: bool
+    panels: Sequence[Panel]
+    members: int  # of the ensemble
+
+    def of_classes(self) -> HeldOut:
+        return HeldOut.of(calibration.scale(self.said, self.temperature), self.labels, self.apart)
+
+    def of_numbers(self) -> Residuals:
+        """Their scores know no temperature, so only a greedy choice has seen any of them."""
+        unseen = self.apart if self.greedy else torch.ones_like(self.apart)
+        least = min(len(panel.members) for panel in self.panels)
+        panel_of = torch.full((self.members,), -1)
+        for place, panel in enumerate(self.panels):
+            panel_of[panel.members[:least]] = place
+        judged_by = torch.cat(
+            [torch.full((len(panel.images),), place) for place, panel in enumerate(self.panels)]
+        )
+        return Residuals.of(self.said, self.labels, unseen, judged_by, panel_of)
+
+
+# By the name of the target.
+KEPT: dict[str, Callable[[Heard], HeldOut | Residuals]] = {
+    "classes": Heard.of_classes,
+    "numbers": Heard.of_numbers,
+}
+
+
 def known_to(
     ensemble: Ensemble,
     task: Task,
@@ -201,6 +241,7 @@ def known_to(
     temperature: float,
     apart: Tensor,
     unseen: Tensor,
+    greedy: bool,
 ) -> Known:
     """What members see of training images, and how they judge held-out ones: for promises, and to tell foreign ones.
 
@@ -212,9 +253,9 @@ def known_to(
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, exact)
     log_p, features = predictor.look(task.held_out.images)
     measures, target = task.measures, task.normalisation.target
-    prediction = measures.scaled(measures.mean(said_by(panels, log_p)), temperature)
+    said = measures.mean(said_by(panels, log_p))
     labels = torch.from_numpy(task.held_out.labels)[torch.cat([panel.images for panel in panels])]
-    held_out = HELD_OUT[target.name].of(prediction, labels, apart)
+    held_out = KEPT[target.name](Heard(said, labels, temperature, apart, greedy, panels, len(ensemble)))
     levels, reach = _seen_in_training(predictor, task, seed, panels)
     parts = []
     for panel in panels:

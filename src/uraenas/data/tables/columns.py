@@ -1,20 +1,22 @@
 """Columns as the numbers that networks read, learned from training rows alone, and kept as JSON.
 
 A number is put into standard units; where one is missing it is the median, and a column of its own says so if that
-happened in training. A category is a column for each value that it had in training, 1 where it has that value: a first
-layer's weights for these columns are its embedding. scikit-learn's transformers learn all this; what they learned is
-kept, and `encode` computes what they would.
+happened in training. It may also be given in pieces between quantiles, from −1 below a piece to 1 above it, so that a
+network has a slope of its own in each (Gorishniy and others, 2022). A category is a column for each value that it had
+in training, 1 where it has that value: a first layer's weights for these columns are its embedding. scikit-learn's
+transformers learn all this but the pieces; what they learned is kept, and `encode` computes what they would.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.fields import Fields, is_table
+from uraenas.base.fields import Fields, is_number, is_table
 from uraenas.data.tables.frame import Frame, as_texts, checked, frame_of
 
 MOST_CATEGORIES = 1000
@@ -30,10 +32,11 @@ class Number:
     deviation: float
     flagged: bool  # whether a column of its own says that it is missing
     missing: float | None = None  # the share of training rows, where it was kept
+    ends: tuple[float, ...] = ()  # of its pieces, rising; none where it is not given in pieces
 
     @property
     def width(self) -> int:
-        return 1 + self.flagged
+        return 1 + self.flagged + max(0, len(self.ends) - 1)
 
     @property
     def most_values(self) -> int:
@@ -46,9 +49,13 @@ class Number:
             strange = next(text for text in values.tolist() if text != "")
             raise UraenasError(f"column {self.name} holds {strange!r}, and had numbers in training")
         missing = np.isnan(values)
-        units = (np.where(missing, self.median, values) - self.mean) / self.deviation
-        parts = [units, missing.astype(np.float64)] if self.flagged else [units]
-        return np.stack(parts, axis=1), np.zeros(len(values), bool)
+        known = np.where(missing, self.median, values)[:, None]
+        parts = [(known - self.mean) / self.deviation]
+        if self.flagged:
+            parts.append(missing[:, None].astype(np.float64))
+        if self.ends:
+            parts.append(2 * np.clip((known - self.ends[:-1]) / np.diff(self.ends), 0, 1) - 1)
+        return np.concatenate(parts, axis=1), np.zeros(len(values), bool)
 
 
 @dataclass(frozen=True)
@@ -131,22 +138,25 @@ class Columns:
                 if deviation <= 0:
                     raise facts.error(f"the deviation of {name} is not above 0")
                 missing = facts.number("missing", 0, 1) if facts.has("missing") else None
-                parts.append(Number(name, median, mean, deviation, facts.flag("flagged"), missing))
+                ends = tuple(facts.list_of("ends", is_number, "numbers")) if facts.has("ends") else ()
+                if any(low >= high for low, high in pairwise(ends)):
+                    raise facts.error(f"the pieces of {name} do not rise")
+                parts.append(Number(name, median, mean, deviation, facts.flag("flagged"), missing, ends))
         return cls(tuple(parts))
 
 
-def columns_of(frame: Frame, categories: Sequence[str] = ()) -> Columns:
-    """What training rows teach; columns of texts are categories, and those named here."""
+def columns_of(frame: Frame, categories: Sequence[str] = (), pieces: int = 0) -> Columns:
+    """What training rows teach; columns of texts are categories, and those named here; numbers have so many pieces."""
     if not frame:
         raise UraenasError("a table needs at least one column besides the target")
     parts: list[Number | Category] = []
     for name, values in frame.items():
         is_category = values.dtype.kind != "f" or name in categories
-        parts.append(_category(name, as_texts(values)) if is_category else _number(name, values))
+        parts.append(_category(name, as_texts(values)) if is_category else _number(name, values, pieces))
     return Columns(tuple(parts))
 
 
-def _number(name: str, values: np.ndarray) -> Number:
+def _number(name: str, values: np.ndarray, pieces: int) -> Number:
     from sklearn.impute import SimpleImputer  # a second to import, and needed by training alone
     from sklearn.preprocessing import StandardScaler
 
@@ -156,7 +166,10 @@ def _number(name: str, values: np.ndarray) -> Number:
     scaler.fit(imputer.fit_transform(values[:, None]))
     median, mean, deviation = (float(one[0]) for one in (imputer.statistics_, scaler.mean_, scaler.scale_))
     missing = float(np.isnan(values).mean())
-    return Number(name, median, mean, deviation, missing > 0, missing)
+    ends = np.unique(np.nanquantile(values, np.linspace(0, 1, pieces + 1))) if pieces else np.empty(0)
+    # A column of two values has one piece, which would be the column again.
+    pieces_of = tuple(ends.tolist()) if len(ends) > 2 else ()
+    return Number(name, median, mean, deviation, missing > 0, missing, pieces_of)
 
 
 def _category(name: str, values: np.ndarray) -> Category:

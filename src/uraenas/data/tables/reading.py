@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ ENDINGS = (".csv", ".tsv", ".csv.gz", ".parquet")
 ARRAYS = (("x", "y"), ("X", "y"), ("x_train", "y_train"))  # of tables in .npz files
 MOST_BYTES = 4 << 30
 DELIMITERS = ",;\t|"
+NONE = TableSettings()
 MEND = "It should be a table with a line of column names."
 
 
@@ -31,7 +33,7 @@ def load_table(path: Path, settings: TableSettings) -> Dataset:
     """The dataset in a file; in an .npz file the target is y."""
     frame = read_frame(path)
     if path.suffix == ".npz" and not settings.target:
-        settings = TableSettings("y", settings.leave_out, settings.kind, settings.held_out)
+        settings = replace(settings, target="y")
     return table_dataset(path.name.split(".")[0], frame, settings)
 
 
@@ -89,20 +91,22 @@ def _rows_in(path: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
     return None
 
 
-def diabetes() -> Dataset:
-    """442 patients, ten measurements, and how far their diabetes has come a year later."""
+def diabetes(settings: TableSettings = NONE) -> Dataset:
+    """442 patients, ten measurements, and how far their diabetes has come a year later; only pieces are chosen."""
     from sklearn.datasets import load_diabetes
 
     bunch = load_diabetes(scaled=False)
     frame = frame_of(bunch.data, bunch.feature_names) | {"progression": bunch.target.astype(np.float64)}
-    return table_dataset("diabetes", frame, TableSettings("progression", kind="numbers"))
+    own = TableSettings("progression", kind="numbers", pieces=settings.pieces)
+    return table_dataset("diabetes", frame, own)
 
 
-def breast_cancer() -> Dataset:
-    """569 tumours, thirty measurements of their cells, and whether they are malignant."""
+def breast_cancer(settings: TableSettings = NONE) -> Dataset:
+    """569 tumours, thirty measurements of their cells, and whether they are malignant; likewise."""
     from sklearn.datasets import load_breast_cancer
 
     bunch = load_breast_cancer()
     names = [str(name) for name in bunch.feature_names]
     frame = frame_of(bunch.data, names) | {"diagnosis": bunch.target_names[bunch.target].astype(str)}
-    return table_dataset("breast-cancer", frame, TableSettings("diagnosis", kind="classes"))
+    own = TableSettings("diagnosis", kind="classes", pieces=settings.pieces)
+    return table_dataset("breast-cancer", frame, own)

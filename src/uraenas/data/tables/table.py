@@ -26,6 +26,7 @@ class TableSettings:
     leave_out: tuple[str, ...] = ()  # columns that are not looked at
     kind: str = "auto"  # of the target
     held_out: float = 0.15  # of the training rows
+    pieces: int = 0  # of numbers between quantiles, which networks read beside them
 
 
 def table_dataset(
@@ -65,7 +66,7 @@ def table_dataset(
     shares = (1 - settings.held_out, settings.held_out)
     places = stratified_split(target.strata(labels[rest]), shares, key + 1)
     train, apart = (rest[place] for place in places)
-    columns = columns_of({column: values[train] for column, values in inputs.items()})
+    columns = columns_of({column: values[train] for column, values in inputs.items()}, (), settings.pieces)
     parts = []
     for rows in (train, tested if len(tested) else train, apart):
         images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})

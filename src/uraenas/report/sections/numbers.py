@@ -94,9 +94,9 @@ def _conformal(facts: RunFacts) -> Table:
     for name, residuals in facts.residuals.items():
         if name not in facts.predictions:
             continue
-        mixture, cells = facts.prediction(name, "temperature"), []
+        said, cells = facts.prediction(name, "raw"), []
         for share in (0.8, 0.9, 0.95):
-            ends = numbers.conformal_interval(mixture, residuals.quantile(share))
+            ends = residuals.interval(said, share)
             held = ((facts.labels >= ends[:, 0]) & (facts.labels <= ends[:, 1])).double().mean()
             cells.append(
                 Cell(

@@ -53,7 +53,15 @@ COMMON = {
     "ensemble.selection": "greedy",
 }
 # AutoDEUQ holds rows out, as its authors do, and chooses members on them.
-SEARCHED = {**COMMON, "search.distribution": "evolution", "search.queries": 20, "train.folds": 0}
+SEARCHED = {
+    **COMMON,
+    "search.distribution": "agebo",
+    "search.weights": "adam",
+    "search.prior_deviation": 0.5,  # as in training, so that recipes mean the same
+    "search.queries": 30,
+    "search.query_epochs": 40,
+    "train.folds": 0,
+}
 OURS = {
     "uraenas": "joint-adam",
     "deep ensemble": "deep-ensemble-adam",

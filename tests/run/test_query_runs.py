@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from short_runs import assert_same_members
 from uraenas.base.errors import UraenasError
 from uraenas.run.config import preset
 from uraenas.run.directory import SEARCH_STATE
+from uraenas.run.export import usual_search
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere
 from uraenas.run.places.place import News, Order
 from uraenas.run.places.worker import Worker
 from uraenas.run.recipes import recipe_notes
+from uraenas.spaces import CellSpace
 
 SETTINGS = {
     "methods": "autodeuq",
@@ -143,6 +146,13 @@ def test_recipes_of_a_search_that_has_none_are_refused_before_anything_is_writte
     assert "autodeuq takes its recipes from the search, and dirichlet has none" in done.stderr
     assert "use search.distribution=agebo" in done.stderr
     assert not any(tmp_path.iterdir())
+
+
+def test_the_packages_search_serves_no_method_that_takes_recipes_from_one() -> None:
+    few: Any = SimpleNamespace(dataset=SimpleNamespace(name="own"), train=range(50), space=CellSpace())
+    plain, with_recipes = (preset("tiny", {"methods": name}) for name in ("drnas", "autodeuq"))
+    assert usual_search(plain, few) is not None
+    assert usual_search(with_recipes, few) is None
 
 
 def test_a_note_tells_where_factors_of_the_search_are_of_other_settings() -> None:

@@ -76,9 +76,11 @@ JOINT = {
 # AutoDEUQ holds rows out, as its authors do, and chooses members on them.
 SEARCHED = {
     **COMMON,
-    **RECIPES,
-    "search.distribution": "evolution",
-    "search.queries": 20,
+    "search.distribution": "agebo",
+    "search.weights": "adam",
+    "search.prior_deviation": 0.5,  # as in training, so that recipes mean the same
+    "search.queries": 30,
+    "search.query_epochs": 40,
     "train.folds": 0,
     "train.sampled.architectures": 30,
     "ensemble.members": 10,

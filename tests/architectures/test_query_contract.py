@@ -30,13 +30,16 @@ def learned(here: Any, counts: tuple[int, ...], rounds: int = 4) -> dict[str, Te
     state = here.initial(counts, 0)
     for number in range(rounds):
         asked = here.propose(state, 5, draws.at(KEY, number), lambda options: options[0] != 1)
-        state = queried.told(state, asked, [likes_last(options, counts) for options in asked])
+        recipes = here.recipes(state, 5, draws.at(KEY, number)) if here.recipes else ()
+        state = queried.told(state, asked, [likes_last(options, counts) for options in asked], recipes)
     return state
 
 
 def small(name: str) -> Any:
     row = DISTRIBUTIONS[name]
-    quick = {"together": 5, "population": 6, "first": 5, "candidates": 30, "step_size": 0.5}
+    quick = {"together": 5, "population": 6, "first": 5, "candidates": 30}
+    if name == "reinforce":
+        quick["step_size"] = 0.5
     return row.make({key: value for key, value in quick.items() if key in row.settings})
 
 
@@ -109,6 +112,45 @@ def test_colder_draws_are_better(entry: tuple) -> None:
         indices = [tuple(int(option[1]) for option in architecture) for architecture in drawn]
         means.append(np.mean([likes_last(options, UNEVEN) for options in indices]))
     assert means[0] >= means[1] - 0.02
+
+
+# Recipes
+
+
+def test_recipes_lie_within_their_bounds_and_are_a_function_of_state_and_key() -> None:
+    here = DISTRIBUTIONS["agebo"].make({"first": 5, "step_size": (0.25, 4.0), "prior_deviation": (2.0, 2.0)})
+    for state in (here.initial(UNEVEN, 0), learned(here, UNEVEN, rounds=2)):
+        first, again, other = (here.recipes(state, 4, draws.at(KEY, number)) for number in (7, 7, 8))
+        assert first == again
+        assert first != other
+        assert all(0.25 <= step_size <= 4 and deviation == 2.0 for step_size, deviation in first)
+        assert len(set(first)) == 4
+    many = here.recipes(here.initial(UNEVEN, 0), 1000, KEY)
+    assert len(set(many)) == 1000
+    assert abs(np.log2([step_size for step_size, _ in many]).mean()) < 0.2  # log-uniform
+    assert here.facts(state)["best_step_size"] == state["recipes"][state["values"].argmax(), 0]
+
+
+def test_later_recipes_are_nearer_the_best_one_than_random_ones() -> None:
+    """Where an accuracy depends on the recipe, on the architecture and on luck."""
+    here, best = DISTRIBUTIONS["agebo"].make(), np.log([3.0, 0.6])
+
+    def away(recipes: Any) -> np.ndarray:
+        return np.abs(np.log(recipes) - best) / np.log([100, 10])  # shares of the ranges
+
+    for seed in range(3):
+        key, luck = draws.key(seed, "recipes"), np.random.default_rng(seed)
+        state = here.initial(UNEVEN, 0)
+        for number in range(5):
+            asked = here.propose(state, 10, draws.at(key, number), lambda options: True)
+            recipes = here.recipes(state, 10, draws.at(key, 10 + number))
+            good = np.exp(-((4 * away(recipes)) ** 2).sum(axis=1)) + luck.normal(0, 0.05, 10)
+            values = [
+                0.1 * likes_last(options, UNEVEN) + one for options, one in zip(asked, good, strict=True)
+            ]
+            state = queried.told(state, asked, values, recipes)
+        at_random = here.recipes(here.initial(UNEVEN, 0), 300, key)
+        assert away(state["recipes"][-20:].numpy()).mean() < 0.6 * away(at_random).mean()
 
 
 # Rules

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from uraenas.architectures import Dirichlet, Searched
+from uraenas.architectures import Dirichlet, Searched, queried
+from uraenas.architectures.agebo import Agebo
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import EnsembleSettings
 from uraenas.learning.chains import ChainSpec, epochs_for, in_turns, plan_chains, shared_epochs
@@ -32,6 +33,8 @@ def favouring(operation: str, raw: float) -> Searched:
 
 
 SEARCHED = favouring("nor_conv_3x3", 1.0)
+TRAINED = [(3, 1, 3, 2, 1, 3), (2, 0, 3, 3, 1, 1), (3, 3, 0, 1, 2, 3)]
+ASKED = Searched(SPACE, Agebo(), queried.told(Agebo().initial((5,) * 6, 0), TRAINED, [0.7, 0.8, 0.9]))
 
 
 def assembled(name: str, **values: object) -> Assembled:
@@ -107,7 +110,7 @@ PAIRS = {
 def test_every_method_has_the_chains_that_its_members_need(name: str) -> None:
     row = METHODS[name]
     values = {} if row.weights in ("sghmc", "swa", "snapshot") else PAIRS
-    specs = plan(name, **values)
+    specs = plan(name, searched=ASKED if row.recipes == "learned" else SEARCHED, **values)
     assert [spec.number for spec in specs] == list(range(CHAINS[name]))
     assert len({spec.name for spec in specs}) == CHAINS[name]
     assert all(spec.name.startswith(assembled(name, **values).chains) for spec in specs)

@@ -13,6 +13,7 @@ from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import MembersPredictor
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.queries import QUERY_WEIGHTS, QueryParts, QuerySearch, QuerySettings
+from uraenas.learning.recipes import Recipe, recipe_of
 from uraenas.learning.search import SearchState
 from uraenas.learning.train import train
 from uraenas.spaces import CellSpace, Shape
@@ -82,7 +83,9 @@ def test_a_query_is_a_chain_and_its_value_the_accuracy_on_validation_images(
     """The fifth query, trained alone by the chains' own loop."""
     _, searching = whole
     architecture = SPACE.architecture(queried.asked(searching.state)[4])
-    spec = ChainSpec("query", searching.here.method, 4, architecture)
+    own = searching.state.get("recipes")
+    recipe = Recipe() if own is None else recipe_of(own[4].tolist())
+    spec = ChainSpec("query", searching.here.method, 4, architecture, recipe=recipe)
     members: list = []
     settings = TrainSettings(1, 32, 1.0)
     facts = (settings, SPACE, searching.train, searching.engine, SEED)

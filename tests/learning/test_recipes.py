@@ -7,14 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uraenas.architectures import Dirichlet, Searched
+from uraenas.architectures import DISTRIBUTIONS, Dirichlet, Searched, queried
 from uraenas.base.errors import UraenasError
 from uraenas.data import LabelledImages, digits, stratified_split
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.data.targets import CLASSES
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
-from uraenas.learning.recipes import Recipe, Varied
+from uraenas.learning.recipes import RECIPES, Recipe, Varied
 from uraenas.learning.train import train
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
@@ -96,10 +96,11 @@ def test_smoothing_is_pytorchs(weighted: bool) -> None:
 
 def test_draws_are_keyed_and_within_their_bounds() -> None:
     way = Varied(step_size=(0.25, 4.0))
-    drawn = way.draw(400, 1, "expected")
-    assert drawn[:5] == way.draw(5, 1, "expected")
-    assert drawn != way.draw(400, 2, "expected")
-    assert drawn != way.draw(400, 1, "sampled")
+    chains = [GENOTYPES[0]] * 400
+    drawn = way.draw(chains, 1, "expected", None)
+    assert drawn[:5] == way.draw(chains[:5], 1, "expected", None)
+    assert drawn != way.draw(chains, 2, "expected", None)
+    assert drawn != way.draw(chains, 1, "sampled", None)
     logs = [math.log2(one.step_size) for one in drawn]
     assert -2 <= min(logs) < -1.9
     assert 1.9 < max(logs) <= 2
@@ -107,13 +108,30 @@ def test_draws_are_keyed_and_within_their_bounds() -> None:
     assert all(0 <= one.smoothing <= 0.01 and 0.5 <= one.prior_deviation <= 2 for one in drawn)
     kinds = [one.kind(3) for one in drawn]
     assert all(100 < kinds.count(kind) < 170 for kind in range(3))
-    assert {one.kind(3) for one in Varied(augmentation=False).draw(5, 1, "expected")} == {None}
+    assert {one.kind(3) for one in Varied(augmentation=False).draw(chains[:5], 1, "expected", None)} == {None}
 
 
 @pytest.mark.parametrize("bounds", [(1.0,), (2.0, 1.0), (0.0, 1.0), (1.0, 1e9)])
 def test_bounds_that_are_none_are_refused(bounds: tuple[float, ...]) -> None:
-    with pytest.raises(UraenasError, match="a lower and an upper bound"):
-        Varied(step_size=bounds)
+    for part in (RECIPES["varied"], DISTRIBUTIONS["agebo"]):
+        with pytest.raises(UraenasError, match="a lower and an upper bound"):
+            part.make({"step_size": bounds})
+
+
+def test_a_learned_recipe_is_the_best_that_trained_its_architecture() -> None:
+    """The first was trained twice; one that was never trained gets the best of all."""
+    here = DISTRIBUTIONS["agebo"].make()
+    state = queried.told(
+        here.initial((5,) * 6, 0),
+        [(3,) * 6, (2,) * 6, (3,) * 6],
+        [0.5, 0.9, 0.7],
+        [(0.5, 1.0), (2.0, 0.25), (4.0, 3.0)],
+    )
+    architectures = [SPACE.architecture((option,) * 6) for option in (3, 2, 1)]
+    drawn = RECIPES["learned"].make().draw(architectures, 1, "sampled", Searched(SPACE, here, state))
+    assert drawn == [Recipe(4.0, 3.0), Recipe(2.0, 0.25), Recipe(2.0, 0.25)]
+    with pytest.raises(UraenasError, match="needs a search that asks for recipes"):
+        RECIPES["learned"].make().draw(architectures, 1, "sampled", Searched.nothing(SPACE, Dirichlet()))
 
 
 def test_methods_with_recipes_run(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ SECTIONS = {
     "random-ensemble-adam": {"train.uniform", "train.adam", "ensemble"},
     "single-adam": {*SEARCH, "train.expected", "train.adam"},
     "joint-adam": {*SEARCH, "train.sampled", "train.varied", "train.adam", "ensemble"},
-    "autodeuq": {*SEARCH, "train.sampled", "train.varied", "train.adam", "ensemble"},
+    "autodeuq": {*SEARCH, "train.sampled", "train.adam", "ensemble"},
     "mc-dropout": {*SEARCH, "train.expected", "train.dropout", "ensemble"},
     "dropconnect": {*SEARCH, "train.expected", "train.dropconnect", "ensemble"},
     "swapout": {*SEARCH, "train.expected", "train.swapout", "ensemble"},

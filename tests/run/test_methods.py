@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from uraenas.architectures import Dirichlet, Searched
+from uraenas.architectures import Dirichlet, Searched, queried
+from uraenas.architectures.agebo import Agebo
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import EnsembleSettings
 from uraenas.learning.chains import plan_chains
@@ -21,6 +22,8 @@ SEARCHED = Searched(
     Dirichlet(),
     {"raw": torch.tensor([-0.5, 0.0, 0.0, 1.0, -0.5], dtype=torch.float64).expand(6, 5)},
 )
+TRAINED = [(3, 1, 3, 2, 1, 3), (2, 0, 3, 3, 1, 1), (3, 3, 0, 1, 2, 3)]
+ASKED = Searched(SPACE, Agebo(), queried.told(Agebo().initial((5,) * 6, 0), TRAINED, [0.7, 0.8, 0.9]))
 GENOTYPE = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_1x1~1|nor_conv_3x3~2|"
 OTHERWISE = {
     "ensemble.members": 5,
@@ -145,7 +148,8 @@ def passed(weights: WeightMethod) -> tuple[Any, ...]:
 
 @cache
 def drawn(chosen: Assembled, ensemble: EnsembleSettings) -> list[tuple[Any, ...]]:
-    plan, _ = plan_chains(chosen, ensemble, SPACE, SEARCHED, seed=0)
+    searched = ASKED if chosen.recipes.from_search else SEARCHED
+    plan, _ = plan_chains(chosen, ensemble, SPACE, searched, seed=0)
     return [(spec.name, spec.architecture, spec.recipe) for spec in plan]
 
 

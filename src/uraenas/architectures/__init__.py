@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from uraenas.architectures.agebo import Agebo
 from uraenas.architectures.balenas import Balenas
 from uraenas.architectures.bayesian import Bayesian
 from uraenas.architectures.bayesnas import BayesNas
@@ -38,6 +39,7 @@ DISTRIBUTIONS: dict[str, Part[Any]] = {
     "reinforce": Part(Reinforce),
     "local": Part(LocalSearch),
     "bayesian": Part(Bayesian),
+    "agebo": Part(Agebo),
 }
 
 __all__ = [

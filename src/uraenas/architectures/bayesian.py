@@ -2,28 +2,24 @@
 
     f ~ GP(0, k),   k(a, b) = exp(−h/ℓ²),   h: in how many decisions a and b differ;   ask for argmax f
 
-Each query has a draw of f of its own. The process is of normal scores of the accuracies' ranks, so that one network
-that learns nothing does not stretch the scale. ℓ and the noise are those of the largest marginal likelihood. A draw is
-the architecture at which a draw of f is largest: likely the best, as far as one can tell.
+Each query has a draw of f of its own (`process.py`). A draw is the architecture at which a draw of f is largest: likely
+the best, as far as one can tell.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.architectures import queried
+from uraenas.architectures import process, queried
 from uraenas.architectures.distribution import IsValid
 from uraenas.base import draws
 from uraenas.base.errors import require_range
 from uraenas.spaces import Tensors
 
-LENGTHS = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
-NOISES = (0.01, 0.1, 0.3)  # variances; that of the process is 1
 AROUND = 10  # of the best, whose neighbours are candidates
 FUNCTIONS = 64  # drawn to tell how likely each option is
 
@@ -40,6 +36,7 @@ class Bayesian:
     learned: ClassVar[tuple[str, ...]] = ()
     kept: ClassVar[tuple[str, ...]] = queried.KEPT
     numbers: ClassVar[str] = "share"
+    recipes = None
 
     def __post_init__(self) -> None:
         require_range("together", self.together, 1, 1000)
@@ -55,7 +52,8 @@ class Bayesian:
         if len(seen) >= self.first:
             known = self._candidates(state, draws.at(key, 0))
             candidates = [one for one in known if one not in seen and is_valid(one)]
-            found = _distinct(candidates, _functions(state, candidates, count, draws.at(key, 1)))
+            functions = _functions(state, candidates, count, draws.at(key, 1))
+            found = [candidates[place] for place in process.distinct(functions)]
         seen |= set(found)
         for number in range(len(found), count):
             found.append(queried.unseen(seen, state, draws.at(key, 2 + number), is_valid))
@@ -108,28 +106,8 @@ def _functions(
     """`count` draws of the function at these candidates [C, count]; T scales its variance."""
     if not candidates:
         return torch.zeros(0, count, dtype=torch.float64)
-    known = _one_hot(queried.asked(state), state), _normal_scores(state["values"].numpy())
-    process = _fitted(*(part.tobytes() for part in known), len(known[1]))
-    found = process.predict(_one_hot(candidates, state), return_cov=True)
-    mean, covariance = (torch.from_numpy(part) for part in found)
-    root = torch.linalg.cholesky(covariance + 1e-6 * torch.eye(len(mean), dtype=torch.float64))
-    noise = draws.normal(key, len(mean) * count, torch.float64).view(len(mean), count)
-    return mean[:, None] + temperature**0.5 * root @ noise
-
-
-@lru_cache(maxsize=4)  # many draws are made from one process
-def _fitted(stored_places: bytes, stored_values: bytes, count: int) -> Any:
-    """The process of the largest marginal likelihood, among a few lengths and noises."""
-    from sklearn.gaussian_process import GaussianProcessRegressor  # takes a second
-    from sklearn.gaussian_process.kernels import RBF
-
-    places, values = np.frombuffer(stored_places).reshape(count, -1), np.frombuffer(stored_values)
-    fits = [
-        GaussianProcessRegressor(RBF(length), alpha=noise, optimizer=None).fit(places, values)
-        for length in LENGTHS
-        for noise in NOISES
-    ]
-    return max(fits, key=lambda fit: fit.log_marginal_likelihood_value_)
+    known = _one_hot(queried.asked(state), state)
+    return process.functions(known, state["values"], _one_hot(candidates, state), count, key, temperature)
 
 
 def _one_hot(architectures: Sequence[queried.Options], state: Tensors) -> np.ndarray:
@@ -137,20 +115,3 @@ def _one_hot(architectures: Sequence[queried.Options], state: Tensors) -> np.nda
     chosen = torch.tensor(architectures, dtype=torch.int64)
     most = max(queried.counts_of(state))
     return torch.nn.functional.one_hot(chosen, most).flatten(1).double().numpy()
-
-
-def _normal_scores(values: np.ndarray) -> np.ndarray:
-    """Φ⁻¹((rank − ½)/n)."""
-    from scipy.special import ndtri
-    from scipy.stats import rankdata
-
-    return ndtri((rankdata(values) - 0.5) / len(values))
-
-
-def _distinct(candidates: Sequence[queried.Options], functions: Tensor) -> list[queried.Options]:
-    """For each function its best candidate that no earlier one has taken."""
-    taken: list[int] = []
-    for column in functions.T:
-        order = torch.argsort(column, descending=True, stable=True).tolist()
-        taken += [place for place in order if place not in taken][:1]
-    return [candidates[place] for place in taken]

@@ -69,6 +69,8 @@ class Mixed(ArchitectureDistribution, Protocol):
 
 # Whether these options are those of a network.
 IsValid = Callable[[Sequence[int]], bool]
+# Given the state, a number and a key: so many recipes to train with (`factors.py`).
+AskForRecipes = Callable[[Tensors, int, Tensor], list[tuple[float, ...]]]
 
 
 class Queried(ArchitectureDistribution, Protocol):
@@ -79,6 +81,7 @@ class Queried(ArchitectureDistribution, Protocol):
     """
 
     together: int  # how many it asks for at a time
+    recipes: AskForRecipes | None  # how it asks for recipes, too; most leave them as they are
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[tuple[int, ...]]:
         """What to train next: options of so many valid architectures."""

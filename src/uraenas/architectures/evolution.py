@@ -20,8 +20,8 @@ from uraenas.spaces import Tensors
 
 
 @dataclass(frozen=True)
-class Evolution:
-    """A population in which the fittest have children and the oldest die (regularised evolution)."""
+class Aging:
+    """A population that ages. Abstract: an entry adds how its networks are trained, and overrides nothing."""
 
     together: int = 10  # children that are trained side by side; 1 is the published form
     population: int = 10
@@ -29,16 +29,17 @@ class Evolution:
 
     loop: ClassVar[str] = "queries"
     learned: ClassVar[tuple[str, ...]] = ()
-    kept: ClassVar[tuple[str, ...]] = queried.KEPT
     numbers: ClassVar[str] = "share"
 
     def __post_init__(self) -> None:
         require_range("together", self.together, 1, 1000)
         require_range("population", self.population, 1, 100_000)
         require_range("tournament", self.tournament, 1, 100_000)
+        self.check_own()
 
-    def initial(self, options: Sequence[int], key: int) -> Tensors:
-        return queried.nothing_queried(options)
+    def check_own(self) -> None:
+        """Refuse settings of the entry that make no sense."""
+        raise NotImplementedError
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
         known, alive = queried.asked(state), self._alive(state)
@@ -76,6 +77,20 @@ class Evolution:
 
     def shares(self, state: Tensors) -> Tensor:
         return self.favour(state)
+
+
+@dataclass(frozen=True)
+class Evolution(Aging):
+    """A population in which the fittest have children and the oldest die (regularised evolution)."""
+
+    kept: ClassVar[tuple[str, ...]] = queried.KEPT
+    recipes = None
+
+    def check_own(self) -> None:
+        """There are no others."""
+
+    def initial(self, options: Sequence[int], key: int) -> Tensors:
+        return queried.nothing_queried(options)
 
     def facts(self, state: Tensors) -> dict[str, Any]:
         return queried.facts(state, self.shares(state))

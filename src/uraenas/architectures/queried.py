@@ -1,7 +1,8 @@
 """What distributions that are learned from queries have in common: the queries, and populations of them.
 
 The state is `queried` [Q, D], the options of all architectures that were trained, in order, and `values` [Q], how well
-each did: its accuracy on validation images. Both are float64, so that a file of them is one of numbers.
+each did: its accuracy on validation images. Who asks for recipes, too, has `recipes` [Q, R], their factors. All are
+float64, so that a file of them is one of numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from uraenas.architectures.distribution import IsValid, entropy_of, option_mask
+from uraenas.architectures.factors import PLAIN, Factors
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.spaces import Tensors
@@ -28,20 +30,19 @@ def nothing_queried(options: Sequence[int]) -> Tensors:
     return {"queried": queried, "values": queried.new_zeros(0), "options": counts, **option_mask(options)}
 
 
-def told(state: Tensors, queried: Sequence[Options], values: Sequence[float]) -> Tensors:
-    """The state after these queries, too."""
-    asked = torch.tensor(queried, dtype=torch.float64).view(len(queried), -1)
-    known = torch.tensor(values, dtype=torch.float64)
-    return {
-        **state,
-        "queried": torch.cat([state["queried"], asked]),
-        "values": torch.cat([state["values"], known]),
-    }
+def told(
+    state: Tensors, queried: Sequence[Options], values: Sequence[float], recipes: Sequence[Factors] = ()
+) -> Tensors:
+    """The state after these queries, too; without recipes they were trained as all are."""
+    every = {"queried": queried, "values": values, "recipes": recipes or [PLAIN] * len(values)}
+    new = {name: torch.tensor(rows, dtype=torch.float64) for name, rows in every.items() if name in state}
+    return {**state, **{name: torch.cat([state[name], rows]) for name, rows in new.items()}}
 
 
 def first(state: Tensors, count: int) -> Tensors:
     """The state as it was after so many queries."""
-    return {**state, "queried": state["queried"][:count], "values": state["values"][:count]}
+    by_query = [name for name in ("queried", "values", "recipes") if name in state]
+    return {**state, **{name: state[name][:count] for name in by_query}}
 
 
 def counts_of(state: Tensors) -> list[int]:

@@ -29,6 +29,7 @@ class RandomSearch:
     learned: ClassVar[tuple[str, ...]] = ()
     kept: ClassVar[tuple[str, ...]] = queried.KEPT
     numbers: ClassVar[str] = "share"
+    recipes = None
 
     def __post_init__(self) -> None:
         require_range("together", self.together, 1, 1000)

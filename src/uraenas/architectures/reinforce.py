@@ -33,6 +33,7 @@ class Reinforce:
     learned: ClassVar[tuple[str, ...]] = ()
     kept: ClassVar[tuple[str, ...]] = queried.KEPT
     numbers: ClassVar[str] = "probability"
+    recipes = None
 
     def __post_init__(self) -> None:
         require_adam(self.step_size, self.betas)

@@ -151,7 +151,7 @@ def plan_chains(
         architectures, redrawn = [one.architecture for one in given if one], 0
     else:
         architectures, redrawn = method.source.draw(space, searched, count, seed)
-    recipes = method.recipes.draw(count, seed, method.row.source)
+    recipes = method.recipes.draw(architectures, seed, method.row.source, searched)
     parts = enumerate(zip(architectures, given, recipes, strict=True))
     weights = mover(method.weights)
     return [ChainSpec(method.origin, weights, n, *part) for n, part in parts], redrawn

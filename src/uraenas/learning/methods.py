@@ -46,7 +46,7 @@ METHODS: dict[str, Method] = {
     "single-adam": Method("expected", "adam", single=True),
     "random-ensemble-adam": Method("uniform", "adam"),
     "joint-adam": Method("sampled", "adam", recipes="varied"),
-    "autodeuq": Method("sampled", "adam", recipes="varied"),
+    "autodeuq": Method("sampled", "adam", recipes="learned"),
     "mc-dropout": Method("expected", "dropout", per_chain="all"),
     "dropconnect": Method("expected", "dropconnect", per_chain="all"),
     "swapout": Method("expected", "swapout", per_chain="all"),

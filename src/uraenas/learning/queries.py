@@ -8,11 +8,11 @@ is cut off in the middle of a round goes on with the same bits.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
-from uraenas.architectures import Queried, Searched, queried
+from uraenas.architectures import Queried, Searched, factors, queried
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.base.parts import Part
@@ -21,12 +21,13 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor
 from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
+from uraenas.learning.recipes import Recipe, recipe_of
 from uraenas.learning.search import SearchState
 from uraenas.learning.train import StackOfChains, train
 from uraenas.spaces import Architecture, Space, option_counts
-from uraenas.weights import Point, WeightMethod
+from uraenas.weights import WEIGHTS, WeightMethod
 
-QUERY_WEIGHTS: dict[str, Part[Any]] = {"point": Part(Point)}
+QUERY_WEIGHTS: dict[str, Part[Any]] = {name: WEIGHTS[name] for name in ("point", "adam")}
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,14 @@ class QueryParts:
     weights: WeightMethod
 
 
-Queries = Mapping[int, Architecture]  # by their numbers
+class Query(NamedTuple):
+    """What is asked for: how well does this architecture do, trained by this recipe?"""
+
+    architecture: Architecture
+    recipe: Recipe = Recipe()
+
+
+Queries = Mapping[int, Query]  # by their numbers
 
 
 class Answers(Protocol):
@@ -142,10 +150,14 @@ class QuerySearch:
         """Have some queries answered; returns the last row of the history, which has one for every round."""
         wanted = self._wanted()
         now = wanted[: self.answers.at_once]
-        queries = {self.epoch + n: self.space.architecture(options) for n, options in enumerate(now)}
+        asked, recipes = zip(*now, strict=True)
+        queries = {
+            self.epoch + n: Query(self.space.architecture(options), recipe_of(recipe))
+            for n, (options, recipe) in enumerate(now)
+        }
         before, total = self.steps
         values = self.answers(queries, lambda done: tick(before + done, total))
-        self.state = queried.told(self.state, now, values)
+        self.state = queried.told(self.state, asked, values, recipes)
         if len(now) == len(wanted):
             self.history.append(self._row())
         return self.history[-1] if self.history else {}
@@ -154,18 +166,22 @@ class QuerySearch:
         """A stack whose steps can be timed, and how many of them a query takes."""
         count = min(self.engine.stack, self.distribution.together)
         found, _ = Searched.nothing(self.space, self.distribution).draw(count, self.seed)
-        chains = self.here.chains(dict(enumerate(found)))
+        chains = self.here.chains({number: Query(one) for number, one in enumerate(found)})
         stack = StackOfChains(chains, self.here.training, self.space, self.train, self.engine, self.seed)
         return stack, self.here.steps / count
 
-    def _wanted(self) -> list[tuple[int, ...]]:
-        """What is left of the round that has begun."""
+    def _wanted(self) -> list[tuple[queried.Options, factors.Factors]]:
+        """What is left of the round that has begun: architectures, each with a recipe."""
         together = self.distribution.together
         begun = self.epoch // together * together
         count = min(together, self.settings.queries - begun)
         state = queried.first(self.state, begun)
         asked = self.distribution.propose(state, count, draws.at(self.key, begun), self._is_valid)
-        return asked[self.epoch - begun :]
+        recipes = [factors.PLAIN] * count
+        if self.distribution.recipes is not None:
+            key = draws.key(self.seed, "search", "recipes")
+            recipes = self.distribution.recipes(state, count, draws.at(key, begun))
+        return list(zip(asked, recipes, strict=True))[self.epoch - begun :]
 
     def _is_valid(self, options: Any) -> bool:
         return self.space.is_valid(self.space.architecture(options))
@@ -213,7 +229,10 @@ class Trainings:
         return self.training.epochs * self.train.steps
 
     def specs(self, queries: Queries) -> list[ChainSpec]:
-        return [ChainSpec("query", self.method, number, one) for number, one in queries.items()]
+        return [
+            ChainSpec("query", self.method, number, one.architecture, recipe=one.recipe)
+            for number, one in queries.items()
+        ]
 
     def chains(self, queries: Queries) -> list[ChainState]:
         return [initial_chain(spec, self.space, self.seed) for spec in self.specs(queries)]

@@ -1,14 +1,14 @@
 """How the chains of a method are trained: all alike, or each with a recipe of its own. A way is a row of RECIPES."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+from uraenas.architectures import Searched, factors, queried
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.base.parts import Part
-
-MOST_FACTOR = 1000.0
+from uraenas.spaces import Architecture
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,37 @@ class Recipe:
         return None if self.augmentation is None else int(self.augmentation * kinds)
 
 
+def recipe_of(found: factors.Factors) -> Recipe:
+    """The one that a search has asked for."""
+    return Recipe(**dict(zip(factors.NAMES, found, strict=True)))
+
+
+def factors_of(recipe: Recipe) -> factors.Factors:
+    """Those that a search can ask for."""
+    return tuple(getattr(recipe, name) for name in factors.NAMES)
+
+
 class Recipes(Protocol):
     """A frozen dataclass whose fields are the settings `train.<name>.…`."""
 
-    def draw(self, count: int, seed: int, source: str) -> list[Recipe]:
-        """One for each chain."""
+    from_search: ClassVar[bool]  # whether they are those of the search, which then has to ask for some
+
+    def draw(
+        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+    ) -> list[Recipe]:
+        """One for each chain, of these architectures."""
 
 
 @dataclass(frozen=True)
 class Same:
     """All chains alike."""
 
-    def draw(self, count: int, seed: int, source: str) -> list[Recipe]:
-        return [Recipe()] * count
+    from_search: ClassVar[bool] = False
+
+    def draw(
+        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+    ) -> list[Recipe]:
+        return [Recipe()] * len(architectures)
 
 
 @dataclass(frozen=True)
@@ -54,33 +72,45 @@ class Varied:
     )  # bounds of the share of a label that is spread over all classes
     augmentation: bool = True  # off: each image goes through one of them, by chance
 
+    from_search: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         for name in ("step_size", "prior_deviation"):
-            _require_bounds(name, getattr(self, name), 1 / MOST_FACTOR, MOST_FACTOR)
-        _require_bounds("smoothing", self.smoothing, 0, 0.9)
+            factors.require_bounds(name, getattr(self, name))
+        factors.require_bounds("smoothing", self.smoothing, 0, 0.9)
 
-    def draw(self, count: int, seed: int, source: str) -> list[Recipe]:
+    def draw(
+        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+    ) -> list[Recipe]:
         found = []
-        for number in range(count):
+        for number in range(len(architectures)):
             key = draws.at(draws.key(seed, "recipe", source), number)
             first, second, third = draws.uniform(key, 3).tolist()
-            step_size, deviation = _between(self.step_size, first), _between(self.prior_deviation, second)
+            step_size = factors.between(self.step_size, first)
+            deviation = factors.between(self.prior_deviation, second)
             low, high = self.smoothing
             kind = draws.uniform(draws.at(key, 1), 1).item() if self.augmentation else None
             found.append(Recipe(step_size, deviation, low + (high - low) * third, kind))
         return found
 
 
-RECIPES: dict[str, Part[Any]] = {"same": Part(Same), "varied": Part(Varied)}
+@dataclass(frozen=True)
+class Learned:
+    """Each chain the best recipe that the search has trained its architecture by; a stranger, the best of all."""
+
+    from_search: ClassVar[bool] = True
+
+    def draw(
+        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+    ) -> list[Recipe]:
+        if searched is None or not len(searched.state.get("recipes", ())):
+            raise UraenasError("this method needs a search that asks for recipes first")
+        asked, recipes = queried.asked(searched.state), searched.state["recipes"].tolist()
+        known: dict[str, Recipe] = {}
+        for place in queried.best_first(searched.state):
+            known.setdefault(str(searched.space.architecture(asked[place])), recipe_of(recipes[place]))
+        best = next(iter(known.values()))
+        return [known.get(str(one), best) for one in architectures]
 
 
-def _between(bounds: tuple[float, ...], share: float) -> float:
-    low, high = map(math.log, bounds)
-    return math.exp(low + (high - low) * share)
-
-
-def _require_bounds(name: str, bounds: tuple[float, ...], least: float, most: float) -> None:
-    if len(bounds) != 2 or not least <= bounds[0] <= bounds[1] <= most:
-        raise UraenasError(
-            f"{name} = {bounds} is out of range; it takes a lower and an upper bound between {least:g} and {most:g}"
-        )
+RECIPES: dict[str, Part[Any]] = {"same": Part(Same), "varied": Part(Varied), "learned": Part(Learned)}

@@ -13,6 +13,7 @@ from uraenas.ensemble import Owner
 from uraenas.run.config import Config, build, differences, in_words, override
 from uraenas.run.directory import KEPT_FILES, REPORT, Run, link
 from uraenas.run.facts import DataFacts
+from uraenas.run.recipes import taking_recipes
 from uraenas.run.task import Task
 from uraenas.spaces import Space
 
@@ -70,6 +71,8 @@ def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
 def usual_search(config: Config, task: Task) -> Run | None:
     """The search that comes with the package, for own images too few to search on; None where it does not suit."""
     if config.search is None or task.dataset.name in DATASETS or len(task.train) >= FEW_IMAGES:
+        return None
+    if taking_recipes(config):  # which it has none of
         return None
     source = Run.pretrained("cifar10")
     return source if _searched(source).space.decisions == task.space.decisions else None

@@ -37,6 +37,7 @@ from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
 from uraenas.run.places import Local, Place
 from uraenas.run.rates import PATIENCE, Rates
+from uraenas.run.recipes import check_recipes, recipe_notes
 from uraenas.run.task import prepare
 from uraenas.run.teaching import Teaching
 from uraenas.run.telling import Telling
@@ -111,6 +112,7 @@ class Pipeline:
         if search_of is not None:
             check_search(search_of, config, pipeline.task)
             config = with_search_of(search_of, config)
+        check_recipes(config)
         check_starts(config, pipeline.task)
         if teaching := Teaching.of(config):
             teaching.check(config, pipeline.task)
@@ -175,7 +177,7 @@ class Pipeline:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
         train, images = self.config.train, len(self.task.train)
         per_epoch = max(1, images // suited_batch(train.batch, images))
-        notes = [*self.task.dataset.notes, *self.task.notes]
+        notes = [*self.task.dataset.notes, *self.task.notes, *recipe_notes(self.config)]
         if self.config.evaluate.references and images > MOST_IMAGES:
             words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {images:,} training images"
             notes.append(f"the references {words} (evaluate.references)")

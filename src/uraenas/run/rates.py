@@ -109,11 +109,10 @@ class Rates:
         """Some to measure; where nothing is searched yet, others stand in for their architectures."""
         config, space, size = self.config, self.task.space, self.rounds * self.lanes
         method = next(one for one in map(config.method, config.methods) if one.origin == source)
-        given = method.source.start
-        if self.searched is not None or not method.source.needs_search or given:
-            specs, _ = plan_chains(
-                method, config.ensemble, space, self.searched, config.seed, self.task.starts
-            )
+        if method.source.start:
+            found = [start.architecture for start in self.task.starts]
+        elif self.searched is not None or not method.source.needs_search:
+            specs, _ = plan_chains(method, config.ensemble, space, self.searched, config.seed)
             found = [spec.architecture for spec in specs]
         else:  # searches seldom leave an edge out
             found, _ = Searched.nothing(space, Dirichlet()).draw(size, config.seed, draw_absent=False)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from uraenas.learning.queries import Queries, Trainings
+from uraenas.learning.queries import Queries, Query, Trainings
+from uraenas.learning.recipes import factors_of, recipe_of
 from uraenas.run.places.driver import Driver
 from uraenas.run.places.packing import Unit, pack
-from uraenas.spaces import Architecture, Space
+from uraenas.spaces import Space
 
 Tell = Callable[[Driver], None]
 
@@ -30,7 +31,7 @@ class Asked:
 
     def __call__(self, queries: Queries, tick: Callable[[int], None]) -> list[float]:
         specs, space = self.here.specs(queries), self.here.space
-        items = {spec.name: item_of(spec.number, spec.architecture) for spec in specs}
+        items = {spec.name: item_of(spec.number, queries[spec.number]) for spec in specs}
         costs = {spec.name: float(space.cost(spec.architecture).multiply_adds) for spec in specs}
         facts = (self.here.training.epochs, self.workers, self.here.engine.stack)
         units = [
@@ -47,12 +48,14 @@ class Asked:
         return [found[item][0] for item in items.values()]
 
 
-def item_of(number: int, architecture: Architecture) -> str:
+def item_of(number: int, query: Query) -> str:
     """A query as an order names it."""
-    return f"query-{number} {architecture}"
+    factors = ",".join(map(repr, factors_of(query.recipe)))
+    return f"query-{number} {factors} {query.architecture}"
 
 
-def query_of(item: str, space: Space) -> tuple[int, Architecture]:
-    """Number and architecture."""
-    name, _, text = item.partition(" ")
-    return int(name.partition("-")[2]), space.parse(text)
+def query_of(item: str, space: Space) -> tuple[int, Query]:
+    """Its number, and what is asked."""
+    name, factors, text = item.split(" ", 2)
+    recipe = recipe_of(tuple(map(float, factors.split(","))))
+    return int(name.partition("-")[2]), Query(space.parse(text), recipe)

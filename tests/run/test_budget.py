@@ -58,18 +58,18 @@ def chosen(tmp_path, seconds: float, measure=given, fixed=(), **changes: object)
 
 
 def test_enough_steps_come_first_then_members_then_more_steps(tmp_path):
-    """Enough for two chains takes 10 s, for six 30; the preset's search takes 12."""
+    """Enough for two chains takes 20 s, for six 60; the preset's search takes 12."""
     asked = preset("digits")
     enough = -(-ENOUGH_STEPS // STEPS)
-    two, four, six, most = (chosen(tmp_path, seconds) for seconds in (20, 33, 100, 10_000))
+    two, four, six, most = (chosen(tmp_path, seconds) for seconds in (40, 66, 200, 10_000))
     assert [config.ensemble.members for config in (two, four, six, most)] == [2, 4, 6, 6]
     assert most.train.epochs == -(-budget.MOST_STEPS // STEPS)
-    for config, seconds in ((two, 20), (four, 33), (six, 100)):  # what is left goes into more epochs
+    for config, seconds in ((two, 40), (four, 66), (six, 200)):  # what is left goes into more epochs
         assert enough <= config.train.epochs < most.train.epochs
         epoch = 0.005 * STEPS * config.ensemble.members
         left = 0.9 * seconds - 0.4 * config.search.settings.epochs - epoch * config.train.epochs
         assert 0 <= left + 1e-9 < epoch
-    for config, seconds in ((two, 20), (four, 33), (six, 100)):
+    for config, seconds in ((two, 40), (four, 66), (six, 200)):
         assert config.search is not None
         assert config.search.settings.epochs * 0.4 <= 0.2 * 0.9 * seconds
         assert config.search.settings.epochs % config.search.weights.cycles == 0
@@ -92,9 +92,9 @@ def test_what_does_not_fit_gets_fewer_steps_then_narrower_networks_and_then_is_r
 def test_networks_with_too_few_steps_are_said_to_be_undertrained(tmp_path):
     config = preset("digits", {"methods": "deep-ensemble", "evaluate.references": False})
     pipeline = Pipeline.checked(tmp_path / "run", config)
-    short, long = (Choice(pipeline, given, seconds) for seconds in (10, 20))
+    short, long = (Choice(pipeline, given, seconds) for seconds in (10, 40))
     (said,) = short.doubts(short.best())
-    wanted = "train.epochs=46, and they want 63, which would take a budget of about 13 s here"
+    wanted = "train.epochs=46, and they want 125, which would take a budget of about 24 s here"
     assert said == f"networks are undertrained: {wanted}"
     assert long.doubts(long.best()) == []
 
@@ -111,7 +111,7 @@ def test_batches_are_halved_where_steps_are_few_and_smaller_ones_cost_little(tmp
         chosen(tmp_path, 10, slow),
         chosen(tmp_path, 10, fixed={"train.batch"}),
         chosen(tmp_path, 10, fixed={"train.point.step_size"}),
-        chosen(tmp_path, 20),
+        chosen(tmp_path, 40),
     ]
     for config in kept:
         assert (config.train.batch, config.method("deep-ensemble").weights.step_size) == (64, 0.1)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from PIL import Image
 from uraenas import Run, UraenasError, load_dataset
 from uraenas.base.files import read_tensors
 from uraenas.evaluation import Diverged
-from uraenas.run.export import export
+from uraenas.run.config import preset
+from uraenas.run.export import export, usual_search
 
 DIGITS = load_dataset("digits").test.images[:40]
 
@@ -247,3 +249,20 @@ def test_few_own_images_are_not_searched_on_unless_asked(tmp_path: Path, uraenas
         assert Run(out).search_taken_from == taken
         assert ("architectures come from the search of cifar10" in done.stderr) == bool(taken)
         assert uraenas(*call, *options, "--out", out).returncode == 0  # it goes on
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "taken"),
+    [
+        ("fashion-mnist", 2000, True),
+        ("fashion-mnist", 0, False),
+        ("cifar10", 2000, False),
+        ("digits", 100, False),
+    ],
+)
+def test_a_few_of_a_named_dataset_are_not_searched_on_unless_the_search_has_seen_them(
+    name: str, limit: int, taken: bool
+) -> None:
+    config = preset("digits", {"data.name": name, "data.limit": limit})
+    task = SimpleNamespace(dataset=SimpleNamespace(name=name), train=range(1700), space=config.network)
+    assert (usual_search(config, task) is not None) == taken

@@ -31,7 +31,7 @@ from uraenas.weights import WeightMethod
 
 SHARE = 0.2  # of the time: at most this for the search, and for shifted images
 RESERVE = 0.1
-MOST_STEPS = 5 * ENOUGH_STEPS
+MOST_STEPS = 3 * ENOUGH_STEPS
 SMALLEST_BATCH = 32  # that batches are halved to
 MOST_LOST = 0.25  # of the epochs, where steps on half as many images take more than half as long
 FEWEST_CHANNELS = 4

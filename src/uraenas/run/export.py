@@ -8,7 +8,7 @@ from pathlib import Path
 from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.whole_files import rename_for_good, unfinished, writing
-from uraenas.data import DATASETS
+from uraenas.data import DATASETS, OFFICIAL
 from uraenas.ensemble import Owner
 from uraenas.run.config import Config, build, differences, in_words, override
 from uraenas.run.directory import KEPT_FILES, REPORT, Run, link
@@ -69,12 +69,17 @@ def _fill(copy: Run, run: Run, config: Config, half: bool) -> None:
 
 
 def usual_search(config: Config, task: Task) -> Run | None:
-    """The search that comes with the package, for own images too few to search on; None where it does not suit."""
-    if config.search is None or task.dataset.name in DATASETS or len(task.train) >= FEW_IMAGES:
+    """The search that comes with the package, for images too few to search on; None where it does not suit.
+
+    These are own ones, or a few of a named dataset, but never those that the search has seen.
+    """
+    source, name = Run.pretrained("cifar10"), task.dataset.name
+    whole = name in DATASETS and not (name in OFFICIAL and config.data.limit)
+    seen = name == source.config().data.name
+    if config.search is None or whole or seen or len(task.train) >= FEW_IMAGES:
         return None
     if taking_recipes(config):  # which it has none of
         return None
-    source = Run.pretrained("cifar10")
     return source if _searched(source).space.decisions == task.space.decisions else None
 
 

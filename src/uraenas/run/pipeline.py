@@ -44,7 +44,7 @@ from uraenas.run.telling import Telling
 from uraenas.run.tensorboard import EventFiles
 from uraenas.run.training import ChainRunner, TimeUp
 
-FEW_STEPS, ENOUGH_STEPS = 200, 1000  # of a chain, for networks as small as these
+FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as these
 
 
 class Pipeline:

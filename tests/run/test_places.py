@@ -55,7 +55,7 @@ class Watcher:
 @pytest.fixture
 def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers are forked from a process that has loaded what they need: each would take seconds for it."""
-    multiprocessing.set_forkserver_preload(["uraenas.run.places.worker"])
+    multiprocessing.set_forkserver_preload(["uraenas.run.places.worker", "sklearn.datasets", "scipy.ndimage"])
     monkeypatch.setattr(ProcessCrew, "start", "forkserver")
 
 
@@ -136,31 +136,22 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_end_with_their_driver_and_the_same_command_goes_on(finished_run, tmp_path, uraenas):
-    out, script = begun(tmp_path / "run", finished_run), tmp_path / "driver.py"
+def test_workers_end_with_their_driver_and_the_same_command_goes_on(short_run, tmp_path, uraenas):
+    out, script = begun(tmp_path / "run", short_run), tmp_path / "driver.py"
     script.write_text(WITH_WORKERS)
-    command = [
-        sys.executable,
-        script,
-        "run",
-        "--preset",
-        "tiny",
-        "--on",
-        "processes:2",
-        "--json",
-        "--out",
-        out,
-    ]
-    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    few = ("--set", "data.limit=100", "--set", "evaluate.suite=none")  # as it was made
+    command = ["run", "--preset", "tiny", *few, "--out", out]
+    where = ["--on", "processes:2", "--json"]
+    driver = subprocess.Popen([sys.executable, script, *command, *where], stdout=subprocess.PIPE, text=True)
     workers = [int(word) for word in driver.stdout.readline().split()]
     driver.kill()
     driver.communicate()
     assert len(workers) == 2
     while any(Path(f"/proc/{pid}").exists() for pid in workers):  # a machine may be slow; it does not hang
         time.sleep(0.05)
-    done = uraenas("run", "--preset", "tiny", "--out", out)  # wherever it goes on
+    done = uraenas(*command)  # wherever it goes on
     assert done.returncode == 0, done.stderr
-    assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
+    assert (out / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
     assert not (out / "leases").exists()
 
 

@@ -21,7 +21,7 @@ from uraenas.ensemble.joining import conformal_p_values
 from uraenas.ensemble.known import RANKED
 from uraenas.run.task import prepare
 
-HELD_OUT = (45, 90, 150, 500)
+HELD_OUT = (45, 90, 150)
 
 
 def scores_of(run: Run, method: str) -> tuple[Tensor, Tensor]:

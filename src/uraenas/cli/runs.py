@@ -73,7 +73,7 @@ def run(
         typer.Option(
             "--search-of",
             help="Take the search of this run instead of searching; `none`: search. Default: `cifar10`, which comes "
-            "with the package, for own images that are few; else `none`.",
+            "with the package, for few images that it has not seen; else `none`.",
         ),
     ] = "",
     budget: Annotated[

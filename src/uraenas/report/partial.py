@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from uraenas.base.progress import in_words
-from uraenas.report.blocks import Cell, Grid, Line, Note, Section, Table, Tile
+from uraenas.report.blocks import Cell, Facts, Grid, Line, Note, Section, Table, Tile
 from uraenas.report.page import KINDS, RunPart, finished
 from uraenas.report.sections import training
 from uraenas.report.sections.architecture import histories
@@ -55,7 +55,7 @@ def _stages(facts: dict[str, Any]) -> Section:
     found = Section(
         "stages", "Stages", "How far each stage is. Metrics and their figures come with the evaluation."
     )
-    lines = [Line(stage, [Cell(state)]) for stage, state in facts["stages"].items()]
+    lines = [Line(stage, [Cell(state, mark="words")]) for stage, state in facts["stages"].items()]
     found.blocks.append(Table("Stages of the run.", ["Stage", "State"], lines))
     if facts["cost"]:
         spent = [Line(stage, [Cell(f"{seconds:,.1f}")]) for stage, seconds in facts["cost"].items()]
@@ -107,6 +107,5 @@ def _training(run: Run, example: str) -> Section:
 def _settings(run: Run) -> Section:
     found = Section("settings", "Settings", "All that is needed to make this run again.")
     config = run.config()
-    lines = [Line(key, [Cell(shown(value))]) for key, value in config.values.items()]
-    found.blocks.append(Table("Settings.", ["Setting", "Value"], lines))
+    found.blocks.append(Facts("Of this run", {key: shown(value) for key, value in config.values.items()}))
     return found

@@ -57,12 +57,12 @@ def _settings(entries: Entries) -> Section:
         "What was set differently",
         "Where runs differ in more than one of these, a difference between them may come from any.",
     )
-    lines = [
-        Line(key, [Cell("–" if value is None else shown(value)) for value in values])
-        for key, values in differing(entries.runs).items()
-    ]
+    settings = differing(entries.runs)
+    shared = sorted(settings, key=lambda key: None in settings[key])  # what all runs have comes first
+    lines = [Line(key, [Cell("–" if v is None else shown(v)) for v in settings[key]]) for key in shared]
     if lines:
-        found.blocks.append(Table("Settings that differ.", ["Setting", *entries.labels], lines))
+        caption = "Settings that differ; –: no method of the run has it."
+        found.blocks.append(Table(caption, ["Setting", *entries.labels], lines))
     else:
         found.blocks.append(Note("The runs have the same settings."))
     return found

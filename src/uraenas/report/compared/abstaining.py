@@ -10,17 +10,18 @@ from uraenas.report.style import colour
 
 
 def section(entries: Entries) -> Section:
-    plain = "clean test" if entries.shifted else "test"
-    found = Section(
-        "compared-abstaining",
-        "When should it abstain?",
-        f"A method that answers only its most confident {entries.examples} errs less. AURC is its mean error over "
-        "all such shares, lower is better: it says how well confidence tells right from wrong. Beneath a risk "
-        f"stands the share of the {plain} {entries.examples} that can be answered with at most that share of "
-        "errors.",
-    )
     answered = {entry: _coverages(entry) for entry in entries}
     with_coverage = any(answered.values())
+    lead = (
+        f"A method that answers only its most confident {entries.examples} errs less. AURC is its mean error over "
+        "all such shares, lower is better: it says how well confidence tells right from wrong."
+    )
+    if with_coverage:
+        lead += (
+            f" Beneath a risk stands the share of the {entries.place(False)} {entries.examples} that can be answered "
+            "with at most that share of errors."
+        )
+    found = Section("compared-abstaining", "When should it abstain?", lead)
     lines = []
     for entry in entries:
         cells = []

@@ -157,10 +157,11 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
             cells.append(_difference(found, column.metric))
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
     seeds = "; over seeds, where all agree" if entries.folded else ""
+    alone = "" if entries.folded else " Of one run each: another seed may move a method by more than that."
     caption = (
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
         f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
-        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired."
+        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired.{alone}"
     )
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
 

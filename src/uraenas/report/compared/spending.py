@@ -13,6 +13,7 @@ from uraenas.report.sections.cost import (
     Point,
     cells_of,
     cost_of,
+    known_columns,
     known_units,
     scatter,
     without,
@@ -32,6 +33,9 @@ def section(entries: Entries) -> Section:
     if not units:
         found.blocks.append(Note("None of the run directories says what its training cost (cost.json)."))
         return found
+    names = {entries.names[entry]: cost for entry, cost in spent.items()}
+    if missing := without(names, units):
+        found.blocks.append(missing)
     if entries.competing:
         options = {
             unit.capitalize(): [
@@ -50,9 +54,6 @@ def section(entries: Entries) -> Section:
             for unit in units
         }
         found.blocks += [*keys(entries), Choice("Cost in", options)]
-    names = {entries.names[entry]: cost for entry, cost in spent.items()}
-    if missing := without(names, units):
-        found.blocks.append(missing)
     found.blocks.append(_table(entries, spent))
     return found
 
@@ -107,4 +108,4 @@ def _table(entries: Entries, spent: dict[Entry, Cost]) -> Table:
         f"Seconds on {devices}; means over the seeds whose run directory says it. A member is one pass in prediction. "
         "–: none says it."
     )
-    return Table(caption, ["Method", "Members", *HEADER], lines)
+    return known_columns(Table(caption, ["Method", "Members", *HEADER], lines))

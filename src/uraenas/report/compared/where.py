@@ -36,10 +36,13 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
     if lines:
         caption = (
             f"NLL minus that of {entries.names[baseline]}, as predicted, means over severities (and seeds): under "
-            "how many kinds of shift it is lower, and under which it is lowest and highest."
+            "how many kinds of shift it is better, that is lower, and under which it is best and worst."
         )
-        found.blocks.append(Table(caption, ["Method", "Lower under", "Lowest under", "Highest under"], lines))
-    maps = {METRIC_NAMES[m]: _maps(entries, others[:MOST], baseline, m) for m in HEADLINE}
+        found.blocks.append(Table(caption, ["Method", "Better under", "Best under", "Worst under"], lines))
+    maps = {
+        METRIC_NAMES[m]: _maps(entries, others[:MOST], baseline, m)
+        for m in ("nll", *(m for m in HEADLINE if m != "nll"))
+    }
     found.blocks.append(Choice("Metric", {name: figures for name, figures in maps.items() if figures}))
     return found
 

@@ -1,7 +1,7 @@
 """What it cost, against what it brought."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -75,10 +75,10 @@ def section(facts: RunFacts) -> Section:
         ]
         for unit in units
     }
-    if options:
-        found.blocks += [method_key(list(spent)), Choice("Cost in", options)]
     if missing := without(spent, units):
         found.blocks.append(missing)
+    if options:
+        found.blocks += [method_key(list(spent)), Choice("Cost in", options)]
     if units:
         found.blocks.append(_table(facts, spent))
     return found
@@ -95,12 +95,10 @@ def known_units(spent: Sequence[Cost]) -> list[str]:
 def without(spent: Mapping[str, Cost], units: Sequence[str]) -> Note | None:
     """Who is not in the figures, and why."""
     missing = {unit: [name for name, cost in spent.items() if UNITS[unit][1](cost) is None] for unit in units}
-    sentences = [f"{UNITS[unit][0]}: {', '.join(names)}" for unit, names in missing.items() if names]
-    if not sentences:
+    parts = [f"{', '.join(names)} ({UNITS[unit][0]})" for unit, names in missing.items() if names]
+    if not parts:
         return None
-    return Note(
-        f"Not in the figures, as the run directory does not say what they cost. {'; '.join(sentences)}."
-    )
+    return Note(f"Not in the figures, as the run directory does not say what they cost: {'; '.join(parts)}.")
 
 
 def cost_of(facts: RunFacts, method: str) -> Cost:
@@ -219,7 +217,15 @@ def _table(facts: RunFacts, spent: Mapping[str, Cost]) -> Table:
         "A member is one pass in prediction. Parameters of members that are draws of one network count once. "
         "–: the run directory does not say."
     )
-    return Table(caption, ["Method", "Members", *HEADER], lines)
+    return known_columns(Table(caption, ["Method", "Members", *HEADER], lines))
+
+
+def known_columns(table: Table) -> Table:
+    """Without columns that hold nothing but dashes."""
+    kept = [k for k in range(len(table.header) - 1) if any(line.cells[k].text != "–" for line in table.lines)]
+    header = [table.header[0], *(table.header[k + 1] for k in kept)]
+    lines = [replace(line, cells=[line.cells[k] for k in kept]) for line in table.lines]
+    return Table(table.caption, header, lines)
 
 
 def _amount(value: float) -> str:

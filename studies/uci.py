@@ -37,7 +37,8 @@ from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 
 MEASURED = MEASURES["numbers"]
-Task, Found = TypeVar("Task"), TypeVar("Found")
+Task = TypeVar("Task")
+Found = TypeVar("Found")
 Rows = dict[str, dict[str, float]]  # metrics by method
 SHOWN = ("rmse", "nll", "crps", "coverage90", "width90")
 SETS = (
@@ -342,9 +343,11 @@ def _is(row: dict[str, Any], one: str, method: str) -> bool:
 def _cell(values: list[float]) -> str:
     if not values:
         return "–"
-    if len(values) == 1:
-        return f"{values[0]:.3f} (1)"
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.3f} ({len(values)})"
+    mean, count = float(np.mean(values)), len(values)
+    places = min(7, max(3, 2 - math.floor(math.log10(abs(mean) or 1))))  # naval's numbers are small
+    if count == 1:
+        return f"{mean:.{places}f} (1)"
+    return f"{mean:.{places}f} ± {np.std(values, ddof=1) / math.sqrt(count):.{places}f} ({count})"
 
 
 def _ranks(rows: list[dict[str, Any]], metric: str) -> dict[str, list[int]]:

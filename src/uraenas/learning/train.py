@@ -189,8 +189,8 @@ class StackOfChains:
         self.step += 1
 
     def _all_well(self, losses_M: Tensor, gradient: Tensor) -> bool:
-        """Whether no member has to stop: told at once on a CPU; a GPU would have to be waited for, and is not asked."""
-        if gradient.is_cuda:
+        """Whether no member has to stop: told at once on a CPU; another device would have to be waited for."""
+        if gradient.device.type != "cpu":
             return False
         return bool(((losses_M < MOST_LOSS) & (self.failed_at < 0)).all() & torch.isfinite(gradient.sum()))
 

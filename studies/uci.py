@@ -55,6 +55,7 @@ LATER = 6  # splits: AutoDEUQ takes longest, so others come first
 PIECES = 8  # of each column, for networks
 SMALL = 2000  # rows; larger sets have larger batches
 COMMON = {
+    "engine.device": "cpu",  # many small runs side by side
     "search.epochs": 10,
     "search.sampling.cycles": 1,
     "network.widths": "16,32",

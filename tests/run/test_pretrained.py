@@ -75,12 +75,12 @@ def test_a_run_of_the_same_name_comes_first_and_other_names_are_refused(uraenas,
 
 @pytest.mark.data
 def test_its_figures_on_a_thousand_test_images():
-    """`benchmarks/pretrained.py` makes those on all ten thousand."""
+    """`studies/pretrained.py` makes those on all ten thousand."""
     test = load_dataset("cifar10").test.take(np.arange(1000))
     ensemble = Run.pretrained().ensemble()
     log_p = metrics.mixture(ensemble.member_log_probabilities(test.images))
     labels = torch.from_numpy(test.labels)
-    assert metrics.accuracy(log_p, labels) == pytest.approx(0.950, abs=0.0011)  # one image either way
-    assert metrics.nll(log_p, labels) == pytest.approx(0.13713, abs=1e-4)
+    assert metrics.accuracy(log_p, labels) == pytest.approx(0.954, abs=0.0011)  # one image either way
+    assert metrics.nll(log_p, labels) == pytest.approx(0.10932, abs=1e-4)
     scaled = calibration.scale(log_p, ensemble.temperature)
-    assert metrics.nll(scaled, labels) == pytest.approx(0.13695, abs=1e-4)
+    assert metrics.nll(scaled, labels) == pytest.approx(0.10972, abs=1e-4)

@@ -88,6 +88,7 @@ def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
     columns = columns_of(lines)
     kept = [k for k in range(len(columns)) if any(line.values[k] is not None for line in lines)]
     leaders = [_leaders(facts, kind, k, tops[k], lines) for k in range(len(columns))]
+    last = [DISAGREEMENT] if any(line.disagreement is not None for line in lines) else []
     rows = []
     for one in lines:
         cells = [Cell(str(one.members))]
@@ -96,8 +97,9 @@ def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
             interval = one.intervals[k] if one.intervals else None
             small = " – ".join(columns[k].show(end) for end in interval) if interval else ""
             cells.append(Cell(columns[k].show(value), small, marked))
-        rows.append(Line(one.method, [*cells, Cell(DISAGREEMENT.show(one.disagreement))], colour(one.method)))
-    header = ["Method", "Members", *(columns[k].title for k in kept), DISAGREEMENT.title]
+        cells += [Cell(column.show(one.disagreement)) for column in last]
+        rows.append(Line(one.method, cells, colour(one.method)))
+    header = ["Method", "Members", *(columns[k].title for k in kept), *(column.title for column in last)]
     return Table(caption, header, rows)
 
 

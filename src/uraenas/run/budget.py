@@ -92,7 +92,7 @@ def plan(
         known = (progress, pipeline.task.dataset, pipeline.search_of)
         pipeline = Pipeline.checked(path, chosen.config, *known)
     if expected is not None:
-        pipeline.progress.expect(expected, seconds and begun + (1 - RESERVE / 2) * seconds)
+        pipeline.progress.expect(expected, seconds and begun + (1 - RESERVE / 5) * seconds)
     return Planned(pipeline, expected, notes)
 
 

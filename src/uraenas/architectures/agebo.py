@@ -36,7 +36,8 @@ class Agebo(Aging):
 
     kept: ClassVar[tuple[str, ...]] = (*queried.KEPT, "recipes")
 
-    def check_own(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require_range("first", self.first, 1, 100_000)
         for name, bounds in zip(factors.NAMES, self._bounds, strict=True):
             factors.require_bounds(name, bounds)

@@ -21,7 +21,7 @@ from uraenas.spaces import Tensors
 
 @dataclass(frozen=True)
 class Aging:
-    """A population that ages. Abstract: an entry adds how its networks are trained, and overrides nothing."""
+    """A population that ages. Abstract: an entry adds how its networks are trained."""
 
     together: int = 10  # children that are trained side by side; 1 is the published form
     population: int = 10
@@ -35,11 +35,6 @@ class Aging:
         require_range("together", self.together, 1, 1000)
         require_range("population", self.population, 1, 100_000)
         require_range("tournament", self.tournament, 1, 100_000)
-        self.check_own()
-
-    def check_own(self) -> None:
-        """Refuse settings of the entry that make no sense."""
-        raise NotImplementedError
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
         known, alive = queried.asked(state), self._alive(state)
@@ -85,9 +80,6 @@ class Evolution(Aging):
 
     kept: ClassVar[tuple[str, ...]] = queried.KEPT
     recipes = None
-
-    def check_own(self) -> None:
-        """There are no others."""
 
     def initial(self, options: Sequence[int], key: int) -> Tensors:
         return queried.nothing_queried(options)

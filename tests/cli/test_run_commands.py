@@ -57,6 +57,16 @@ def test_methods_that_are_trained_but_not_asked_for_are_named(uraenas, own_run):
     assert "not asked for: deep-ensemble, drnas (--methods)" in done.stdout
 
 
+def test_a_run_is_measured_otherwise_but_not_trained_otherwise(uraenas, own_run):
+    done = uraenas(
+        "evaluate", own_run, "--set", "evaluate.suite=none", "--set", "evaluate.bootstrap=0", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    assert {row["shift"] for row in json.loads(done.stdout)["rows"]} == {"none"}
+    assert Run(own_run).config().evaluate.suite == "none"
+    assert_one_line(uraenas("evaluate", own_run, "--set", "train.epochs=9"), "train.epochs")
+
+
 def test_stages_one_by_one_give_the_same_result(uraenas, short_run, tmp_path):
     out = tmp_path / "stages"
     Pipeline.start(out, preset("tiny", {"data.limit": 100, "evaluate.suite": "none"}))

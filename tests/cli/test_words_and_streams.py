@@ -90,7 +90,7 @@ def test_a_name_that_cannot_be_stored_is_refused_before_anything_is_trained(
 
 
 def shell(words: str, run: Path) -> subprocess.CompletedProcess[str]:
-    command = f"{sys.executable} -m uraenas.cli {words}".replace("RUN", str(run))
+    command = f"{sys.executable} -m uraenas {words}".replace("RUN", str(run))
     return subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=run)
 
 

@@ -129,7 +129,7 @@ def test_a_signal_leaves_the_epochs_that_were_over(tmp_path: Path) -> None:
         "engine.device=cuda",
         "evaluate.suite=none",
     ]
-    command = [sys.executable, "-m", "uraenas.cli", "run", "--preset", "tiny", "--methods", "uraenas"]
+    command = [sys.executable, "-m", "uraenas", "run", "--preset", "tiny", "--methods", "uraenas"]
     for text in sets:
         command += ["--set", text]
     process = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True)

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -197,9 +197,14 @@ def train(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> Non
     say("\n".join(f"{name}: {size} members" for name, size in sizes.items()), as_json, {"members": sizes})
 
 
-def evaluate(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> None:
-    """Measure the trained members of a run."""
-    with opened(path, as_json, on) as pipeline:
+def evaluate(
+    path: RunPath,
+    assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
+    on: OnOption = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Measure the trained members of a run; --set evaluate.… measures otherwise than before."""
+    with opened(path, as_json, on, changes_of("", assignments)) as pipeline:
         metrics = pipeline.evaluate()
     _print_result(pipeline, metrics, as_json)
 
@@ -328,12 +333,19 @@ def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def opened(path: Path, as_json: bool, on: str = "local") -> Iterator["Pipeline"]:
+def opened(
+    path: Path, as_json: bool, on: str = "local", changes: Mapping[str, Any] | None = None
+) -> Iterator["Pipeline"]:
+    from uraenas.run.config import override
+    from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
 
     workplace = _workplace(on)
     with bars(quiet=as_json) as progress:
-        pipeline = Pipeline.resume(path, progress)
+        if changes:
+            pipeline = Pipeline.start(path, override(Run(path).config(), changes), progress)
+        else:
+            pipeline = Pipeline.resume(path, progress)
         pipeline.place = workplace
         with working_in(pipeline.run), closing(workplace):
             yield pipeline

@@ -238,7 +238,7 @@ def test_what_was_begun_is_finished_after_sigterm(finished_run: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uraenas.cli", "serve", str(finished_run), "--port", str(port)]
+    command = [sys.executable, "-m", "uraenas", "serve", str(finished_run), "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
         assert server.stderr is not None
         assert f"http://127.0.0.1:{port}" in server.stderr.readline()

@@ -1,3 +1,0 @@
-from uraenas.cli import main
-
-main()

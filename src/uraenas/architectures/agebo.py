@@ -48,7 +48,7 @@ class Agebo(Aging):
 
     def initial(self, options: Sequence[int], key: int) -> Tensors:
         nothing = torch.zeros(0, len(factors.NAMES), dtype=torch.float64)
-        return {**queried.nothing_queried(options), "recipes": nothing}
+        return {**super().initial(options, key), "recipes": nothing}
 
     def recipes(self, state: Tensors, count: int, key: Tensor) -> list[factors.Factors]:
         """Each best by a draw of the process of its own; at first at random, log-uniform."""
@@ -66,7 +66,7 @@ class Agebo(Aging):
         return WIDTH * np.array([list(map(factors.share_of, self._bounds, one)) for one in recipes])
 
     def facts(self, state: Tensors) -> dict[str, Any]:
-        found = queried.facts(state, self.shares(state))
+        found = super().facts(state)
         if len(state["values"]):
             best = state["recipes"][queried.best_first(state)[0]].tolist()
             found |= {f"best_{name}": factor for name, factor in zip(factors.NAMES, best, strict=True)}

@@ -8,7 +8,6 @@ the best, as far as one can tell.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,26 +24,18 @@ FUNCTIONS = 64  # drawn to tell how likely each option is
 
 
 @dataclass(frozen=True)
-class Bayesian:
+class Bayesian(queried.Asking):
     """Thompson draws from a Gaussian process of accuracy (Bayesian optimisation)."""
 
-    together: int = 10  # trained side by side, each for a function of its own
     first: int = 10  # at random, before the process is asked
     candidates: int = 300  # drawn at random, besides the neighbours of the best
 
-    loop: ClassVar[str] = "queries"
-    learned: ClassVar[tuple[str, ...]] = ()
-    kept: ClassVar[tuple[str, ...]] = queried.KEPT
-    numbers: ClassVar[str] = "share"
     recipes = None
 
     def __post_init__(self) -> None:
-        require_range("together", self.together, 1, 1000)
+        super().__post_init__()
         require_range("first", self.first, 1, 100_000)
         require_range("candidates", self.candidates, 1, 10_000)
-
-    def initial(self, options: Sequence[int], key: int) -> Tensors:
-        return queried.nothing_queried(options)
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
         seen = set(queried.asked(state))
@@ -83,21 +74,8 @@ class Bayesian:
         functions = _functions(state, candidates, count, draws.at(key, 1), temperature)
         return [candidates[place] for place in functions.argmax(dim=0).tolist()]
 
-    def mode(self, state: Tensors) -> Tensor:
-        """The best that was trained."""
-        return queried.best(state)
-
     def favour(self, state: Tensors) -> Tensor:
         return queried.shares_of(self._drawn(state, draws.at(0, 0), FUNCTIONS), state)
-
-    def spread(self, state: Tensors) -> Tensor | None:
-        return None
-
-    def shares(self, state: Tensors) -> Tensor:
-        return self.favour(state)
-
-    def facts(self, state: Tensors) -> dict[str, Any]:
-        return queried.facts(state, self.shares(state))
 
 
 def _functions(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError, require_not_negative, require_positive
+from uraenas.base.errors import UraenasError, require_positive
 from uraenas.spaces import Tensors
 
 
@@ -109,11 +109,6 @@ def require_adam(step_size: float, betas: tuple[float, float]) -> None:
     require_positive("step_size", step_size)
     if not all(0 <= beta < 1 for beta in betas):
         raise UraenasError(f"betas = {betas} is out of range; both: 0 or more, below 1")
-
-
-def require_adam_with_decay(step_size: float, betas: tuple[float, float], decay: float) -> None:
-    require_adam(step_size, betas)
-    require_not_negative("decay", decay)
 
 
 def adam(

@@ -6,9 +6,7 @@ The population is the last `population` that were trained: whoever enters pushes
 a member of the last population.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -20,20 +18,14 @@ from uraenas.spaces import Tensors
 
 
 @dataclass(frozen=True)
-class Aging:
+class Aging(queried.Population):
     """A population that ages. Abstract: an entry adds how its networks are trained."""
 
     together: int = 10  # children that are trained side by side; 1 is the published form
-    population: int = 10
     tournament: int = 3  # of how many the fittest becomes a parent
 
-    loop: ClassVar[str] = "queries"
-    learned: ClassVar[tuple[str, ...]] = ()
-    numbers: ClassVar[str] = "share"
-
     def __post_init__(self) -> None:
-        require_range("together", self.together, 1, 1000)
-        require_range("population", self.population, 1, 100_000)
+        super().__post_init__()
         require_range("tournament", self.tournament, 1, 100_000)
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
@@ -57,32 +49,9 @@ class Aging:
         count = len(state["values"])
         return list(range(max(0, count - self.population), count))
 
-    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
-        return queried.pick(self.members(state), state, key, temperature)
-
-    def mode(self, state: Tensors) -> Tensor:
-        """The best that was trained."""
-        return queried.best(state)
-
-    def favour(self, state: Tensors) -> Tensor:
-        return queried.shares_of(self.members(state), state)
-
-    def spread(self, state: Tensors) -> Tensor | None:
-        return None
-
-    def shares(self, state: Tensors) -> Tensor:
-        return self.favour(state)
-
 
 @dataclass(frozen=True)
 class Evolution(Aging):
     """A population in which the fittest have children and the oldest die (regularised evolution)."""
 
-    kept: ClassVar[tuple[str, ...]] = queried.KEPT
     recipes = None
-
-    def initial(self, options: Sequence[int], key: int) -> Tensors:
-        return queried.nothing_queried(options)
-
-    def facts(self, state: Tensors) -> dict[str, Any]:
-        return queried.facts(state, self.shares(state))

@@ -7,36 +7,20 @@ Neighbours are trained in a random order, each once. A draw is one of the best t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from torch import Tensor
 
 from uraenas.architectures import queried
 from uraenas.architectures.distribution import IsValid
 from uraenas.base import draws
-from uraenas.base.errors import require_range
 from uraenas.spaces import Tensors
 
 
 @dataclass(frozen=True)
-class LocalSearch:
+class LocalSearch(queried.Population):
     """The neighbours of the best, until none is better; then from elsewhere."""
 
-    together: int = 10  # trained side by side
-    population: int = 10  # how many of the best make up the distribution
-
-    loop: ClassVar[str] = "queries"
-    learned: ClassVar[tuple[str, ...]] = ()
-    kept: ClassVar[tuple[str, ...]] = queried.KEPT
-    numbers: ClassVar[str] = "share"
     recipes = None
-
-    def __post_init__(self) -> None:
-        require_range("together", self.together, 1, 1000)
-        require_range("population", self.population, 1, 100_000)
-
-    def initial(self, options: Sequence[int], key: int) -> Tensors:
-        return queried.nothing_queried(options)
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
         known = queried.asked(state)
@@ -65,27 +49,3 @@ class LocalSearch:
             if not unseen:
                 best = -1
         return unseen
-
-    def members(self, state: Tensors) -> list[queried.Options]:
-        """The best of all that were trained, the best first."""
-        known = queried.asked(state)
-        return [known[place] for place in queried.best_first(state)[: self.population]]
-
-    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
-        return queried.pick(self.members(state), state, key, temperature)
-
-    def mode(self, state: Tensors) -> Tensor:
-        """The best that was trained."""
-        return queried.best(state)
-
-    def favour(self, state: Tensors) -> Tensor:
-        return queried.shares_of(self.members(state), state)
-
-    def spread(self, state: Tensors) -> Tensor | None:
-        return None
-
-    def shares(self, state: Tensors) -> Tensor:
-        return self.favour(state)
-
-    def facts(self, state: Tensors) -> dict[str, Any]:
-        return queried.facts(state, self.shares(state))

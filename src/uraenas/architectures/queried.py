@@ -6,7 +6,8 @@ float64, so that a file of them is one of numbers.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from uraenas.architectures.distribution import IsValid, entropy_of, option_mask
 from uraenas.architectures.factors import PLAIN, Factors
 from uraenas.base import draws
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, require_range
 from uraenas.spaces import Tensors
 
 KEPT = ("queried", "values", "options")
@@ -149,3 +150,62 @@ def facts(state: Tensors, shares: Tensor) -> dict[str, Any]:
     if len(values):
         found |= {"best": float(values.max()), "mean": float(values.mean())}
     return found
+
+
+# Entries
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is learned from queries. Abstract: an entry adds what it asks for, what it favours and how it draws."""
+
+    together: int = 10  # trained side by side
+
+    loop: ClassVar[str] = "queries"
+    learned: ClassVar[tuple[str, ...]] = ()
+    kept: ClassVar[tuple[str, ...]] = KEPT
+    numbers: ClassVar[str] = "share"
+
+    def __post_init__(self) -> None:
+        require_range("together", self.together, 1, 1000)
+
+    def initial(self, options: Sequence[int], key: int) -> Tensors:
+        return nothing_queried(options)
+
+    def favour(self, state: Tensors) -> Tensor:
+        raise NotImplementedError
+
+    def mode(self, state: Tensors) -> Tensor:
+        """The best that was trained."""
+        return best(state)
+
+    def spread(self, state: Tensors) -> Tensor | None:
+        return None
+
+    def shares(self, state: Tensors) -> Tensor:
+        return self.favour(state)
+
+    def facts(self, state: Tensors) -> dict[str, Any]:
+        return facts(state, self.shares(state))
+
+
+@dataclass(frozen=True)
+class Population(Asking):
+    """Some of those that were trained, each as likely as any other: the best, unless an entry says otherwise."""
+
+    population: int = 10  # how many make up the distribution
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range("population", self.population, 1, 100_000)
+
+    def members(self, state: Tensors) -> list[Options]:
+        """The best first."""
+        known = asked(state)
+        return [known[place] for place in best_first(state)[: self.population]]
+
+    def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
+        return pick(self.members(state), state, key, temperature)
+
+    def favour(self, state: Tensors) -> Tensor:
+        return shares_of(self.members(state), state)

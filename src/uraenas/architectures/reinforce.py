@@ -6,9 +6,8 @@ The architectures of a round are drawn from one policy, and a step of Adam follo
 policy; what stands for it is the best that was trained, not the policy's argmax.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,27 +20,20 @@ from uraenas.spaces import Tensors
 
 
 @dataclass(frozen=True)
-class Reinforce:
+class Reinforce(queried.Asking):
     """A policy, moved by the score-function gradient of accuracy (REINFORCE)."""
 
     step_size: float = 0.3
     betas: tuple[float, float] = (0.5, 0.999)
     baseline: float = 0.9  # how much of the running mean of rewards stays when a reward comes
-    together: int = 10  # drawn from one policy and trained side by side
 
-    loop: ClassVar[str] = "queries"
-    learned: ClassVar[tuple[str, ...]] = ()
-    kept: ClassVar[tuple[str, ...]] = queried.KEPT
     numbers: ClassVar[str] = "probability"
     recipes = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_adam(self.step_size, self.betas)
         require_range("baseline", self.baseline, 0, 1)
-        require_range("together", self.together, 1, 1000)
-
-    def initial(self, options: Sequence[int], key: int) -> Tensors:
-        return queried.nothing_queried(options)
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
         policy = self.policy(state)
@@ -69,21 +61,8 @@ class Reinforce:
     def scores(self, state: Tensors, key: Tensor, temperature: float = 1.0) -> Tensor:
         return categorical.perturbed(self.policy(state), key, temperature)
 
-    def mode(self, state: Tensors) -> Tensor:
-        """The best that was trained."""
-        return queried.best(state)
-
     def favour(self, state: Tensors) -> Tensor:
         return categorical.probabilities(self.policy(state))
-
-    def spread(self, state: Tensors) -> Tensor | None:
-        return None
-
-    def shares(self, state: Tensors) -> Tensor:
-        return self.favour(state)
-
-    def facts(self, state: Tensors) -> dict[str, Any]:
-        return queried.facts(state, self.shares(state))
 
 
 def policy_gradient(policy: Tensors, chosen: Tensor, advantages: Tensor) -> Tensor:

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.deploy.accelerated import accelerated
 from uraenas.deploy.serving.limits import Limits
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
 from uraenas.run.directory import PRIMARY, Run
+from uraenas.run.watching import is_worked_on
 
 PATIENCE = 30  # seconds for what was begun, after SIGTERM
 
@@ -42,7 +43,7 @@ def application(run: Run, method: str = "", limits: Limits | None = None, **rule
 def following(
     run: Run, page: Callable[[], str], method: str = "", limits: Limits | None = None, **rule: float
 ) -> Any:
-    """The ASGI application of a run in progress: `page` until the method has members, then as `application` has it.
+    """The ASGI application of a run in progress: `page` until the run is over; predictions once there are members.
 
     Without a method it is the one that the finished run would be asked by.
     """
@@ -51,11 +52,13 @@ def following(
 
     limits, methods = limits or Limits(), run.config().methods
     awaited = method or next((name for name in PRIMARY if name in methods), methods[0])
+    if awaited not in methods:
+        raise unknown("method", awaited, methods)
 
     def make() -> Any | None:
         return application(run, awaited, limits, **rule) if run.is_trained(awaited) else None
 
-    return Following(make, page, limits)
+    return Following(make, lambda: not is_worked_on(run), page, limits)
 
 
 def _fastest(ensemble: Ensemble) -> Ensemble:

@@ -116,10 +116,10 @@ def test_an_ensemble_that_is_asked_often_turns_to_the_runtime(
     assert isinstance(asked, EarningPredictor)
     expected = ensemble.plain_predictor("cpu")(DIGITS[:40])
     first = [ensemble.member_log_probabilities(DIGITS[:1], device="cpu") for _ in range(2)]
-    assert asked.now is asked.plain
+    assert not asked.settled
     assert torch.equal(*first)  # until it turns, the same bits
     turned = ensemble.member_log_probabilities(DIGITS[:40], device="cpu")
-    assert isinstance(asked.now, RuntimePredictor)
+    assert asked.settled == {False: asked.runtime}
     torch.testing.assert_close(turned.exp(), expected.exp(), atol=1e-5, rtol=0)
 
 
@@ -128,7 +128,9 @@ def test_without_the_runtime_pytorch_goes_on(finished_run: Path, monkeypatch: py
     monkeypatch.setattr(runtime, "EARNED_CALLS", 0)
     ensemble = Run(finished_run).ensemble()
     assert len(ensemble.predict_proba(DIGITS[:2], device="cpu")) == 2
-    assert ensemble.predictor("cpu").now is ensemble.predictor("cpu").plain  # type: ignore[attr-defined]
+    asked = ensemble.predictor("cpu")
+    assert isinstance(asked, EarningPredictor)
+    assert asked.settled == {False: asked.plain}
 
 
 def test_convolutions_that_read_one_map_are_apart_in_a_graph() -> None:

@@ -16,11 +16,15 @@ from uraenas.spaces import Features, Space, folded
 class MembersNetwork(nn.Module):
     """All members in evaluation, in float32, for any number of images; draws that share a network run it once.
 
-    Images are [N, H, W, C]: bytes, or floats from 0 to 1 where the members were trained on such.
+    Images are [N, H, W, C]: bytes, or floats from 0 to 1 where the members were trained on such. What networks see is
+    an output only where it `looks`.
     """
 
-    def __init__(self, members: Sequence[Member], space: Space, normalisation: Normalisation) -> None:
+    def __init__(
+        self, members: Sequence[Member], space: Space, normalisation: Normalisation, looks: bool = True
+    ) -> None:
         super().__init__()
+        self.looks = looks
         if any(member.kind.forward is not None for member in members):
             raise UraenasError("members that are no plain networks, but masked ones, cannot be exported")
         networks = served(members)
@@ -50,7 +54,7 @@ class MembersNetwork(nn.Module):
         """What `forward` returns, in order."""
         features = [
             Output(feature_name(network, level), "what a network sees")
-            for network in range(len(self.members))
+            for network in range(len(self.members) if self.looks else 0)
             for level in range(self.levels)
         ]
         return [Output("log_probabilities", "of each member, by class"), *features]
@@ -58,7 +62,8 @@ class MembersNetwork(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Log-probabilities [N, M, K], and what each network sees, level by level."""
         log_p, features = self.look(images)
-        return torch.stack(log_p, dim=1), *(level for seen in features for level in seen)
+        levels = (level for seen in features for level in seen) if self.looks else ()
+        return torch.stack(log_p, dim=1), *levels
 
 
 def feature_name(network: int, level: int) -> str:

@@ -64,7 +64,7 @@ def following(
 def _fastest(ensemble: Ensemble) -> Ensemble:
     """With ONNX Runtime where it is installed and can run these members."""
     try:
-        return accelerated(ensemble)
+        return accelerated(ensemble, looks=True)
     except UraenasError:
         return ensemble
 

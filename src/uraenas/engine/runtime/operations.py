@@ -156,7 +156,7 @@ def _variance_and_mean(build: Builder, step: Step) -> None:
     (apart,) = build.node("Sub", [x.name, mean])
     (square,) = build.node("Mul", [apart, apart])
     build.node("ReduceMean", [square], step.results[:1], axes=list(axes), keepdims=0)
-    build.node("ReduceMean", [x.name], step.results[1:], axes=list(axes), keepdims=0)
+    build.node("Squeeze", [mean, build.constant(list(axes))], step.results[1:])
 
 
 def _unsqueezed(build: Builder, step: Step) -> None:

@@ -19,7 +19,7 @@ from uraenas import Run, UraenasError
 from uraenas.deploy import Exported, Wanted, accelerated, export_file
 from uraenas.deploy.network import EnsembleNetwork
 from uraenas.deploy.onnx_file import halved
-from uraenas.deploy.writing import _parity
+from uraenas.deploy.parity import parity_of_images
 from uraenas.engine.runtime import model_of
 from uraenas.engine.runtime.operations import Builder
 from uraenas.engine.runtime.recording import record
@@ -87,7 +87,7 @@ def test_a_file_that_would_say_something_else_is_refused(finished_run: Path, fil
         return {**found, name: ~found[name] if found[name].dtype == bool else found[name] + np.float32(1e-4)}
 
     with pytest.raises(UraenasError, match=name):
-        _parity(ensemble, says, True, Rule.of(ensemble, 0.2))
+        parity_of_images(ensemble, says, True, Rule.of(ensemble, 0.2))
 
 
 @pytest.mark.parametrize(("count", "threads"), [(7, 1), (300, 2)])  # the last in parts side by side

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
 from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables.columns import Category, Number
+from uraenas.deploy import Exported, Wanted, export_file
 from uraenas.deploy.serving.running import application
-from uraenas.deploy.writing import export_file
+from uraenas.deploy.web import export_web
 from uraenas.ensemble import Ensemble
-from uraenas.ensemble.table_rows import predict_rows
+from uraenas.ensemble.table_rows import Asked, predict_rows
 from uraenas.evaluation import numbers
 from uraenas.run.directory import Run
 from uraenas.run.hub import push
@@ -201,11 +203,45 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     assert "column 'rooms' is missing" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_a_file_takes_columns_and_says_what_predict_says(
+    runs: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    file, ensemble = tmp_path / "houses.onnx", Run(runs[kind]).ensemble()
+    facts = export_file(Run(runs[kind]), file, wanted=Wanted(coverage=0.5))
+    session = onnxruntime.InferenceSession(file)
+    given = {
+        "area": np.array([50.0, 150.0, 90.0, 60.0]),
+        "rooms": np.array([2.0, np.nan, 4.0, 1.0]),
+        "town": np.array(["a", "b", "never seen", ""], object),
+    }
+    names = [output.name for output in session.get_outputs()]
+    found = dict(zip(names, session.run(None, given), strict=True))
+    rows = predict_rows(ensemble, given, Asked(coverage=0.5))
+    same = ["total", "data", "weights", "architecture"]
+    same += ["predicted", "deviation", "low", "high"] if kind == "numbers" else []
+    for name in same:
+        np.testing.assert_allclose(found[name], [row[name] for row in rows], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["p_value"], [row["p_value"] for row in rows], atol=0.02)
+    if kind == "classes":
+        np.testing.assert_allclose(found["probabilities"], ensemble.predict_proba(given), atol=1e-5)
+        sets = [[ensemble.classes[k] for k in np.flatnonzero(one)] for one in found["prediction_set"]]
+        assert list(map(sorted, sets)) == [sorted(row["prediction_set"]) for row in rows]
+        assert found["abstain"].tolist() == [row["abstain"] for row in rows]
+    exported = Exported(file)(given)
+    assert all(np.array_equal(exported[name], found[name]) for name in names)
+    assert max(facts["parity"][name] for name in same) < 1e-5
+    assert [one["name"] for one in facts["columns"]] == ["area", "rooms", "town"]
+
+
 def test_what_takes_images_alone_refuses_tables(
     runs: dict[str, Path], tmp_path: Path, uraenas: Callable
 ) -> None:
-    with pytest.raises(UraenasError, match="rows of a table"):
-        export_file(Run(runs["classes"]), tmp_path / "cancer.onnx")
+    for form, precision in (("onnx", "int8"), ("torch", "float32")):
+        with pytest.raises(UraenasError, match="rows of a table is written as ONNX in float32"):
+            export_file(Run(runs["classes"]), tmp_path / "file", form, wanted=Wanted(precision))
+    with pytest.raises(UraenasError, match="a page in the browser takes images"):
+        export_web(Run(runs["classes"]), tmp_path / "page", tmp_path)
     with pytest.raises(UraenasError, match="rows of a table"):
         application(Run(runs["numbers"]))
     settings = ("--set", f"data.name={table(tmp_path / 'houses.csv')}", "--set", "data.target=price")

@@ -43,7 +43,9 @@ class Exported:
     @cached_property
     def columns(self) -> Columns | None:
         """Of a table; none where the file takes images."""
-        return Columns.of(Fields(Path("the file"), self.facts))
+        stored = self.session.alone.get_modelmeta().custom_metadata_map
+        own = {"columns": json.loads(stored["columns"])} if "columns" in stored else {}
+        return Columns.of(Fields("the file", own))
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ import onnxruntime
 import pytest
 import torch
 
+from made_up_tables import table
 from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables.columns import Category, Number
 from uraenas.deploy import Exported, Wanted, export_file
-from uraenas.deploy.serving.running import application
 from uraenas.deploy.web import export_web
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.table_rows import Asked, predict_rows
@@ -24,55 +24,10 @@ from uraenas.evaluation import numbers
 from uraenas.run.directory import Run
 from uraenas.run.hub import push
 
-TINY = {
-    "search.epochs": 2,
-    "search.sampling.cycles": 1,
-    "train.epochs": 4,
-    "train.sampled.architectures": 2,
-    "network.widths": "4,8",
-    "network.nodes": 2,
-    "ensemble.members": 4,
-    "evaluate.bootstrap": 20,
-    "evaluate.subsets": 2,
-    "evaluate.references": "false",
-}
-METHODS = "uraenas-adam,deep-ensemble-adam"
 
-
-def table(path: Path, rows: int = 90) -> Path:
-    random = np.random.default_rng(0)
-    with path.open("w") as file:
-        writer = csv.writer(file)
-        writer.writerow(["area", "rooms", "town", "price", "sold"])
-        for n in range(rows):
-            area, town = random.uniform(40, 200), "abc"[n % 3]
-            price = 3 * area + 40 * (n % 3) + random.normal(0, 10)
-            writer.writerow(
-                [
-                    f"{area:.1f}",
-                    "" if n % 9 == 0 else n % 5,
-                    town,
-                    f"{price:.2f}",
-                    "yes" if area > 90 else "no",
-                ]
-            )
-    return path
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory, uraenas: Callable) -> dict[str, Path]:
-    """One run for each target."""
-    folder = tmp_path_factory.mktemp("tables")
-    houses = table(folder / "houses.csv")
-    made = {}
-    for kind, target, other in (("numbers", "price", "sold"), ("classes", "sold", "price")):
-        out = folder / kind
-        settings = {**TINY, "data.target": target, "data.leave_out": other}
-        assigned = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        done = uraenas("run", houses, "--preset", "table", "--methods", METHODS, *assigned, "--out", out)
-        assert done.returncode == 0, done.stderr
-        made[kind] = out
-    return made
+@pytest.fixture
+def runs(table_runs: dict[str, Path]) -> dict[str, Path]:
+    return table_runs
 
 
 def test_numbers_have_their_metrics_for_every_method_and_size(runs: dict[str, Path]) -> None:
@@ -242,8 +197,6 @@ def test_what_takes_images_alone_refuses_tables(
             export_file(Run(runs["classes"]), tmp_path / "file", form, wanted=Wanted(precision))
     with pytest.raises(UraenasError, match="a page in the browser takes images"):
         export_web(Run(runs["classes"]), tmp_path / "page", tmp_path)
-    with pytest.raises(UraenasError, match="rows of a table"):
-        application(Run(runs["numbers"]))
     settings = ("--set", f"data.name={table(tmp_path / 'houses.csv')}", "--set", "data.target=price")
     done = uraenas("run", *settings, "--out", tmp_path / "run")
     assert done.returncode == 2

@@ -27,7 +27,7 @@ def serve(
     megabytes: Annotated[float, typer.Option("--megabytes", help="A request's largest size.")] = 20.0,
     rate: Annotated[float, typer.Option("--rate", help="Requests a second from one address; 0: any.")] = 0.0,
 ) -> None:
-    """Serve predictions: a page to drop images on, a JSON API (/docs), the Open Inference Protocol, /metrics.
+    """Serve predictions: a page for images or rows, a JSON API (/docs), the Open Inference Protocol, /metrics.
 
     A run in progress shows how far it has come until it is over; it predicts once it has an ensemble.
     A token in the environment variable URAENAS_TOKEN is asked of every client.

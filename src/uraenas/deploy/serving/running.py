@@ -6,8 +6,10 @@ from typing import Any
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.deploy.accelerated import accelerated
 from uraenas.deploy.serving.limits import Limits
+from uraenas.deploy.serving.served import Served
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
+from uraenas.ensemble.table_rows import Asked
 from uraenas.run.directory import PRIMARY, Run
 from uraenas.run.watching import is_worked_on
 
@@ -30,14 +32,20 @@ def application(run: Run, method: str = "", limits: Limits | None = None, **rule
     """The ASGI application of a method's ensemble; `rule` is risk, share, certainty and coverage."""
     require_packages()
     from uraenas.deploy.serving.app import Server
-    from uraenas.deploy.serving.model import Model
 
     method = method or run.primary
-    ensemble = run.ensemble(method)
-    ensemble.require_images()
+    model = _model(method, run.ensemble(method), **{"risk": 0.05, **rule})
+    return Server(model, limits or Limits()).application()
+
+
+def _model(method: str, ensemble: Ensemble, **rule: float) -> Served:
+    from uraenas.deploy.serving.model import Model
+    from uraenas.deploy.serving.rows import RowsModel
+
+    if ensemble.normalisation.columns is not None:
+        return RowsModel(method, ensemble, Asked(**rule))
     ensemble = _fastest(ensemble)
-    own = Rule.of(ensemble, **{"risk": 0.05, **rule})
-    return Server(Model(method, ensemble, own), limits or Limits()).application()
+    return Model(method, ensemble, Rule.of(ensemble, **rule))
 
 
 def following(

@@ -1,20 +1,23 @@
 """Images per second of the shipped CIFAR-10 ensemble on a CPU, by way of predicting, side by side.
 
-    uraenas export cifar10 --format onnx --out float32.onnx
-    uraenas export cifar10 --format onnx --out int8.onnx --precision int8
-    python benchmarks/predicting.py --onnx float32.onnx int8.onnx [--threads 1 2] [--batches 1 32 256] [--rounds 5]
+    python benchmarks/predicting.py [--data datasets] [--threads 1 2] [--batches 1 32 256] [--minutes 8]
 
 Ways: stacks that are built anew by each call and keep their norms, as predictions once were made; plain modules one
 after another; `predict_proba` by PyTorch; the same by ONNX Runtime, which it turns to when it is asked often; exported
-files. The ways take turns, so that other work on the machine matters little.
-Rates are of processor time on one thread, and of the clock on several; medians, quartiles and the best.
+files. One in int8 needs CIFAR-10 in `--data`; without it that row is left out.
+The ways take turns, so that other work on the machine matters little. Each number of threads and images gets an equal
+part of the time, and two rounds at least, after one on eight images to warm up. Rates are of processor time on one
+thread, and of the clock on several. Printed as it goes: medians, quartiles and the best; at the end a table.
 """
 
 import argparse
 import json
 import os
+import platform
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,18 @@ import numpy as np
 import torch
 
 from uraenas import Run
+from uraenas.base.errors import UraenasError
 from uraenas.bench.plain import PlainNetwork
-from uraenas.deploy import Exported, accelerated
+from uraenas.deploy import PRECISIONS, Exported, Wanted, accelerated, export_file
+from uraenas.deploy.writing import CALIBRATION, MEASURED
 from uraenas.engine.workers import Workers
 from uraenas.ensemble import Ensemble
+from uraenas.run.config import override
+from uraenas.run.task import prepare
 from uraenas.spaces import Stack
+
+MOST = CALIBRATION + MEASURED  # held-out images
+LEAST_ROUNDS = 2
 
 Way = Callable[[np.ndarray], Any]
 
@@ -95,8 +105,29 @@ def ways(wanted: list[str], files: list[Path], threads: int) -> dict[str, Way]:
         if name in wanted:
             found[name] = make(Run.pretrained("cifar10").ensemble(), threads)
     for file in files:
-        found[f"ONNX Runtime, {file.stem}"] = Exported(file, threads)
+        found[f"file in {file.stem}"] = Exported(file, threads)
     return found
+
+
+def export(precisions: list[str], data: Path, folder: Path) -> list[Path]:
+    """Files in these precisions; what each costs is told."""
+    run, files = Run.pretrained("cifar10"), []
+    apart: tuple[np.ndarray | None, np.ndarray | None]
+    for precision in precisions:
+        file = folder / f"{precision}.onnx"
+        try:
+            part = prepare(override(run.config(), {"data.root": str(data)})).held_out
+            apart = part.images[:MOST], part.labels[:MOST]
+        except UraenasError as error:
+            if precision == "int8":
+                print(f"without int8: {error}", file=sys.stderr)
+                continue
+            apart = None, None
+        facts = export_file(run, file, "onnx", "", Wanted(precision), *apart)
+        files.append(file)
+        if "cost" in facts:
+            print(f"{precision} costs: {json.dumps(facts['cost'])}", flush=True)
+    return files
 
 
 def seconds(way: Way, images: np.ndarray, clock: Callable[[], float]) -> float:
@@ -105,39 +136,65 @@ def seconds(way: Way, images: np.ndarray, clock: Callable[[], float]) -> float:
     return clock() - start
 
 
+def compare(compared: dict[str, Way], batch: int, threads: int, patience: float) -> dict[str, list[float]]:
+    """Rates of each way: lower quartile, median, upper quartile, best."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    images = np.random.default_rng(0).integers(0, 256, (batch, 32, 32, 3), dtype=np.uint8)
+    for way in compared.values():
+        way(images[:8])
+    spent: dict[str, list[float]] = {name: [] for name in compared}
+    until, rounds = time.monotonic() + patience, 0
+    while rounds < LEAST_ROUNDS or time.monotonic() < until:
+        for name, way in compared.items():
+            spent[name].append(seconds(way, images, clock))
+        rounds += 1
+    found = {}
+    for name, times in spent.items():
+        found[name] = [batch / float(np.quantile(times, q)) for q in (0.75, 0.5, 0.25, 0)]
+        low, middle, high, best = found[name]
+        rates = f"{middle:6.1f} ({low:.1f} to {high:.1f}), at best {best:.1f}, {rounds} rounds"
+        print(f"{threads} threads, batch {batch:4}: {name:22} {rates}", flush=True)
+    return found
+
+
+def table(rates: dict[tuple[int, int], dict[str, list[float]]]) -> Iterator[str]:
+    """Medians, quartiles, and how often the first way's median."""
+    heads = [f"batch {batch}, {threads} thread{'s' * (threads > 1)}" for threads, batch in rates]
+    yield f"| way | {' | | '.join(heads)} | |"
+    yield "|---" * (1 + 2 * len(rates)) + "|"
+    for name in next(iter(rates.values())):
+        cells = []
+        for own in rates.values():
+            low, middle, high, _ = own[name]
+            first = next(iter(own.values()))[1]
+            cells += [f"{middle:.1f} ({low:.1f} to {high:.1f})", f"{middle / first:.2f}×"]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--onnx", type=Path, nargs="*", default=[], help="exported files")
-    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--precisions", nargs="*", choices=PRECISIONS, default=["float32", "int8"])
+    parser.add_argument("--data", type=Path, default=Path("datasets"), help="where CIFAR-10 lies")
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 32, 256])
-    parser.add_argument("--rounds", type=int, default=5, help="timed, after one to warm up")
-    parser.add_argument("--json", action="store_true", help="rows for machines")
+    parser.add_argument("--minutes", type=float, default=8, help="of timing, in all")
     options = parser.parse_args()
-    random, rows = np.random.default_rng(0), []
-    for threads in options.threads:
-        compared = ways(options.ways, options.onnx, threads)
-        clock = time.process_time if threads == 1 else time.perf_counter
-        for batch in options.batches:
-            images = random.integers(0, 256, (batch, 32, 32, 3), dtype=np.uint8)
-            spent: dict[str, list[float]] = {name: [] for name in compared}
-            for number in range(options.rounds + 1):
-                for name, way in compared.items():
-                    taken = seconds(way, images, clock)
-                    if number:
-                        spent[name].append(taken)
-            for name, times in spent.items():
-                low, middle, high, best = (batch / np.quantile(times, q) for q in (0.75, 0.5, 0.25, 0))
-                rows.append(
-                    {"way": name, "threads": threads, "batch": batch, "rate": [low, middle, high, best]}
-                )
-                if not options.json:
-                    rates = f"{middle:6.1f} ({low:.1f} to {high:.1f}), at best {best:.1f}"
-                    print(f"{threads} threads, batch {batch:4}: {name:28} {rates}", flush=True)
-    if options.json:
-        print(json.dumps({"cores": os.cpu_count(), "rows": rows}))
+    patience = 60 * options.minutes / len(options.threads) / len(options.batches)
+    rates = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files = export(options.precisions, options.data, Path(folder))
+        for threads in options.threads:
+            compared = ways(options.ways, files, threads)
+            for batch in options.batches:
+                rates[threads, batch] = compare(compared, batch, threads, patience)
+    print(
+        f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, "
+        f"load average {os.getloadavg()[2]:.1f}\n"
+    )
+    print("\n".join(table(rates)))
 
 
 if __name__ == "__main__":

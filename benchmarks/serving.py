@@ -1,17 +1,20 @@
 """How many images a server answers, and how long each waits, with many clients at once on one machine.
 
-    uraenas serve cifar10 --port 8080 &
-    python benchmarks/serving.py --port 8080 [--clients 200] [--seconds 600] [--pid PID]
+    python benchmarks/serving.py [RUN] [--clients 200] [--seconds 600]
 
-Each client sends one random PNG after another over its own connection, once the server says that it is ready. A client
-that got an error waits a second before it connects again. Each kind of error is printed with its count and when it came
-first and last. With `--pid` the server's memory is read too.
+Starts a server of the run, which is cifar10 unless told. Each client sends one random PNG after another over its own
+connection, once the server says that it is ready. A client that got an error waits a second before it connects again.
+Each kind of error is printed with its count and when it came first and last, and the server's memory at eleven times.
+After that the server is ended, and bare `predict_proba` is timed on the same images: one at a time, and 32.
 """
 
 import argparse
 import errno
 import http.client
 import io
+import socket
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -20,11 +23,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from uraenas import Run
+from uraenas.deploy import accelerated
+
+
+def pixels(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+
 
 def png(seed: int) -> bytes:
     file = io.BytesIO()
-    pixels = np.random.default_rng(seed).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(file, "png")
+    Image.fromarray(pixels(seed)).save(file, "png")
     return file.getvalue()
 
 
@@ -101,25 +110,58 @@ def memory(pid: int) -> float:
     return pages * 4096 / 1e6
 
 
+def bare(run: str) -> None:
+    """`predict_proba` as the server has it, without a server."""
+    fast = accelerated(Run.find(run).ensemble(), looks=True)
+    height, width, channels = fast.space.shape.height, fast.space.shape.width, fast.space.shape.channels
+    for count, rounds in ((1, 100), (32, 5)):
+        images = np.stack([pixels(n)[:height, :width, :channels] for n in range(count)])
+        fast.look(images)
+        times = []
+        for _ in range(rounds):
+            begun = time.perf_counter()
+            fast.look(images)
+            times.append(time.perf_counter() - begun)
+        middle, late = np.quantile(times, (0.5, 0.99))
+        print(f"bare, {count:2} at once: {count / middle:.1f} a second, p50 {middle:.3f} s, p99 {late:.3f} s")
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("run", nargs="?", default="cifar10")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--pid", type=int, help="the server's")
     options = parser.parse_args()
-    wait_for(options.port)
+    port = free_port()
+    command = [sys.executable, "-m", "uraenas.cli", "serve", options.run, "--port", str(port)]
+    with subprocess.Popen(command) as server:
+        try:
+            press(port, server.pid, options.clients, options.seconds)
+        finally:
+            server.terminate()
+    bare(options.run)
+
+
+def press(port: int, pid: int, clients: int, seconds: float) -> None:
+    """Have the clients ask for so long, and tell what became of it."""
+    wait_for(port)
     begun = time.perf_counter()
-    load = Load(options.port, begun, begun + options.seconds)
-    threads = [threading.Thread(target=load.ask, args=(png(n),)) for n in range(options.clients)]
+    load = Load(port, begun, begun + seconds)
+    threads = [threading.Thread(target=load.ask, args=(png(n),)) for n in range(clients)]
     for thread in threads:
         thread.start()
     marks = []
-    while options.pid and time.perf_counter() < load.until:
-        marks.append(memory(options.pid))
-        time.sleep(options.seconds / 10)
+    while time.perf_counter() < load.until:
+        marks.append(memory(pid))
+        time.sleep(seconds / 10)
     for thread in threads:
         thread.join()
     taken, answers = time.perf_counter() - begun, len(load.spent)
@@ -134,8 +176,9 @@ def main() -> None:
     if load.spent:
         middle, late = np.quantile(load.spent, (0.5, 0.99))
         print(f"p50 {middle:.2f} s, p99 {late:.2f} s")
-    if marks:
-        print("memory in MB, in tenths of the time: " + ", ".join(f"{mark:.0f}" for mark in marks))
+    print(
+        "memory in MB, in tenths of the time: " + ", ".join(f"{mark:.0f}" for mark in [*marks, memory(pid)])
+    )
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from made_up_tables import make_runs
+
 # The suite runs on two cores with two workers; more threads would only wait for each other. Processes inherit this.
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -111,6 +113,13 @@ def short_run(made_once: Callable[..., Path]) -> Path:
         assert done.returncode == 0, done.stderr
 
     return made_once("short", make)
+
+
+@pytest.fixture(scope="session")
+def table_runs(made_once: Callable[..., Path]) -> dict[str, Path]:
+    """A run on a table for each kind of target: `numbers` and `classes`."""
+    made = made_once("tables", lambda out: make_runs(out, call_uraenas))
+    return {kind: made / kind for kind in ("numbers", "classes")}
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from uraenas import Run, UraenasError
 from uraenas.deploy import Exported, Wanted, accelerated, export_file
 from uraenas.deploy.network import EnsembleNetwork
 from uraenas.deploy.onnx_file import halved
-from uraenas.deploy.writing import _parity
+from uraenas.deploy.parity import parity_of_images
 from uraenas.engine.runtime import model_of
 from uraenas.engine.runtime.operations import Builder
 from uraenas.engine.runtime.recording import record
@@ -87,7 +87,7 @@ def test_a_file_that_would_say_something_else_is_refused(finished_run: Path, fil
         return {**found, name: ~found[name] if found[name].dtype == bool else found[name] + np.float32(1e-4)}
 
     with pytest.raises(UraenasError, match=name):
-        _parity(ensemble, says, True, Rule.of(ensemble, 0.2))
+        parity_of_images(ensemble, says, True, Rule.of(ensemble, 0.2))
 
 
 @pytest.mark.parametrize(("count", "threads"), [(7, 1), (300, 2)])  # the last in parts side by side
@@ -116,10 +116,10 @@ def test_an_ensemble_that_is_asked_often_turns_to_the_runtime(
     assert isinstance(asked, EarningPredictor)
     expected = ensemble.plain_predictor("cpu")(DIGITS[:40])
     first = [ensemble.member_log_probabilities(DIGITS[:1], device="cpu") for _ in range(2)]
-    assert asked.now is asked.plain
+    assert not asked.settled
     assert torch.equal(*first)  # until it turns, the same bits
     turned = ensemble.member_log_probabilities(DIGITS[:40], device="cpu")
-    assert isinstance(asked.now, RuntimePredictor)
+    assert asked.settled == {False: asked.runtime}
     torch.testing.assert_close(turned.exp(), expected.exp(), atol=1e-5, rtol=0)
 
 
@@ -128,7 +128,9 @@ def test_without_the_runtime_pytorch_goes_on(finished_run: Path, monkeypatch: py
     monkeypatch.setattr(runtime, "EARNED_CALLS", 0)
     ensemble = Run(finished_run).ensemble()
     assert len(ensemble.predict_proba(DIGITS[:2], device="cpu")) == 2
-    assert ensemble.predictor("cpu").now is ensemble.predictor("cpu").plain  # type: ignore[attr-defined]
+    asked = ensemble.predictor("cpu")
+    assert isinstance(asked, EarningPredictor)
+    assert asked.settled == {False: asked.plain}
 
 
 def test_convolutions_that_read_one_map_are_apart_in_a_graph() -> None:

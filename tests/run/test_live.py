@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from short_runs import FEW
 
+from uraenas.cli.following import watched
 from uraenas.report import build_partial
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
@@ -27,6 +28,8 @@ def looks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
     def look(stage: str, done: float, total: float, left: float | None = None, found: str = "") -> None:
         seen.setdefault("stages", []).append((stage, progress_of(out)))
+        if stage == "search" and done == total:
+            seen["searching"] = watched(Run(out))
         if stage == "train" and done == total and "summary" not in seen:
             seen.update(summary=summary(out), page=build_partial(Run(out)), found=found)
 
@@ -34,7 +37,7 @@ def looks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     pipeline = Pipeline.start(out, preset("tiny", changes), look)
     with pipeline.run.held():
         pipeline.train(pipeline.search())
-        seen["during"] = progress_of(out)
+        seen.update(during=progress_of(out), training=watched(Run(out)))
     return seen
 
 
@@ -46,6 +49,15 @@ def test_a_run_at_work_tells_stage_loss_and_speed(looks: dict[str, Any]) -> None
     assert re.match(r"[34] of 4 epochs, mean loss \d\.\d+ of 2 chains", looks["found"])
     assert looks["during"]["stage"] == "members"
     assert progress_of(looks["out"]) is None, "nobody works there any more"
+
+
+def test_a_terminal_shows_its_losses_and_what_the_search_has_learned(looks: dict[str, Any]) -> None:
+    loss, entropy, *decisions = looks["searching"]
+    assert (loss.split()[-1], entropy.split()[-1], len(decisions)) == ("search", "entropy", 6)
+    assert re.fullmatch(r"  █+ +\d\d% \w+ at 0 → 1", decisions[0])
+    (chains,) = looks["training"]
+    assert re.fullmatch(r"  █[▁-█]{2}▁ +\d\.\d+ → \d\.\d+  sampled-sghmc, 2 of 2 trained", chains)
+    assert all(len(line) <= 80 for line in (*looks["searching"], chains))
 
 
 def test_its_page_can_be_made_and_looks_again(looks: dict[str, Any]) -> None:

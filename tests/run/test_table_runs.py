@@ -8,69 +8,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
+from made_up_tables import table
 from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables.columns import Category, Number
-from uraenas.deploy.serving.running import application
-from uraenas.deploy.writing import export_file
+from uraenas.deploy import Exported, Wanted, export_file
+from uraenas.deploy.web import export_web
 from uraenas.ensemble import Ensemble
-from uraenas.ensemble.table_rows import predict_rows
+from uraenas.ensemble.table_rows import Asked, predict_rows
 from uraenas.evaluation import numbers
 from uraenas.run.directory import Run
 from uraenas.run.hub import push
 
-TINY = {
-    "search.epochs": 2,
-    "search.sampling.cycles": 1,
-    "train.epochs": 4,
-    "train.sampled.architectures": 2,
-    "network.widths": "4,8",
-    "network.nodes": 2,
-    "ensemble.members": 4,
-    "evaluate.bootstrap": 20,
-    "evaluate.subsets": 2,
-    "evaluate.references": "false",
-}
-METHODS = "uraenas-adam,deep-ensemble-adam"
 
-
-def table(path: Path, rows: int = 90) -> Path:
-    random = np.random.default_rng(0)
-    with path.open("w") as file:
-        writer = csv.writer(file)
-        writer.writerow(["area", "rooms", "town", "price", "sold"])
-        for n in range(rows):
-            area, town = random.uniform(40, 200), "abc"[n % 3]
-            price = 3 * area + 40 * (n % 3) + random.normal(0, 10)
-            writer.writerow(
-                [
-                    f"{area:.1f}",
-                    "" if n % 9 == 0 else n % 5,
-                    town,
-                    f"{price:.2f}",
-                    "yes" if area > 90 else "no",
-                ]
-            )
-    return path
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory, uraenas: Callable) -> dict[str, Path]:
-    """One run for each target."""
-    folder = tmp_path_factory.mktemp("tables")
-    houses = table(folder / "houses.csv")
-    made = {}
-    for kind, target, other in (("numbers", "price", "sold"), ("classes", "sold", "price")):
-        out = folder / kind
-        settings = {**TINY, "data.target": target, "data.leave_out": other}
-        assigned = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        done = uraenas("run", houses, "--preset", "table", "--methods", METHODS, *assigned, "--out", out)
-        assert done.returncode == 0, done.stderr
-        made[kind] = out
-    return made
+@pytest.fixture
+def runs(table_runs: dict[str, Path]) -> dict[str, Path]:
+    return table_runs
 
 
 def test_numbers_have_their_metrics_for_every_method_and_size(runs: dict[str, Path]) -> None:
@@ -201,13 +158,45 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     assert "column 'rooms' is missing" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_a_file_takes_columns_and_says_what_predict_says(
+    runs: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    file, ensemble = tmp_path / "houses.onnx", Run(runs[kind]).ensemble()
+    facts = export_file(Run(runs[kind]), file, wanted=Wanted(coverage=0.5))
+    session = onnxruntime.InferenceSession(file)
+    given = {
+        "area": np.array([50.0, 150.0, 90.0, 60.0]),
+        "rooms": np.array([2.0, np.nan, 4.0, 1.0]),
+        "town": np.array(["a", "b", "never seen", ""], object),
+    }
+    names = [output.name for output in session.get_outputs()]
+    found = dict(zip(names, session.run(None, given), strict=True))
+    rows = predict_rows(ensemble, given, Asked(coverage=0.5))
+    same = ["total", "data", "weights", "architecture"]
+    same += ["predicted", "deviation", "low", "high"] if kind == "numbers" else []
+    for name in same:
+        np.testing.assert_allclose(found[name], [row[name] for row in rows], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["p_value"], [row["p_value"] for row in rows], atol=0.02)
+    if kind == "classes":
+        np.testing.assert_allclose(found["probabilities"], ensemble.predict_proba(given), atol=1e-5)
+        sets = [[ensemble.classes[k] for k in np.flatnonzero(one)] for one in found["prediction_set"]]
+        assert list(map(sorted, sets)) == [sorted(row["prediction_set"]) for row in rows]
+        assert found["abstain"].tolist() == [row["abstain"] for row in rows]
+    exported = Exported(file)(given)
+    assert all(np.array_equal(exported[name], found[name]) for name in names)
+    assert max(facts["parity"][name] for name in same) < 1e-5
+    assert [one["name"] for one in facts["columns"]] == ["area", "rooms", "town"]
+
+
 def test_what_takes_images_alone_refuses_tables(
     runs: dict[str, Path], tmp_path: Path, uraenas: Callable
 ) -> None:
-    with pytest.raises(UraenasError, match="rows of a table"):
-        export_file(Run(runs["classes"]), tmp_path / "cancer.onnx")
-    with pytest.raises(UraenasError, match="rows of a table"):
-        application(Run(runs["numbers"]))
+    for form, precision in (("onnx", "int8"), ("torch", "float32")):
+        with pytest.raises(UraenasError, match="rows of a table is written as ONNX in float32"):
+            export_file(Run(runs["classes"]), tmp_path / "file", form, wanted=Wanted(precision))
+    with pytest.raises(UraenasError, match="a page in the browser takes images"):
+        export_web(Run(runs["classes"]), tmp_path / "page", tmp_path)
     settings = ("--set", f"data.name={table(tmp_path / 'houses.csv')}", "--set", "data.target=price")
     done = uraenas("run", *settings, "--out", tmp_path / "run")
     assert done.returncode == 2

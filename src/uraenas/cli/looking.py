@@ -1,7 +1,6 @@
 """Commands that look: at a run, at what there is to choose from, at how fast this machine is."""
 
 import json
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -10,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +16,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.parts import values_of
 from uraenas.base.progress import in_words
 from uraenas.base.words import printable
-from uraenas.cli.printing import AsJson, console, is_terminal, outside_table, shown
+from uraenas.cli.printing import AsJson, console, outside_table, shown
 from uraenas.cli.runs import PresetOption
 from uraenas.run.location import PRETRAINED
 from uraenas.run.presets import PRESETS
@@ -46,44 +44,19 @@ def show(
         print(json.dumps(summary(path), default=asdict))
         return
     if follow:
-        _follow(path)
+        from uraenas.cli.following import follow as go_on
+
+        go_on(path)
         return
     facts = summary(path)
-    console.print(_lines(path, facts), highlight=False)
+    console.print(lines_of(path, facts), highlight=False)
     if facts["outside"]:
         console.print(outside_table(facts["outside"]))
     if members:
         _print_members(facts["members"])
 
 
-FOLLOWED = 2.0  # seconds between two looks at a run in progress
-
-
-def _follow(path: Path) -> None:
-    """Show a run again and again until nobody works on it; where no one watches, a line whenever something changes."""
-    from uraenas.run.show import progress_of, summary
-
-    def working() -> bool:
-        return bool((progress_of(path) or {}).get("working"))
-
-    if is_terminal(sys.stdout):
-        with Live(console=console, auto_refresh=False) as live:
-            while True:
-                live.update(_lines(path, summary(path)), refresh=True)
-                if not working():
-                    return
-                time.sleep(FOLLOWED)
-    before = ""
-    while (facts := progress_of(path)) and facts["working"]:
-        line = _progress_words(facts)
-        if line != before:
-            print(line, flush=True)
-        before = line
-        time.sleep(FOLLOWED)
-    console.print(_lines(path, summary(path)), highlight=False)
-
-
-def _lines(path: Path, facts: dict[str, Any]) -> Group:
+def lines_of(path: Path, facts: dict[str, Any]) -> Group:
     """A run on one screen of eighty columns."""
     heading = f"[bold]{shown(str(path))}[/]: {shown(facts['dataset'])}, seed {facts['seed']}"
     parts: list[Any] = [heading]
@@ -97,7 +70,7 @@ def _lines(path: Path, facts: dict[str, Any]) -> Group:
     else:
         parts += [f"  {stage:9} {state}" for stage, state in facts["stages"].items()]
     if facts["progress"]:
-        parts.append(f"  [bold]{_progress_words(facts['progress'])}[/]")
+        parts.append(f"  [bold]{progress_words(facts['progress'])}[/]")
     if facts["metrics"]:
         parts.append(_headline(facts["metrics"]))
     for method, own in facts["members"].items():
@@ -107,7 +80,7 @@ def _lines(path: Path, facts: dict[str, Any]) -> Group:
     return Group(*(Text.from_markup(one) if isinstance(one, str) else one for one in parts))
 
 
-def _progress_words(facts: dict[str, Any]) -> str:
+def progress_words(facts: dict[str, Any]) -> str:
     share = 100 * facts["done"] / facts["total"] if facts["total"] else 100.0
     words = [f"{facts['stage']} {share:.0f} %"]
     if facts["found"]:
@@ -189,7 +162,7 @@ def _list_runs(path: Path, runs: list[Path], as_json: bool) -> None:
 def _state(facts: dict[str, Any]) -> str:
     """How far a run has come, in a word or two."""
     if facts["progress"]:
-        return _progress_words(facts["progress"])
+        return progress_words(facts["progress"])
     for stage, words in (("report", "reported"), ("evaluate", "evaluated")):
         if facts["stages"][stage] == "done":
             return words

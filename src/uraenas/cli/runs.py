@@ -275,7 +275,8 @@ def export(
     """Write a small copy of a run, or its ensemble as one file.
 
     A copy has members in half precision and what is known of them, without checkpoints and images. A file takes raw
-    images of any number and says all that predict says; onnxruntime or torch runs it without this package.
+    images of any number, or the columns of a table, and says all that predict says; onnxruntime or torch runs it
+    without this package.
     """
     from uraenas.run.directory import Run
     from uraenas.run.export import export as write_copy
@@ -313,9 +314,9 @@ def export(
 
 
 def _file_in_words(out: Path, facts: dict[str, Any], size: int) -> str:
-    apart = facts["parity"]["probabilities"]
-    members = len(facts["architectures"])
-    same = f"probabilities within {apart:.1g} of predict's in float32"
+    apart, members = facts["parity"], len(facts["architectures"])
+    name = "probabilities" if "probabilities" in apart else "predicted"
+    same = f"{name} within {apart[name]:.1g} of predict's in float32"
     return f"wrote {out}: {facts['method']}, {members} members, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
 
 

@@ -8,17 +8,22 @@ from typing import Any
 import numpy as np
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.fields import Fields
+from uraenas.data.tables import Columns
+from uraenas.deploy.columns import feeds
 from uraenas.engine.runtime import Session
 
 
 class Exported:
-    """What the file says of images [N, H, W, C]: one array for each of its outputs, by name."""
+    """What the file says of images [N, H, W, C], or of rows of a table: one array for each output, by name."""
 
     def __init__(self, source: Path | str | bytes, threads: int = 0) -> None:
         """Read a file, or what would stand in one. Without a number of threads the fastest is found by trying."""
         self.session = Session(source if isinstance(source, bytes) else str(source), threads)
 
-    def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
+    def __call__(self, images: Any) -> dict[str, np.ndarray]:
+        if self.columns is not None:
+            return self.session.of(feeds(self.columns, self.columns.frame(images)))
         if images.shape[1:] != self.image or images.ndim != 4:
             form = "×".join(map(str, self.image))
             raise UraenasError(
@@ -34,6 +39,13 @@ class Exported:
         """The file's metadata."""
         stored = self.session.alone.get_modelmeta().custom_metadata_map
         return {name: json.loads(text) for name, text in stored.items()}
+
+    @cached_property
+    def columns(self) -> Columns | None:
+        """Of a table; none where the file takes images."""
+        stored = self.session.alone.get_modelmeta().custom_metadata_map
+        own = {"columns": json.loads(stored["columns"])} if "columns" in stored else {}
+        return Columns.of(Fields("the file", own))
 
     @property
     def classes(self) -> tuple[str, ...]:

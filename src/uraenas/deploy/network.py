@@ -11,7 +11,7 @@ from uraenas.ensemble.graph import MembersNetwork
 from uraenas.ensemble.joining import beyond
 from uraenas.ensemble.known import RANKED
 from uraenas.ensemble.predict import Rule
-from uraenas.evaluation.conformal import REGULARISATION
+from uraenas.evaluation.conformal import REGULARISATION, conformal_place
 from uraenas.evaluation.metrics import SOURCES
 from uraenas.spaces import Features
 
@@ -27,10 +27,9 @@ class EnsembleNetwork(nn.Module):
 
     def __init__(self, ensemble: Ensemble, rule: Rule | None = None) -> None:
         super().__init__()
-        self.members = MembersNetwork(ensemble.members, ensemble.space, ensemble.normalisation)
+        self.members = _members(ensemble)
         self.temperature = ensemble.temperature
-        functions = list(dict.fromkeys(ensemble.functions))
-        self.groups = [[m for m, own in enumerate(ensemble.functions) if own == one] for one in functions]
+        self.groups = _groups(ensemble)
         self.foreign = None
         if ensemble.known is not None and rule is not None:
             self.foreign = _Foreign(ensemble.known, [place for place, _ in self.members.places])
@@ -61,6 +60,81 @@ class EnsembleNetwork(nn.Module):
         unsure = probability.amax(dim=-1) < self.rule.threshold.confidence
         abstain = (p_value <= self.rule.share) | unsure
         return (*found, p_value, abstain, _sets(probability, self.rule.quantile))
+
+
+class NumbersNetwork(nn.Module):
+    """The same of rows whose target is a number: its mean and deviation, an interval, and variance by source.
+
+    The interval holds the true value of rows like the held-out ones as often as `coverage` says.
+    """
+
+    def __init__(self, ensemble: Ensemble, share: float, coverage: float) -> None:
+        super().__init__()
+        known = ensemble.require_known()
+        self.members, self.groups = _members(ensemble), _groups(ensemble)
+        self.temperature, self.share = ensemble.temperature, share
+        self.foreign = _Foreign(known, [place for place, _ in self.members.places])
+        held_out = known.of_numbers
+        self.count = held_out.images_apart
+        self.place = conformal_place(self.count, coverage)
+        self.panels: list[list[int]] = []
+        for number in held_out.panel[held_out.apart > 0].unique().tolist():
+            own = held_out.residual[(held_out.apart > 0) & (held_out.panel == number)]
+            self.register_buffer(f"residuals_{len(self.panels)}", own.float()[:, None])
+            self.panels.append([m for m, panel in enumerate(held_out.panels.tolist()) if panel == number])
+
+    @property
+    def outputs(self) -> list[Output]:
+        """What `forward` returns, in order."""
+        return [
+            Output("predicted", "the mean"),
+            Output("deviation", "standard deviation, temperature-scaled"),
+            Output("low", "lower end of the interval"),
+            Output("high", "upper end of the interval"),
+            *(Output(source, f"{source} variance, not scaled") for source in SOURCES),
+            Output("p_value", "how often a row like those of the training looks like this"),
+            Output("foreign", "it is unlike the training rows"),
+        ]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        said, features = self.members.look(images)
+        means, variances = [one[..., 0] for one in said], [one[..., 1].exp() for one in said]
+        mean, data = _mean(means), _mean(variances)
+        own = [_mean([means[m] for m in group]) for group in self.groups]
+        between = [(one - mean) ** 2 * len(group) for one, group in zip(own, self.groups, strict=True)]
+        within = [(means[m] - one) ** 2 for one, group in zip(own, self.groups, strict=True) for m in group]
+        architecture, weights = (torch.stack(one).sum(dim=0) / len(means) for one in (between, within))
+        total = data + weights + architecture
+        p_value = self.foreign(total, features)
+        ends = self._interval(means, variances)
+        split = (total, data, weights, architecture)
+        return mean, (total * self.temperature).sqrt(), *ends, *split, p_value, p_value <= self.share
+
+    def _interval(self, means: list[Tensor], variances: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """As `Residuals.interval` has it."""
+        if self.place > self.count:  # too few rows to promise anything
+            everything = means[0].abs() + math.inf
+            return -everything, everything
+        lows, highs = [], []
+        for number, members in enumerate(self.panels):
+            mean = _mean([means[m] for m in members])
+            variance = _mean([variances[m] + (means[m] - mean) ** 2 for m in members])
+            reach = getattr(self, f"residuals_{number}") * variance.sqrt()
+            lows.append(mean - reach)
+            highs.append(mean + reach)
+        low = torch.cat(lows).kthvalue(self.count + 1 - self.place, dim=0).values
+        return low, torch.cat(highs).kthvalue(self.place, dim=0).values
+
+
+def _members(ensemble: Ensemble) -> MembersNetwork:
+    facts = ensemble.members, ensemble.space, ensemble.normalisation
+    return MembersNetwork(*facts, variants=ensemble.variants)
+
+
+def _groups(ensemble: Ensemble) -> list[list[int]]:
+    """Members of one architecture."""
+    functions = list(dict.fromkeys(ensemble.functions))
+    return [[m for m, own in enumerate(ensemble.functions) if own == one] for one in functions]
 
 
 class _Foreign(nn.Module):

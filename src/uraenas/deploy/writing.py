@@ -1,7 +1,6 @@
 """Writes an ensemble as one file, checks that the file says the same, and measures what a precision costs."""
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,16 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.versions import version_of
 from uraenas.base.whole_files import rename_for_good, unfinished
 from uraenas.deploy import onnx_file
+from uraenas.deploy.columns import of_columns
 from uraenas.deploy.exported import Exported
-from uraenas.deploy.network import EnsembleNetwork
+from uraenas.deploy.network import EnsembleNetwork, NumbersNetwork
+from uraenas.deploy.parity import parity_of_images, parity_of_rows
 from uraenas.engine.runtime import graph
 from uraenas.ensemble import SHARE, Ensemble
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.predict import Rule
-from uraenas.ensemble.runtime import PARITY
-from uraenas.evaluation import METRICS, calibration, conformal, metrics
+from uraenas.ensemble.table_rows import Asked
+from uraenas.evaluation import METRICS
 from uraenas.evaluation.metrics import SOURCES
 from uraenas.run.directory import Run
 from uraenas.run.task import prepare
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("float32", "half", "int8")
 FORMATS = ("onnx", "torch")
-BATCHES = (1, 12)  # numbers of images on which that is checked, other than the one it was recorded with
 CALIBRATION = 128  # held-out images for the ranges of int8
 MEASURED = 500  # held-out images on which the loss of a precision is measured
 
@@ -48,6 +48,10 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(self.risk, self.share, self.certainty, self.coverage)
 
     def rule(self, ensemble: Ensemble) -> Rule | None:
         if ensemble.known is None:
@@ -76,15 +80,18 @@ def export_file(
     if target.is_dir():
         raise UraenasError(f"{target} is a folder; name a file (--out)")
     ensemble = run.ensemble(method)
-    ensemble.require_images()
-    network = EnsembleNetwork(ensemble, wanted.rule(ensemble)).eval()
+    if ensemble.normalisation.columns is not None and (form, wanted.precision) != ("onnx", "float32"):
+        raise UraenasError("an ensemble for rows of a table is written as ONNX in float32")
+    network = _network(ensemble, wanted).eval()
     facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
     if (teacher := run.teacher()) is not None:
         facts["teacher"] = teacher
     begun = unfinished(target)
     try:
         begun.parent.mkdir(parents=True, exist_ok=True)
-        if form == "torch":
+        if ensemble.normalisation.columns is not None or isinstance(network, NumbersNetwork):
+            facts |= _write_rows(network, ensemble, begun, facts, wanted)
+        elif form == "torch":
             facts |= _write_torch(network, ensemble, begun, facts, wanted)
         else:
             apart = (images, labels) if images is not None and labels is not None else _held_out(run, wanted)
@@ -95,14 +102,25 @@ def export_file(
     return facts
 
 
-def _facts(ensemble: Ensemble, network: EnsembleNetwork, wanted: Wanted) -> dict[str, Any]:
-    shape, rule = ensemble.space.shape, network.rule
+def _network(ensemble: Ensemble, wanted: Wanted) -> EnsembleNetwork | NumbersNetwork:
+    if ensemble.classes:
+        return EnsembleNetwork(ensemble, wanted.rule(ensemble))
+    return NumbersNetwork(ensemble, wanted.share, wanted.coverage)
+
+
+def _facts(ensemble: Ensemble, network: EnsembleNetwork | NumbersNetwork, wanted: Wanted) -> dict[str, Any]:
+    shape, rule = ensemble.space.shape, network.rule if isinstance(network, EnsembleNetwork) else None
+    columns, of_images = ensemble.normalisation.columns, {}
+    if columns is None:
+        of_images = {
+            "image": [shape.height, shape.width, shape.channels],
+            "values": "bytes" if ensemble.of_bytes else "0 to 1",
+            "mean": list(ensemble.normalisation.mean),
+            "deviation": list(ensemble.normalisation.deviation),
+        }
     facts = {
         "classes": list(ensemble.classes),
-        "image": [shape.height, shape.width, shape.channels],
-        "values": "bytes" if ensemble.of_bytes else "0 to 1",
-        "mean": list(ensemble.normalisation.mean),
-        "deviation": list(ensemble.normalisation.deviation),
+        **(of_images if columns is None else columns.as_json()),
         "temperature": ensemble.temperature,
         "ensemble": ensemble.identity,
         "architectures": [str(member.architecture) for member in ensemble.members],
@@ -110,6 +128,8 @@ def _facts(ensemble: Ensemble, network: EnsembleNetwork, wanted: Wanted) -> dict
         "uraenas": version_of("uraenas"),
         "outputs": {output.name: output.about for output in network.outputs},
     }
+    if not ensemble.classes:
+        facts["rule"] = {"share": wanted.share, "coverage": wanted.coverage}
     if rule is not None:
         promised = {"share": rule.share, "coverage": rule.coverage}
         # Held-out scores are those of float32.
@@ -144,7 +164,7 @@ def _write_onnx(
     size = (shape.height, shape.width, shape.channels)
     # In int8 a convolution lays out its input anew, so that those which read one map are better one.
     model = graph.model_of(network, size, ensemble.of_bytes, merged=wanted.precision == "int8")
-    parity = _parity(
+    parity = parity_of_images(
         ensemble, Exported(model.SerializeToString(), threads=1), ensemble.of_bytes, network.rule
     )
     found: dict[str, Any] = {"parity": parity}
@@ -169,76 +189,6 @@ def _in_precision(
     return onnx_file.in_int8(model, held_out[0][:CALIBRATION])
 
 
-def _parity(
-    ensemble: Ensemble, says: Callable[[np.ndarray], Any], of_bytes: bool, rule: Rule | None
-) -> dict[str, float]:
-    """The largest difference to the ensemble's own words, on noise and blots in several numbers of images.
-
-    Of `abstain` and `prediction_set` it is the share of images on which they differ. That may be where a number lies on
-    the edge, to within what is allowed; elsewhere it is refused.
-    """
-    random = np.random.default_rng(0)
-    worst: dict[str, float] = {}
-    for count in BATCHES:
-        images = _patterns(random, count, ensemble, of_bytes)
-        found, split = says(images), ensemble.uncertainty(images, device="cpu")
-        expected = {source: getattr(split, source).numpy() for source in SOURCES}
-        expected["probabilities"] = ensemble.predict_proba(images, device="cpu")
-        apart = {name: float(np.abs(found[name] - values).max()) for name, values in expected.items()}
-        if rule is not None:
-            apart |= _apart(ensemble, rule, images, found)
-        worst = {name: max(worst.get(name, 0.0), value) for name, value in apart.items()}
-    for name in ("probabilities", *SOURCES):
-        if not worst[name] <= PARITY:
-            raise UraenasError(
-                f"the file does not say what the ensemble says: {name} differ by {worst[name]:.2g}"
-            )
-    return worst
-
-
-def _patterns(random: np.random.Generator, count: int, ensemble: Ensemble, of_bytes: bool) -> np.ndarray:
-    """Images: noise, and from the second on blots of a few colours, which are less unlike photographs."""
-    shape = ensemble.space.shape
-    found = random.random((count, shape.height, shape.width, shape.channels), np.float32)
-    coarse = random.random((count, 3, 3, shape.channels), np.float32)
-    rows, columns = (np.arange(size) * 3 // size for size in (shape.height, shape.width))
-    found[1:] = 0.9 * coarse[1:][:, rows][:, :, columns] + 0.1 * found[1:]
-    return (found * 256).astype(np.uint8) if of_bytes else found
-
-
-def _apart(
-    ensemble: Ensemble, rule: Rule, images: np.ndarray, found: Mapping[str, np.ndarray]
-) -> dict[str, float]:
-    """Differences in what follows from the numbers: p-values, and the share of images with another verdict or set."""
-    log_p, p_value = ensemble.look(images, device="cpu")
-    probability = calibration.scale(metrics.mixture(log_p), ensemble.temperature).exp()
-    confidence = probability.amax(dim=1)
-    abstain = (p_value <= rule.share) | (confidence < rule.threshold.confidence)
-    sets = conformal.prediction_sets(probability, rule.quantile)
-    scores = conformal.regularised(*conformal.set_scores(probability))
-    step = 2 / (ensemble.require_known().images + 1)  # sums that are equal but for their last digits
-    unsure = (confidence - rule.threshold.confidence).abs() <= PARITY
-    tied = ((probability.unsqueeze(1) - probability.unsqueeze(2)).abs() <= PARITY).sum(dim=2) > 1
-    on_edge = {
-        "abstain": ((p_value - rule.share).abs() <= step) | unsure,
-        "prediction_set": ((scores - rule.quantile).abs() <= PARITY) | tied,
-    }
-    differ = {
-        name: torch.from_numpy(found[name]) != own
-        for name, own in (("abstain", abstain), ("prediction_set", sets))
-    }
-    for name, which in differ.items():
-        if (which & ~on_edge[name]).any():
-            raise UraenasError(
-                f"the file does not say what the ensemble says: another {name} for some images"
-            )
-    shares = {
-        name: float(which.reshape(len(images), -1).any(dim=1).double().mean())
-        for name, which in differ.items()
-    }
-    return {"p_value": float(np.abs(found["p_value"] - p_value.numpy()).max()), **shares}
-
-
 def _cost(plain: bytes, model: bytes, images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """Accuracy, NLL, ECE and mean uncertainties in float32 and in this precision, on held-out images."""
     found: dict[str, Any] = {"images": len(images)}
@@ -250,6 +200,30 @@ def _cost(plain: bytes, model: bytes, images: np.ndarray, labels: np.ndarray) ->
         figures = {key: METRICS[key](log_p, torch.from_numpy(labels)) for key in ("accuracy", "nll", "ece")}
         split = {key: float(np.concatenate([part[key] for part in parts]).mean()) for key in SOURCES}
         found[name] = {**figures, **split}
+    return found
+
+
+def _write_rows(
+    network: EnsembleNetwork | NumbersNetwork,
+    ensemble: Ensemble,
+    path: Path,
+    facts: dict[str, Any],
+    wanted: Wanted,
+) -> dict[str, Any]:
+    """A file whose inputs are the columns of a table."""
+    graph.require_onnx()
+    columns, shape = ensemble.normalisation.columns, ensemble.space.shape
+    assert columns is not None
+    of_networks = graph.model_of(
+        network, (1, 1, shape.channels), of_bytes=False, images=graph.SAMPLE * ensemble.variants
+    )
+    model = of_columns(of_networks, columns, ensemble.variants)
+    onnx_file.describe(model, {name: json.dumps(value) for name, value in facts.items()})
+    rule = wanted.rule(ensemble) if ensemble.classes else None
+    says = Exported(model.SerializeToString(), threads=1)
+    found = {"parity": parity_of_rows(ensemble, says, rule, wanted.asked)}
+    onnx_file.describe(model, {name: json.dumps(value) for name, value in {**facts, **found}.items()})
+    path.write_bytes(model.SerializeToString())
     return found
 
 
@@ -271,7 +245,7 @@ def _write_torch(
             outputs = module(torch.from_numpy(images))
         return {name: one.numpy() for name, one in zip(names, outputs, strict=True)}
 
-    found = {"parity": _parity(ensemble, says, ensemble.of_bytes, network.rule)}
+    found = {"parity": parity_of_images(ensemble, says, ensemble.of_bytes, network.rule)}
     stored = {"facts.json": json.dumps({**facts, **found})}
     torch.export.save(program, path, extra_files=stored)
     return found

@@ -130,8 +130,14 @@ class Ensemble:
         frame = columns.frame(images)
         encoded, strange = columns.encode(frame)
         yield encoded
-        for variant in range(1, min(MOST_VARIANTS, columns.most_values) if strange.any() else 1):
+        for variant in range(1, self.variants if strange.any() else 1):
             yield columns.encode(frame, variant)[0]
+
+    @property
+    def variants(self) -> int:
+        """How many a row with a category that was never seen has."""
+        columns = self.normalisation.columns
+        return 1 if columns is None else min(MOST_VARIANTS, columns.most_values)
 
     def predictor(self, device: str) -> Predicting:
         """Made once for each device: members are put there and made ready by the first prediction."""
@@ -176,9 +182,7 @@ class Ensemble:
     def require_images(self) -> None:
         """Refuse an ensemble of tables where images alone will do."""
         if self.normalisation.columns is not None:
-            raise UraenasError(
-                "this ensemble predicts rows of a table; files to deploy and the server take images"
-            )
+            raise UraenasError("this ensemble predicts rows of a table; a page in the browser takes images")
 
     def require_known(self) -> Known:
         if self.known is None:

@@ -16,11 +16,21 @@ from uraenas.spaces import Features, Space, folded
 class MembersNetwork(nn.Module):
     """All members in evaluation, in float32, for any number of images; draws that share a network run it once.
 
-    Images are [N, H, W, C]: bytes, or floats from 0 to 1 where the members were trained on such.
+    Images are [N, H, W, C]: bytes, or floats from 0 to 1 where the members were trained on such. What networks see is
+    an output only where it `looks`. Of rows with categories that were never seen there are several variants, all rows
+    of the first before all of the second.
     """
 
-    def __init__(self, members: Sequence[Member], space: Space, normalisation: Normalisation) -> None:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        space: Space,
+        normalisation: Normalisation,
+        looks: bool = True,
+        variants: int = 1,
+    ) -> None:
         super().__init__()
+        self.looks, self.variants, self.target = looks, variants, normalisation.target
         if any(member.kind.forward is not None for member in members):
             raise UraenasError("members that are no plain networks, but masked ones, cannot be exported")
         networks = served(members)
@@ -39,18 +49,22 @@ class MembersNetwork(nn.Module):
             self.levels = len(self.members[0](one)[1])
 
     def look(self, images: Tensor) -> tuple[list[Tensor], list[Features]]:
-        """Log-probabilities of each member, and what each network sees."""
+        """Log-probabilities of each member, or mean and log-variance; and what each network sees."""
         x = (images.to(torch.float32).permute(0, 3, 1, 2) - self.mean) / self.deviation
         seen = [member(x) for member in self.members]
-        log_p = [torch.log_softmax(seen[place][0][head], dim=-1) for place, head in self.places]
-        return log_p, [features for _, features in seen]
+        said = [self.target.prediction(seen[place][0][head]) for place, head in self.places]
+        features = [levels for _, levels in seen]
+        if self.variants == 1:
+            return said, features
+        joined = [self.target.joined(torch.stack(one.chunk(self.variants))) for one in said]
+        return joined, [tuple(level.chunk(self.variants)[0] for level in levels) for levels in features]
 
     @property
     def outputs(self) -> list[Output]:
         """What `forward` returns, in order."""
         features = [
             Output(feature_name(network, level), "what a network sees")
-            for network in range(len(self.members))
+            for network in range(len(self.members) if self.looks else 0)
             for level in range(self.levels)
         ]
         return [Output("log_probabilities", "of each member, by class"), *features]
@@ -58,7 +72,8 @@ class MembersNetwork(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Log-probabilities [N, M, K], and what each network sees, level by level."""
         log_p, features = self.look(images)
-        return torch.stack(log_p, dim=1), *(level for seen in features for level in seen)
+        levels = (level for seen in features for level in seen) if self.looks else ()
+        return torch.stack(log_p, dim=1), *levels
 
 
 def feature_name(network: int, level: int) -> str:

@@ -25,7 +25,10 @@ EARNED_WORK = 10**11  # … or after so many multiply-adds: 56 images of ten mem
 
 
 class RuntimePredictor:
-    """What `MembersPredictor` says, said by ONNX Runtime. Floats for bytes go to PyTorch."""
+    """What `MembersPredictor` says, said by ONNX Runtime. Floats for bytes go to PyTorch.
+
+    There is a graph for probabilities, and one that also tells what members see; each is made when first needed.
+    """
 
     def __init__(
         self,
@@ -36,28 +39,36 @@ class RuntimePredictor:
         of_bytes: bool = True,
         threads: int = 0,
     ) -> None:
-        network = MembersNetwork(members, space, normalisation).eval()
         self.image = (space.shape.height, space.shape.width, space.shape.channels)
-        self.session = Session(model_of(network, self.image, of_bytes).SerializeToString(), threads)
-        self.places, self.levels = [place for place, _ in network.places], network.levels
         self.values = np.dtype(np.uint8 if of_bytes else np.float32)
-        self.plain = plain
-        self._check()
+        self.facts, self.threads, self.plain = (members, space, normalisation), threads, plain
+        self.sessions: dict[bool, Session] = {}
 
     def __call__(self, images: np.ndarray) -> Tensor:
         """Log-probabilities [M, N, K]."""
-        return self._log_p(self.session(images)) if self._takes(images) else self.plain(images)
+        return self._log_p(self.session(False)(images)) if self._takes(images) else self.plain(images)
 
     def look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
         """The same, and what each member sees of the images."""
         if not self._takes(images):
             return self.plain.look(images)
-        found = self.session(images)
+        found = self.session(True)(images)
         seen: list[Features] = [
             tuple(torch.from_numpy(found[feature_name(network, level)]) for level in range(self.levels))
             for network in range(1 + max(self.places))
         ]
         return self._log_p(found), [seen[network] for network in self.places]
+
+    def session(self, looks: bool) -> Session:
+        """The graph, made and compared with PyTorch once."""
+        if looks not in self.sessions:
+            network = MembersNetwork(*self.facts, looks).eval()
+            model = model_of(network, self.image, self.values == np.uint8).SerializeToString()
+            made = Session(model, self.threads)
+            self._check(made)
+            self.places, self.levels = [place for place, _ in network.places], network.levels
+            self.sessions[looks] = made
+        return self.sessions[looks]
 
     def _takes(self, images: np.ndarray) -> bool:
         return images.dtype == self.values and images.shape[1:] == self.image and len(images) > 0
@@ -65,12 +76,12 @@ class RuntimePredictor:
     def _log_p(self, found: dict[str, np.ndarray]) -> Tensor:
         return torch.from_numpy(found["log_probabilities"]).movedim(1, 0)
 
-    def _check(self) -> None:
+    def _check(self, made: Session) -> None:
         """Refuse to speak differently from PyTorch."""
         random = np.random.default_rng(0)
         images = random.integers(0, 256, (CHECKED, *self.image)) / (1 if self.values == np.uint8 else 255)
         images = images.astype(self.values)
-        apart = float((self(images).exp() - self.plain(images).exp()).abs().max())
+        apart = float((self._log_p(made(images)).exp() - self.plain(images).exp()).abs().max())
         if not apart <= PARITY:
             raise UraenasError(
                 f"ONNX Runtime does not say what PyTorch says: probabilities differ by {apart:.2g}"
@@ -84,28 +95,27 @@ class EarningPredictor:
     """
 
     def __init__(self, plain: MembersPredictor, normalisation: Normalisation, of_bytes: bool) -> None:
-        self.plain, self.normalisation, self.of_bytes = plain, normalisation, of_bytes
-        self.now: Predicting = plain
-        self.settled = False
+        self.plain = plain
+        self.runtime = RuntimePredictor(plain.members, plain.space, normalisation, plain, of_bytes)
+        self.settled: dict[bool, Predicting] = {}  # who is asked from now on: to predict, and to look
         self.calls = self.work = 0
         self.per_image = sum(plain.space.cost(member.architecture).multiply_adds for member in plain.members)
 
     def __call__(self, images: np.ndarray) -> Tensor:
         """Log-probabilities [M, N, K]."""
-        return self._after(images)(images)
+        return self._after(images, False)(images)
 
     def look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
         """The same, and what each member sees of the images."""
-        return self._after(images).look(images)
+        return self._after(images, True).look(images)
 
-    def _after(self, images: np.ndarray) -> Predicting:
+    def _after(self, images: np.ndarray, looks: bool) -> Predicting:
         """Who is asked, these images counted."""
         self.calls, self.work = self.calls + 1, self.work + len(images) * self.per_image
-        if not self.settled and (self.calls > EARNED_CALLS or self.work > EARNED_WORK):
-            self.settled = True
+        if looks not in self.settled and (self.calls > EARNED_CALLS or self.work > EARNED_WORK):
+            self.settled[looks] = self.runtime
             try:
-                facts = self.plain.members, self.plain.space, self.normalisation
-                self.now = RuntimePredictor(*facts, self.plain, self.of_bytes)
+                self.runtime.session(looks)
             except UraenasError:  # it is not installed, or cannot run these members
-                self.now = self.plain
-        return self.now
+                self.settled[looks] = self.plain
+        return self.settled.get(looks, self.plain)

@@ -1,6 +1,5 @@
 """The page of a run that has not been measured yet: how far it has come, its search and its chains so far."""
 
-import json
 import time
 from typing import Any
 
@@ -8,16 +7,17 @@ from uraenas.base.progress import in_words
 from uraenas.report.blocks import Cell, Facts, Grid, Line, Note, Section, Table, Tile
 from uraenas.report.page import KINDS, RunPart, finished
 from uraenas.report.sections import training
-from uraenas.report.sections.architecture import histories
+from uraenas.report.sections.architecture import learned
 from uraenas.report.sections.provenance import shown
 from uraenas.run.directory import Run
 from uraenas.run.show import summary
+from uraenas.run.watching import chains_through, searched_so_far
 
 REFRESH = 10  # seconds until a browser looks again, while somebody works on the run
 
 
-def build_partial(run: Run, command: str = "") -> str:
-    """What can be told of a run without its metrics."""
+def build_partial(run: Run, command: str = "", always: bool = False) -> str:
+    """What can be told of a run without its metrics; read again while somebody works on it, or `always`."""
     facts = summary(run.path)
     progress = facts["progress"]
     working = bool(progress and progress["working"])
@@ -25,9 +25,10 @@ def build_partial(run: Run, command: str = "") -> str:
     example = "image" if data is None else data.example
     sections = [_stages(facts), _search(run, example), _training(run, example), _settings(run)]
     said = f"{KINDS[example]}: {facts['dataset']} · seed {facts['seed']} · not measured yet"
-    part = RunPart(run.path.resolve().name, "", said, "The run", "", _tiles(progress), sections)
+    tiles = [*_tiles(progress), _members(run, facts["members"])]
+    part = RunPart(run.path.resolve().name, "", said, "The run", "", tiles, sections)
     return finished(
-        refresh=REFRESH if working else 0,
+        refresh=REFRESH if working or always else 0,
         title=f"uraenas · {part.name}",
         heading=part.name,
         parts=[part],
@@ -51,6 +52,14 @@ def _tiles(progress: dict[str, Any] | None) -> list[Tile]:
     return tiles
 
 
+def _members(run: Run, members: dict[str, list[Any]]) -> Tile:
+    """How many there are, and how many chains are on the way to more."""
+    through, begun = chains_through(run)
+    each = ", ".join(f"{method} {len(own)}" for method, own in members.items())
+    number = sum(map(len, members.values()))
+    return Tile("Members", str(number), each or "none yet", f"{through} of {begun} chains are trained")
+
+
 def _stages(facts: dict[str, Any]) -> Section:
     found = Section(
         "stages", "Stages", "How far each stage is. Metrics and their figures come with the evaluation."
@@ -65,38 +74,26 @@ def _stages(facts: dict[str, Any]) -> Section:
 
 def _search(run: Run, example: str) -> Section:
     found = Section("architecture", "Search", "What the search has learned so far.")
-    rows = _history(run)
-    if figures := histories(rows, example):
-        found.blocks.append(Grid(figures))
-        found.blocks.append(Note(f"Expected architecture now: {rows[-1].get('genotype', 'not known')}."))
+    if (searched := searched_so_far(run)) is not None:
+        found.blocks += learned(searched, run.config().values["search.distribution"], example)
+    elif run.config().search is None:
+        found.blocks.append(Note("No method of this run needs a search."))
     else:
-        found.blocks.append(Note("Nothing is known of a search yet; it is written down from time to time."))
+        found.blocks.append(Note("Nothing is known of the search yet; it is written down from time to time."))
     return found
-
-
-def _history(run: Run) -> list[dict[str, Any]]:
-    """What the search has written to read along, as far as it can be read."""
-    file = run.path / "search/history.jsonl"
-    if not file.exists():
-        return []
-    try:
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    except ValueError:
-        return []  # it was just being written
-    return [
-        row for row in rows if isinstance(row.get("entropy"), float) and isinstance(row.get("epoch"), int)
-    ]
 
 
 def _training(run: Run, example: str) -> Section:
     found = Section(
         "training", "Training", "The mean loss of every chain in every epoch so far, a line for each chain."
     )
-    losses = run.losses()
+    losses, epochs = run.losses(), run.config().train.epochs
     if figures := training.curves(losses, example):
         found.blocks.append(Grid(figures))
         lines = [
-            Line(name, [Cell(str(len(own))), Cell(f"{own[-1]:.4f}")]) for name, own in losses.items() if own
+            Line(name, [Cell(f"{len(own)} of {epochs}"), Cell(f"{own[-1]:.4f}")])
+            for name, own in losses.items()
+            if own
         ]
         found.blocks.append(Table("Chains so far.", ["Chain", "Epochs", "Last loss"], lines))
     else:

@@ -22,12 +22,13 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas import Run
-from uraenas.cli.serving import _is_in_progress
+from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.limits import Rate, Refused
 from uraenas.deploy.serving.running import following
 from uraenas.ensemble.predict import Rule, rows_of
 from uraenas.report import build_partial
+from uraenas.run.watching import is_worked_on
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)
 
@@ -204,9 +205,9 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
     assert ensembles
     for path in ensembles:
         path.unlink()
-    assert not _is_in_progress(run, "")  # nobody works on it
+    assert not is_worked_on(run)
     run.tell_progress({"stage": "train", "found": "4 of 8 epochs", "done": 4, "total": 8})
-    assert _is_in_progress(run, "")
+    assert is_worked_on(run)
     body = png(DIGITS[0])
     with answer(following(run, lambda: build_partial(run), limits=Limits(token=""))) as client:
         status, page = client("GET", "/")
@@ -218,8 +219,14 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
         for path, content in ensembles.items():
             path.write_bytes(content)
         assert client("POST", "/api/predict", body)[0] == 200
+        assert "4 of 8 epochs" in client("GET", "/")[1], "the run goes on"
+        run.remove("progress.json")
         assert "What is in this image?" in client("GET", "/")[1]
-    with answer(following(run, str, "lacking", Limits(token="secret"))) as client:
+    for path in ensembles:
+        path.unlink()
+    with pytest.raises(UraenasError, match="lacking"):
+        following(run, str, "lacking")
+    with answer(following(run, str, "", Limits(token="secret"))) as client:
         assert client("GET", "/")[0] == 401
         assert client("GET", "/", Authorization="Bearer secret") == (200, "")
 

@@ -2,14 +2,20 @@
 
 import base64
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import brightness, prefer, requests_sent, resize, violations
+from browsing import became, brightness, prefer, requests_sent, resize, violations
 from PIL import Image
 from sklearn.datasets import load_digits
+
+from uraenas.deploy.serving.running import following
+from uraenas.report import build_partial, partial
+from uraenas.run.config import preset
+from uraenas.run.pipeline import Pipeline
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)
 
@@ -28,6 +34,8 @@ UNNAMED = """
 return [...document.querySelectorAll('input, img')]
   .filter((e) => !(e.tagName === 'IMG' ? e.alt : e.labels.length)).length
 """
+
+HEADING = "return document.querySelector('h1')?.innerText"
 
 
 @pytest.fixture
@@ -132,3 +140,42 @@ def test_no_request_leaves_the_machine(page: Any, client: Any) -> None:
     sent = [address for address in requests_sent(page) if not address.startswith(("data:", "blob:"))]
     assert sent
     assert all(address.startswith(f"http://127.0.0.1:{client.port}/") for address in sent)
+
+
+def test_a_run_is_watched_while_it_trains_and_predicts_when_it_is_over(
+    browser: Any, answer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same tab shows the search, the chains, and at last the page to drop images on; nobody reloads it."""
+    monkeypatch.setattr(partial, "REFRESH", 1)
+    seen: dict[str, list[str]] = {}
+    wanted = {"search": {"favour", "search-loss"}, "train": {"favour", "loss-sampled-sghmc"}}
+
+    def shown() -> list[str]:
+        return browser.execute_script(
+            "return [...document.querySelectorAll('.figure, .tiles li')].map((f) => f.id || f.innerText)"
+        )
+
+    def look(stage: str, done: float, total: float, left: float | None = None, found: str = "") -> None:
+        if stage in wanted and done == total and stage not in seen:
+            assert became(lambda: wanted[stage] <= set(shown()))
+            seen[stage] = shown()
+
+    changes = {
+        "data.limit": 60,
+        "evaluate.suite": "none",
+        "methods": "uraenas",
+        "engine.checkpoint_seconds": 0,
+    }
+    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", changes), look)
+    run = pipeline.run
+    with run.held():
+        run.tell_progress({"stage": "search", "found": "", "done": 0, "total": 1})
+        with answer(following(run, lambda: build_partial(run, always=True))) as client:
+            browser.get(f"http://127.0.0.1:{client.port}/")
+            pipeline.train(pipeline.search())
+            run.remove("progress.json")  # as when the run is over
+            assert became(lambda: browser.execute_script(HEADING) == "What is in this image?")
+    assert {"favour", "expected", "entropy", "search-loss"} <= set(seen["search"])
+    assert {"favour", "loss-sampled-sghmc"} <= set(seen["train"])
+    assert any(tile.startswith("train, running") for tile in seen["train"])
+    assert any(tile.startswith("Members") and "of 2 chains are trained" in tile for tile in seen["train"])

@@ -1,8 +1,6 @@
 """The ASGI application: routes, and what becomes of a request that is not right."""
 
 import asyncio
-import base64
-import binascii
 import json
 import logging
 import time
@@ -10,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -18,11 +15,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from uraenas.base.versions import version_of
-from uraenas.deploy.page import page
 from uraenas.deploy.serving.batching import Batcher
 from uraenas.deploy.serving.limits import Limits, Rate, Refused
-from uraenas.deploy.serving.model import Model
 from uraenas.deploy.serving.openapi import document
+from uraenas.deploy.serving.served import Served, parsed
 
 Handler = Callable[[Request], Awaitable[Response]]
 OPEN = frozenset(
@@ -39,9 +35,11 @@ NOT_FINITE = "no prediction: the members' probabilities are not finite"
 class Server:
     """One model behind HTTP."""
 
-    def __init__(self, model: Model, limits: Limits) -> None:
+    def __init__(self, model: Served, limits: Limits) -> None:
         self.model, self.limits, self.rate = model, limits, Rate(limits.rate)
-        self.batcher = Batcher(model, limits.batch, limits.waiting)
+        each = model.per_image
+        self.most = limits.images * each  # items in a request
+        self.batcher = Batcher(model, limits.batch * each, limits.waiting * each)
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "uraenas_requests", "Requests by path and status", ["path", "status"], registry=self.registry
@@ -118,18 +116,19 @@ class Server:
     # The JSON API
 
     async def predict(self, request: Request) -> Response:
-        """One image as the body, or several as base64 in JSON: {"images": […]}."""
-        body = await self._body(request)
-        if request.headers.get("content-type", "").startswith("application/json"):
-            files = self._decoded(await asyncio.to_thread(_json, body))
-        else:
-            files = [body]
-        read = [await asyncio.to_thread(self.model.read, file) for file in files]
-        rows = await self.batcher([image for image, _ in read])
+        """What the model says of the items in the body."""
+        body, kind = await self._body(request), request.headers.get("content-type", "")
+        items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
+        rows = await self._predicted(items)
+        found = [{**row, "note": row.get("note") or note} for row, note in zip(rows, notes, strict=True)]
+        return JSONResponse({"model": self.model.name, "predictions": found})
+
+    async def _predicted(self, items: list[Any]) -> list[dict[str, Any]]:
+        """Rows are numbered as they came, not as they were predicted together with others."""
+        rows = await self.batcher(items)
         if not all(rows):
             raise Refused(422, NOT_FINITE)
-        found = [{**row, "note": note} for row, (_, note) in zip(rows, read, strict=True)]
-        return JSONResponse({"model": self.model.name, "predictions": found})
+        return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
 
     async def _body(self, request: Request) -> bytes:
         """The body, if it is not too large and comes in time."""
@@ -153,33 +152,8 @@ class Server:
             raise Refused(400, "the request has no body")
         return b"".join(parts)
 
-    def _decoded(self, given: Any) -> list[bytes]:
-        images = given.get("images") if isinstance(given, dict) else None
-        if not isinstance(images, list) or not all(isinstance(one, str) for one in images):
-            raise Refused(400, 'expected {"images": [base64, …]}')
-        if not 1 <= len(images) <= self.limits.images:
-            raise Refused(400, f"a request has 1 to {self.limits.images} images, not {len(images)}")
-        try:
-            return [base64.b64decode(one, validate=True) for one in images]
-        except (binascii.Error, ValueError) as error:
-            raise Refused(400, "an image is not base64") from error
-
     async def about(self, request: Request) -> Response:
-        rule, ensemble = self.model.rule, self.model.ensemble
-        threshold = rule.threshold
-        return JSONResponse(
-            {
-                "model": self.model.name,
-                "classes": ensemble.classes,
-                "image": self.model.image,
-                "members": len(ensemble),
-                "risk": threshold.risk,
-                "certainty": threshold.certainty,
-                "confidence": threshold.confidence,
-                "coverage": rule.coverage,
-                "foreign": rule.share,
-            }
-        )
+        return JSONResponse(self.model.about())
 
     # The Open Inference Protocol, version 2
 
@@ -187,35 +161,23 @@ class Server:
         return JSONResponse({"name": "uraenas", "version": version_of("uraenas"), "extensions": []})
 
     async def model_metadata(self, request: Request) -> Response:
-        classes = len(self.model.ensemble.classes)
-        kind = "UINT8" if self.model.ensemble.of_bytes else "FP32"
-        shapes: dict[str, tuple[str, list[int]]] = {"probabilities": ("FP32", [-1, classes])}
-        shapes |= {name: ("FP32", [-1]) for name in (*SOURCES, "p_value")}
-        shapes |= {"abstain": ("BOOL", [-1]), "label": ("BYTES", [-1])}
-        return JSONResponse(
-            {
-                "name": self.model.name,
-                "platform": "uraenas",
-                "inputs": [{"name": "images", "datatype": kind, "shape": [-1, *self.model.image]}],
-                "outputs": [{"name": n, "datatype": k, "shape": s} for n, (k, s) in shapes.items()],
-            }
-        )
+        outputs = [{"name": n, "datatype": k, "shape": s} for n, (k, s) in self.model.outputs.items()]
+        facts = {"name": self.model.name, "platform": "uraenas", "inputs": self.model.inputs}
+        return JSONResponse({**facts, "outputs": outputs})
 
     async def infer(self, request: Request) -> Response:
-        given = await asyncio.to_thread(_json, await self._body(request))
+        given = await asyncio.to_thread(parsed, await self._body(request))
         inputs = given.get("inputs") if isinstance(given, dict) else None
-        if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
-            raise Refused(400, "expected one input, called images")
-        images = await asyncio.to_thread(self.model.tensor, inputs[0], self.limits.images)
-        rows = await self.batcher(list(images))
-        if not all(rows):
-            raise Refused(422, NOT_FINITE)
-        return JSONResponse({"model_name": self.model.name, "outputs": _tensors(rows), **_identity(given)})
+        if not isinstance(inputs, list):
+            raise Refused(400, f"expected inputs: {', '.join(one['name'] for one in self.model.inputs)}")
+        rows = await self._predicted(await asyncio.to_thread(self.model.tensors, inputs, self.most))
+        outputs = _tensors(rows, self.model.outputs)
+        return JSONResponse({"model_name": self.model.name, "outputs": outputs, **_identity(given)})
 
     # About the server
 
     async def page(self, request: Request) -> Response:
-        return HTMLResponse(page("serving/server.js"), headers=PAGE_HEADERS)
+        return HTMLResponse(self.model.page(), headers=PAGE_HEADERS)
 
     async def docs(self, request: Request) -> Response:
         return PlainTextResponse(json.dumps(self._document(), indent=1, ensure_ascii=False))
@@ -224,7 +186,7 @@ class Server:
         return JSONResponse(self._document())
 
     def _document(self) -> dict[str, Any]:
-        return document(self.model.name, version_of("uraenas"), bool(self.limits.token))
+        return document(self.model, version_of("uraenas"), bool(self.limits.token))
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"ready": True})
@@ -233,29 +195,19 @@ class Server:
         return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
 
 
-SOURCES = ("total", "data", "weights", "architecture")
-
-
-def _tensors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows as outputs of the protocol."""
-    probabilities = np.array([list(row["probabilities"].values()) for row in rows])
-    outputs = [("probabilities", "FP32", list(probabilities.shape), probabilities.ravel().tolist())]
-    outputs += [(name, "FP32", [len(rows)], [row[name] for row in rows]) for name in (*SOURCES, "p_value")]
-    outputs.append(("abstain", "BOOL", [len(rows)], [row["abstain"] for row in rows]))
-    outputs.append(("label", "BYTES", [len(rows)], [row["label"] for row in rows]))
-    return [dict(zip(("name", "datatype", "shape", "data"), one, strict=True)) for one in outputs]
+def _tensors(rows: list[dict[str, Any]], outputs: dict[str, tuple[str, list[int]]]) -> list[dict[str, Any]]:
+    """Rows as outputs of the protocol; what is a table by class in a row is a dimension more."""
+    found = []
+    for name, (kind, shape) in outputs.items():
+        values = [list(row[name].values()) if isinstance(row[name], dict) else [row[name]] for row in rows]
+        data = [one for row in values for one in row]
+        found.append({"name": name, "datatype": kind, "shape": [len(rows), *shape[1:]], "data": data})
+    return found
 
 
 def _identity(given: dict[str, Any]) -> dict[str, str]:
     id_ = given.get("id")
     return {"id": id_} if isinstance(id_, str) and id_.isprintable() else {}
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "the body is not JSON") from error
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

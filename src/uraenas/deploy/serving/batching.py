@@ -1,11 +1,9 @@
-"""Images of several requests predicted together: whatever waits when the last batch is done goes into the next."""
+"""Images or rows of several requests predicted together: what waits when the last batch is done goes into the next."""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-import numpy as np
 
 from uraenas.deploy.serving.limits import Refused
 
@@ -15,14 +13,14 @@ Rows = list[dict[str, Any]]
 class Batcher:
     """One prediction runs at a time, in a thread of its own."""
 
-    def __init__(self, predict: Callable[[np.ndarray], Rows], batch: int, waiting: int) -> None:
+    def __init__(self, predict: Callable[[list[Any]], Rows], batch: int, waiting: int) -> None:
         self.predict, self.batch, self.waiting = predict, batch, waiting
-        self.queue: list[tuple[np.ndarray, asyncio.Future[dict[str, Any]]]] = []
+        self.queue: list[tuple[Any, asyncio.Future[dict[str, Any]]]] = []
         self.pool = ThreadPoolExecutor(1, "uraenas-predict")
         self.task: asyncio.Task[None] | None = None
         self.sizes: Callable[[int], None] = lambda size: None  # told of each batch
 
-    async def __call__(self, images: list[np.ndarray]) -> Rows:
+    async def __call__(self, images: list[Any]) -> Rows:
         """What is said of these images; refused where too many wait already."""
         if len(self.queue) + len(images) > self.waiting:
             raise Refused(503, "too many images are waiting; try again later")
@@ -42,9 +40,7 @@ class Batcher:
                 continue
             self.sizes(len(waited))
             try:
-                rows = await loop.run_in_executor(
-                    self.pool, self.predict, np.stack([image for image, _ in waited])
-                )
+                rows = await loop.run_in_executor(self.pool, self.predict, [image for image, _ in waited])
             except Exception as error:
                 for _, future in waited:
                     if not future.done():

@@ -1,4 +1,4 @@
-"""A run in progress behind HTTP: how far it has come, until there is an ensemble that predicts."""
+"""A run in progress behind HTTP: its page tells how far it has come, and it predicts once there is an ensemble."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,17 +13,23 @@ from uraenas.deploy.serving.app import PAGE_HEADERS
 from uraenas.deploy.serving.limits import Limits
 
 WAITS = "the run is in progress and has no ensemble yet; try again later"
-RETRY = {"Retry-After": "10"}
+RETRY = {"Retry-After": "10", "Refresh": "10"}  # the second is for browsers
 
 
 class Following:
-    """An ASGI application: `page` until `make` gives another application, and that one from then on.
+    """An ASGI application: what `make` gives answers as soon as there is one, for the page once the run `is_over`.
 
     `make` returns None while there is none. The page tells a run's settings, so a token is asked for it, too.
     """
 
-    def __init__(self, make: Callable[[], Any | None], page: Callable[[], str], limits: Limits) -> None:
-        self.make, self.page, self.limits = make, page, limits
+    def __init__(
+        self,
+        make: Callable[[], Any | None],
+        is_over: Callable[[], bool],
+        page: Callable[[], str],
+        limits: Limits,
+    ) -> None:
+        self.make, self.is_over, self.page, self.limits = make, is_over, page, limits
         self.made: Any | None = None
         self.why = WAITS
         self.making = asyncio.Lock()
@@ -36,7 +42,7 @@ class Following:
         async with self.making:  # one request makes it, the others wait for it
             if self.made is None:
                 await self._look()
-        if self.made is not None:
+        if self.made is not None and (scope["path"] != "/" or self.is_over()):
             await self.made(scope, receive, send)
         elif scope["type"] == "http":
             await (await self._answer(Request(scope)))(scope, receive, send)

@@ -1,5 +1,7 @@
 """What the server says of images: a prediction with its set, uncertainty by source, and the members' votes."""
 
+import base64
+import binascii
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +10,9 @@ import numpy as np
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.pictures import picture_of
+from uraenas.deploy.page import page
 from uraenas.deploy.serving.limits import Refused
+from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, parsed, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule, rows_from
 
@@ -16,16 +20,17 @@ KINDS = {"UINT8": np.uint8, "FP32": np.float32, "FP64": np.float64, "INT64": np.
 
 
 class Model:
-    """One method's ensemble, and the rule by which it abstains."""
+    """One method's ensemble of images, and the rule by which it abstains."""
+
+    per_image = 1
 
     def __init__(self, name: str, ensemble: Ensemble, rule: Rule) -> None:
         self.name, self.ensemble, self.rule = name, ensemble, rule
         shape = ensemble.space.shape
         self.image = (shape.height, shape.width, shape.channels)
 
-    def __call__(self, images: np.ndarray) -> list[dict[str, Any]]:
-        """A row for each image; one that is not a number is refused."""
-        log_p, p_values = self.ensemble.look(images)
+    def __call__(self, items: list[np.ndarray]) -> list[dict[str, Any]]:
+        log_p, p_values = self.ensemble.look(np.stack(items))
         rows = rows_from(self.ensemble, log_p, p_values, self.rule)
         chosen = log_p.argmax(dim=2).T.tolist()
         return [
@@ -46,8 +51,66 @@ class Model:
         except UraenasError as error:
             raise Refused(422, str(error)) from error
 
-    def tensor(self, given: Mapping[str, Any], most_images: int) -> np.ndarray:
-        """The images in an input of the Open Inference Protocol."""
+    def request(self, body: bytes, kind: str, most: int) -> tuple[list[np.ndarray], list[str]]:
+        """One image as the body, or several as base64 in JSON: {"images": […]}."""
+        files = _decoded(parsed(body), most) if kind.startswith("application/json") else [body]
+        read = [self.read(file) for file in files]
+        return [image for image, _ in read], [note for _, note in read]
+
+    def about(self) -> dict[str, Any]:
+        rule, threshold = self.rule, self.rule.threshold
+        return {
+            "model": self.name,
+            "classes": self.ensemble.classes,
+            "image": self.image,
+            "members": len(self.ensemble),
+            "risk": threshold.risk,
+            "certainty": threshold.certainty,
+            "confidence": threshold.confidence,
+            "coverage": rule.coverage,
+            "foreign": rule.share,
+        }
+
+    def page(self) -> str:
+        return page("serving/server.js")
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        kind = "UINT8" if self.ensemble.of_bytes else "FP32"
+        return [{"name": "images", "datatype": kind, "shape": [-1, *self.image]}]
+
+    @property
+    def outputs(self) -> dict[str, tuple[str, list[int]]]:
+        found = {"probabilities": ("FP32", [-1, len(self.ensemble.classes)])}
+        found |= {name: ("FP32", [-1]) for name in (*SOURCES, "p_value")}
+        return found | {"abstain": ("BOOL", [-1]), "label": ("BYTES", [-1])}
+
+    @property
+    def bodies(self) -> dict[str, Any]:
+        several = {"type": "object", "properties": {"images": {"type": "array", "items": TEXT}}}
+        return {
+            "image/*": {"schema": {"type": "string", "format": "binary"}},
+            "application/json": {"schema": several},
+        }
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        table = {"type": "object", "additionalProperties": NUMBER}
+        properties: dict[str, Any] = dict.fromkeys(("label", "reason", "note"), TEXT)
+        properties |= dict.fromkeys(("foreign", "abstain"), FLAG)
+        properties |= dict.fromkeys(("probability", "p_value", *SOURCES), NUMBER)
+        properties |= {"probabilities": table, "votes": table}
+        return {
+            "type": "object",
+            "properties": {**properties, "prediction_set": {"type": "array", "items": TEXT}},
+        }
+
+    def tensors(self, inputs: list[Any], most: int) -> list[np.ndarray]:
+        if len(inputs) != 1 or not isinstance(inputs[0], dict):
+            raise Refused(400, "expected one input, called images")
+        return list(self._tensor(inputs[0], most))
+
+    def _tensor(self, given: Mapping[str, Any], most_images: int) -> np.ndarray:
         shape, kind, data = given.get("shape"), given.get("datatype"), given.get("data")
         if given.get("name") != "images":
             raise Refused(400, f"there is no input {given.get('name')!r}; the input is called images")
@@ -72,6 +135,17 @@ class Model:
 
     def _in_units(self, pixels: np.ndarray) -> np.ndarray:
         return pixels if self.ensemble.of_bytes else pixels.astype(np.float32) / np.float32(255)
+
+
+def _decoded(given: Any, most: int) -> list[bytes]:
+    images = given.get("images") if isinstance(given, dict) else None
+    if not isinstance(images, list) or not all(isinstance(one, str) for one in images):
+        raise Refused(400, 'expected {"images": [base64, …]}')
+    require_number(len(images), most, "images")
+    try:
+        return [base64.b64decode(one, validate=True) for one in images]
+    except (binascii.Error, ValueError) as error:
+        raise Refused(400, "an image is not base64") from error
 
 
 def _are_sizes(shape: list[Any]) -> bool:

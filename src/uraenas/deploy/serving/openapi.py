@@ -2,22 +2,25 @@
 
 from typing import Any
 
+from uraenas.deploy.serving.served import Served
 
-def document(model: str, version: str, token: bool) -> dict[str, Any]:
+
+def document(served: Served, version: str, token: bool) -> dict[str, Any]:
     """OpenAPI 3.1 of all routes."""
+    model = served.name
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": f"uraenas: {model}", "version": version},
         "paths": {
             "/api/predict": {
                 "post": {
-                    "summary": "Predict one image (the body is the file) or several (JSON with base64).",
-                    "requestBody": {"required": True, "content": _bodies()},
+                    "summary": "Predict.",
+                    "requestBody": {"required": True, "content": served.bodies},
                     "responses": _responses("Prediction"),
                 }
             },
             "/api/model": {
-                "get": {"summary": "Classes, image size and promises.", "responses": _responses()}
+                "get": {"summary": "What it takes and says, and promises.", "responses": _responses()}
             },
             "/healthz": {"get": {"summary": "Whether the server answers.", "responses": _responses()}},
             "/metrics": {"get": {"summary": "Prometheus metrics.", "responses": _responses()}},
@@ -33,20 +36,12 @@ def document(model: str, version: str, token: bool) -> dict[str, Any]:
                 }
             },
         },
-        "components": {"schemas": {"Prediction": _prediction()}},
+        "components": {"schemas": {"Prediction": served.schema}},
     }
     if token:
         found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         found["security"] = [{"token": []}]
     return found
-
-
-def _bodies() -> dict[str, Any]:
-    several = {"type": "object", "properties": {"images": {"type": "array", "items": {"type": "string"}}}}
-    return {
-        "image/*": {"schema": {"type": "string", "format": "binary"}},
-        "application/json": {"schema": several},
-    }
 
 
 def _responses(schema: str = "") -> dict[str, Any]:
@@ -56,19 +51,3 @@ def _responses(schema: str = "") -> dict[str, Any]:
         content = {"type": "object", "properties": {"model": {"type": "string"}, "predictions": rows}}
         found["content"] = {"application/json": {"schema": content}}
     return {"200": found, "4XX": {"description": 'what was wrong: {"error": …}'}}
-
-
-def _prediction() -> dict[str, Any]:
-    number, text, flag = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
-    numbers = ("probability", "p_value", "total", "data", "weights", "architecture")
-    table = {"type": "object", "additionalProperties": number}
-    properties: dict[str, Any] = {
-        "label": text,
-        "reason": text,
-        "note": text,
-        "foreign": flag,
-        "abstain": flag,
-    }
-    properties |= dict.fromkeys(numbers, number)
-    properties |= {"probabilities": table, "votes": table, "prediction_set": {"type": "array", "items": text}}
-    return {"type": "object", "properties": properties}

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, unknown
 from uraenas.deploy.accelerated import accelerated
 from uraenas.deploy.serving.limits import Limits
+from uraenas.deploy.serving.served import Served
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
+from uraenas.ensemble.table_rows import Asked
 from uraenas.run.directory import PRIMARY, Run
+from uraenas.run.watching import is_worked_on
 
 PATIENCE = 30  # seconds for what was begun, after SIGTERM
 
@@ -29,20 +32,26 @@ def application(run: Run, method: str = "", limits: Limits | None = None, **rule
     """The ASGI application of a method's ensemble; `rule` is risk, share, certainty and coverage."""
     require_packages()
     from uraenas.deploy.serving.app import Server
-    from uraenas.deploy.serving.model import Model
 
     method = method or run.primary
-    ensemble = run.ensemble(method)
-    ensemble.require_images()
+    model = _model(method, run.ensemble(method), **{"risk": 0.05, **rule})
+    return Server(model, limits or Limits()).application()
+
+
+def _model(method: str, ensemble: Ensemble, **rule: float) -> Served:
+    from uraenas.deploy.serving.model import Model
+    from uraenas.deploy.serving.rows import RowsModel
+
+    if ensemble.normalisation.columns is not None:
+        return RowsModel(method, ensemble, Asked(**rule))
     ensemble = _fastest(ensemble)
-    own = Rule.of(ensemble, **{"risk": 0.05, **rule})
-    return Server(Model(method, ensemble, own), limits or Limits()).application()
+    return Model(method, ensemble, Rule.of(ensemble, **rule))
 
 
 def following(
     run: Run, page: Callable[[], str], method: str = "", limits: Limits | None = None, **rule: float
 ) -> Any:
-    """The ASGI application of a run in progress: `page` until the method has members, then as `application` has it.
+    """The ASGI application of a run in progress: `page` until the run is over; predictions once there are members.
 
     Without a method it is the one that the finished run would be asked by.
     """
@@ -51,17 +60,19 @@ def following(
 
     limits, methods = limits or Limits(), run.config().methods
     awaited = method or next((name for name in PRIMARY if name in methods), methods[0])
+    if awaited not in methods:
+        raise unknown("method", awaited, methods)
 
     def make() -> Any | None:
         return application(run, awaited, limits, **rule) if run.is_trained(awaited) else None
 
-    return Following(make, page, limits)
+    return Following(make, lambda: not is_worked_on(run), page, limits)
 
 
 def _fastest(ensemble: Ensemble) -> Ensemble:
     """With ONNX Runtime where it is installed and can run these members."""
     try:
-        return accelerated(ensemble)
+        return accelerated(ensemble, looks=True)
     except UraenasError:
         return ensemble
 

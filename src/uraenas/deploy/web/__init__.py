@@ -32,6 +32,7 @@ def export_web(
 
     `runtime` is npm's package onnxruntime-web, packed (`npm pack onnxruntime-web`) or unpacked.
     """
+    run.ensemble(method or run.primary).require_images()
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UraenasError(f"{target} exists and is not empty; choose another directory (--out)")

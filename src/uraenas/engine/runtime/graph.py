@@ -49,14 +49,18 @@ def require_onnx() -> None:
 
 
 def model_of(
-    network: Described, image: tuple[int, int, int], of_bytes: bool, merged: bool = False
+    network: Described,
+    image: tuple[int, int, int],
+    of_bytes: bool,
+    merged: bool = False,
+    images: int = SAMPLE,
 ) -> "ModelProto":
     """The network as an ONNX model of one input, `images` [N, H, W, C]; merged convolutions stay so where wanted."""
     from onnx import TensorProto, checker, helper, numpy_helper
 
-    shape = (SAMPLE, *image)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8) if of_bytes else torch.rand(shape)
-    found = record(network.eval(), images)
+    shape = (images, *image)
+    sample = torch.randint(0, 256, shape, dtype=torch.uint8) if of_bytes else torch.rand(shape)
+    found = record(network.eval(), sample)
     found = found if merged else unmerged(found)
     build = Builder()
     for step in found.steps:
@@ -70,7 +74,7 @@ def model_of(
         helper.make_tensor_value_info(name, *form) for name, form in zip(names, _forms(found), strict=True)
     ]
     constants = {name: tensor.numpy() for name, tensor in found.constants.items()} | build.constants
-    stored = [numpy_helper.from_array(np.ascontiguousarray(one), name) for name, one in constants.items()]
+    stored = [numpy_helper.from_array(np.asarray(one, order="C"), name) for name, one in constants.items()]
     graph = helper.make_graph(build.nodes, "uraenas", inputs, outputs, stored)
     for value, output in zip(graph.output, network.outputs, strict=True):
         value.doc_string = output.about

@@ -132,6 +132,9 @@ def _linear(build: Builder, step: Step) -> None:
 def _split(build: Builder, step: Step) -> None:
     x, _, *rest = step.arguments
     axis = rest[0] if rest else 0
+    if axis == 0:  # equal numbers of images, however many there are
+        build.node("Split", [x.name], step.results, axis=axis)
+        return
     sizes = [one.shape[axis] for one in step.sample]
     build.node("Split", [x.name, build.constant(sizes)], step.results, axis=axis)
 
@@ -149,6 +152,7 @@ def _stacked(build: Builder, step: Step) -> None:
 
 
 def _variance_and_mean(build: Builder, step: Step) -> None:
+    """The variance, and the mean where it is a result, too."""
     x, axes, *_ = step.arguments
     if step.options.get("correction") != 0 or step.options.get("keepdim"):
         raise UraenasError("a variance with a correction cannot be exported")
@@ -156,7 +160,34 @@ def _variance_and_mean(build: Builder, step: Step) -> None:
     (apart,) = build.node("Sub", [x.name, mean])
     (square,) = build.node("Mul", [apart, apart])
     build.node("ReduceMean", [square], step.results[:1], axes=list(axes), keepdims=0)
-    build.node("ReduceMean", [x.name], step.results[1:], axes=list(axes), keepdims=0)
+    if len(step.results) > 1:
+        build.node("Squeeze", [mean, build.constant(list(axes))], step.results[1:])
+
+
+def _smallest(build: Builder, step: Step) -> None:
+    """The k-th smallest value; its place is not used."""
+    x, count, axis, *_ = step.arguments
+    values, _ = build.node("TopK", [x.name, build.constant([count])], 2, axis=axis, largest=0)
+    last = build.constant(count - 1)
+    build.node("Gather", [values, last], step.results[:1], axis=axis)
+
+
+def _selected(build: Builder, step: Step) -> None:
+    x, axis, place = step.arguments
+    build.node("Gather", [x.name, build.constant(place)], step.results, axis=axis)
+
+
+def _gated(build: Builder, step: Step) -> None:
+    """x · sigmoid(x)."""
+    (gate,) = build.node("Sigmoid", [step.arguments[0].name])
+    build.node("Mul", [step.arguments[0].name, gate], step.results)
+
+
+def _rows(build: Builder, step: Step) -> None:
+    """Images as rows."""
+    if step.sample[0].ndim != 2:
+        raise UraenasError(f"a view of the shape {tuple(step.sample[0].shape)} cannot be exported")
+    build.node("Flatten", [step.arguments[0].name], step.results, axis=1)
 
 
 def _unsqueezed(build: Builder, step: Step) -> None:
@@ -191,7 +222,11 @@ OPERATIONS: dict[str, Maker] = {
     "aten.addmm": _linear,
     "aten.mm": _binary("MatMul"),
     "aten.relu": _same("Relu"),
+    "aten.silu": _gated,
+    "aten.tanh": _same("Tanh"),
+    "aten.softplus": _same("Softplus"),
     "aten.sqrt": _same("Sqrt"),
+    "aten.abs": _same("Abs"),
     "aten.exp": _same("Exp"),
     "aten.log": _same("Log"),
     "aten.neg": _same("Neg"),
@@ -203,6 +238,7 @@ OPERATIONS: dict[str, Maker] = {
     "aten.sub.Tensor": _binary("Sub"),
     "aten.mul.Tensor": _binary("Mul"),
     "aten.div.Tensor": _binary("Div"),
+    "aten.pow.Tensor_Scalar": _binary("Pow"),
     "aten.ge.Tensor": _binary("GreaterOrEqual"),
     "aten.le.Tensor": _binary("LessOrEqual"),
     "aten.gt.Tensor": _binary("Greater"),
@@ -213,7 +249,12 @@ OPERATIONS: dict[str, Maker] = {
     "aten.sum.dim_IntList": _reduced("ReduceSum", axes_as_input=True),
     "aten.amax": _reduced("ReduceMax"),
     "aten.amin": _reduced("ReduceMin"),
+    "aten.logsumexp": _reduced("ReduceLogSumExp"),
+    "aten.var.correction": _variance_and_mean,
     "aten.var_mean.correction": _variance_and_mean,
+    "aten.kthvalue": _smallest,
+    "aten.select.int": _selected,
+    "aten.view": _rows,
     "aten._log_softmax": _softmax("LogSoftmax"),
     "aten._softmax": _softmax("Softmax"),
     "aten.split.Tensor": _split,

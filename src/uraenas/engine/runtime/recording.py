@@ -4,7 +4,8 @@ PyTorch's own exporter takes minutes for an ensemble of ten. A network here is a
 on a few images shows all of them; parity on other numbers of images is checked afterwards.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -42,13 +43,33 @@ class Recording:
 
 
 def record(module: nn.Module, images: Tensor) -> Recording:
-    """The steps of a module on these images, which are called `images`. What does not depend on them is constant."""
+    """The steps from these images, called `images`, to the outputs. What does not depend on them is constant."""
     mode = _Recorder(module)
     mode.follow(images, "images")
     with torch.no_grad(), mode:
         outputs = module(images)
-    mode.found.outputs = tuple(mode.names[id(one)] for one in outputs)
-    return mode.found
+    return needed(replace(mode.found, outputs=tuple(mode.names[id(one)] for one in outputs)))
+
+
+def needed(found: Recording) -> Recording:
+    """Without steps and constants that no output depends on."""
+    wanted = set(found.outputs)
+    steps = []
+    for step in reversed(found.steps):
+        if wanted.intersection(step.results):
+            steps.append(step)
+            wanted.update(names_in((*step.arguments, *step.options.values())))
+    constants = {name: one for name, one in found.constants.items() if name in wanted}
+    return Recording(steps[::-1], constants, found.outputs)
+
+
+def names_in(arguments: Any) -> Iterator[str]:
+    """Of all tensors among these arguments."""
+    for one in arguments:
+        if isinstance(one, Named):
+            yield one.name
+        elif isinstance(one, list | tuple):
+            yield from names_in(one)
 
 
 class _Recorder(TorchDispatchMode):

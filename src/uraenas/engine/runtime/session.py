@@ -24,7 +24,7 @@ class Session:
         self.cores = threads or available_cores()
         self.alone = self.together = _session(source, 1)  # on one thread, and on several
         self.threads = 1
-        if self.cores > 1:
+        if self.cores > 1 and self.takes_images:
             several = _session(source, self.cores)
             if threads or self._seconds(several) < self._seconds(self.alone):
                 self.threads, self.together = self.cores, several
@@ -38,6 +38,14 @@ class Session:
         return {
             name: np.concatenate(own) for name, own in zip(self.names, zip(*found, strict=True), strict=True)
         }
+
+    def of(self, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What a model of other inputs says, on one thread."""
+        return dict(zip(self.names, self.alone.run(self.names, given), strict=True))
+
+    @property
+    def takes_images(self) -> bool:
+        return [one.name for one in self.alone.get_inputs()] == ["images"]
 
     @cached_property
     def image(self) -> tuple[int, ...]:

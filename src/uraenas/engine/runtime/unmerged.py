@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from uraenas.engine.runtime.recording import Named, Recording, Step
+from uraenas.engine.runtime.recording import Named, Recording, Step, names_in, needed
 
 CONVOLUTION, CUT = "aten.convolution.default", "aten.split.Tensor"
 CHANNELS = 1
@@ -20,7 +20,7 @@ CHANNELS = 1
 
 def unmerged(found: Recording) -> Recording:
     """The same outputs; a convolution that is read by nothing but a cut of its channels is gone, and so is the cut."""
-    reads = Counter(name for step in found.steps for name in _names(step.arguments))
+    reads = Counter(name for step in found.steps for name in names_in(step.arguments))
     reads.update(found.outputs)
     made = {name: step for step in found.steps for name in step.results}
     cuts = {
@@ -38,8 +38,7 @@ def unmerged(found: Recording) -> Recording:
             steps += _parts(step, cuts[step.results[0]], constants)
         elif step.operation != CUT or step.arguments[0].name not in cuts:
             steps.append(step)
-    used = {name for step in steps for name in _names((*step.arguments, *step.options.values()))}
-    return Recording(steps, {name: constants[name] for name in constants if name in used}, found.outputs)
+    return needed(Recording(steps, constants, found.outputs))
 
 
 def _can_be_cut(conv: Step, cut: Step, found: Recording) -> bool:
@@ -66,11 +65,3 @@ def _parts(conv: Step, cut: Step, constants: dict[str, Tensor]) -> Iterator[Step
             own.append(Named(part))
         first += sample.shape[CHANNELS]
         yield replace(conv, arguments=(x, *own, *rest), results=(name,), sample=(sample,))
-
-
-def _names(arguments: Any) -> Iterator[str]:
-    for one in arguments:
-        if isinstance(one, Named):
-            yield one.name
-        elif isinstance(one, list | tuple):
-            yield from _names(one)

@@ -11,7 +11,7 @@ import torch
 from uraenas.architectures import DISTRIBUTIONS, Searched
 from uraenas.base.svg import element, join, line, padded, path, rect, text
 from uraenas.ensemble import MemberFacts
-from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
+from uraenas.report.blocks import Block, Cell, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, LETTER, WIDTH, Axis, Frame, Legend, draw
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import colour, count, listed
@@ -35,15 +35,8 @@ def section(facts: RunFacts) -> Section:
             Note("No method of this run needed a search, so there is no learned distribution.")
         )
     else:
-        legend = _options(facts.searched.space)
-        found.blocks.append(Key(legend, methods=False))
-        found.blocks.append(Note(f"{_about(facts)} Expected architecture: {facts.searched.expected}."))
-        figures = [_favour(facts.searched, legend), _expected(facts.searched)]
-        untouched = Searched.nothing(facts.searched.space, facts.searched.distribution)
-        highest = facts.searched.distribution.facts(untouched.state)["entropy"]
-        found.blocks.append(Grid(figures + histories(facts.searched.history, facts.data.example, highest)))
-        if changes := _changes(facts.searched):
-            found.blocks.append(changes)
+        name = facts.settings.get("search.distribution", "")
+        found.blocks += learned(facts.searched, name, facts.data.example)
     if given := facts.settings.get("train.expected.genotype"):
         found.blocks.append(
             Note(f"Methods of one architecture were given theirs: {given} (train.expected.genotype).")
@@ -60,10 +53,20 @@ def section(facts: RunFacts) -> Section:
     return found
 
 
-def _about(facts: RunFacts) -> str:
-    """How the distribution was learned."""
-    name = facts.settings.get("search.distribution", "")
-    return f"{name}: {DISTRIBUTIONS[name].about}" if name in DISTRIBUTIONS else ""
+def learned(searched: Searched, name: str, example: str) -> list[Block]:
+    """The distribution of this name as it is now, what stands for it, and how it came about."""
+    about = f"{name}: {DISTRIBUTIONS[name].about} " if name in DISTRIBUTIONS else ""
+    legend = _options(searched.space)
+    untouched = Searched.nothing(searched.space, searched.distribution)
+    highest = searched.distribution.facts(untouched.state)["entropy"]
+    figures = [_favour(searched, legend), _expected(searched)]
+    blocks: list[Block] = [
+        Key(legend, methods=False),
+        Note(f"{about}Expected architecture: {searched.expected}."),
+        Grid(figures + _histories(searched.history, example, highest)),
+    ]
+    changes = _changes(searched)
+    return blocks if changes is None else [*blocks, changes]
 
 
 def _options(space: Space) -> Legend:
@@ -127,7 +130,7 @@ def _expected(searched: Searched) -> Figure:
     return draw("expected", "Expected architecture", n, HEAD + 226, drawn, space.legend(), summary)
 
 
-def histories(rows: Sequence[Mapping[str, Any]], example: str, highest: float | None = None) -> list[Figure]:
+def _histories(rows: Sequence[Mapping[str, Any]], example: str, highest: float) -> list[Figure]:
     """Entropy, losses and accuracies of a search over time; `highest` is the entropy at its beginning."""
     if not rows:
         return []

@@ -140,8 +140,9 @@ def reduction(
     """The residual block of stride 2: two ReLU-conv-BN beside an average pool with a 1×1 convolution."""
     y = convolved(F.relu(x), f"{name}.first", weights, running, training, passage, stride=2)
     y = convolved(F.relu(y), f"{name}.second", weights, running, training, passage)
-    # An odd map keeps its last row and column, as the strided convolution does.
-    pooled, shortcut = F.avg_pool2d(x, 2, 2, ceil_mode=True), f"{name}.shortcut"
+    # An odd map keeps its last row and column, as the strided convolution does. Runtimes are slower where they may be.
+    is_odd = any(side % 2 for side in x.shape[2:])
+    pooled, shortcut = F.avg_pool2d(x, 2, 2, ceil_mode=is_odd), f"{name}.shortcut"
     around = passage.layer(shortcut, pooled, weights[f"{shortcut}.weight"], F.conv2d)
     around = passage.term(Term(shortcut, depth, skips=True, alone=False), passage.output(shortcut, around))
     return passage.term(Term(f"{name}.branch", depth, skips=False, alone=False), y) + around

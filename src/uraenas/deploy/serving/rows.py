@@ -1,0 +1,177 @@
+"""What the server says of rows of a table: a number with its interval, or a class with its set, and doubt by source."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from uraenas.base.errors import UraenasError
+from uraenas.data.tables import Category, Frame
+from uraenas.data.tables.frame import as_texts
+from uraenas.deploy.serving.limits import Refused
+from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, parsed, require_number
+from uraenas.ensemble import Ensemble
+from uraenas.ensemble.table_rows import Asked, predict_rows
+
+KINDS = {
+    "number": ("FP64", "FP32", "INT64", "INT32"),
+    "category": ("BYTES",),
+}  # datatypes, the usual one first
+
+Item = dict[str, float | str]  # a row: values by column, as they are once a frame is checked
+
+
+class RowsModel:
+    """One method's ensemble of tables."""
+
+    per_image = 100
+
+    def __init__(self, name: str, ensemble: Ensemble, asked: Asked) -> None:
+        columns = ensemble.normalisation.columns
+        assert columns is not None
+        self.name, self.ensemble, self.asked, self.columns = name, ensemble, asked, columns
+        self.of_column = {
+            part.name: "category" if isinstance(part, Category) else "number" for part in columns.parts
+        }
+
+    def __call__(self, items: list[Item]) -> list[dict[str, Any]]:
+        rows = {name: np.array([item[name] for item in items]) for name in self.columns.names}
+        return [_finite(row) for row in predict_rows(self.ensemble, rows, self.asked)]
+
+    def request(self, body: bytes, kind: str, most: int) -> tuple[list[Item], list[str]]:
+        """{"rows": [{column: value, …}, …]}, or a CSV file with a line of names."""
+        if kind.startswith("text/csv"):
+            given: Any = _csv(body)
+        else:
+            found = parsed(body)
+            given = found.get("rows") if isinstance(found, dict) else None
+        if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
+            raise Refused(400, 'expected {"rows": [{column: value, …}, …]}, or text/csv')
+        require_number(len(given), most, "rows")
+        missing = [name for name in self.columns.names if name not in given[0]]
+        if missing:
+            raise Refused(422, f"column {missing[0]!r} is missing")
+        values = {name: [row.get(name) for row in given] for name in self.columns.names}
+        items = self._items(values)
+        return items, [""] * len(items)
+
+    def tensors(self, inputs: list[Any], most: int) -> list[Item]:
+        """An input for each column [N] or [N, 1]."""
+        named = {one.get("name"): one for one in inputs if isinstance(one, dict)}
+        values = {}
+        for name, of_column in self.of_column.items():
+            if name not in named:
+                raise Refused(400, f"there is no input {name!r}; each column is one")
+            shape, kind, data = (named[name].get(key) for key in ("shape", "datatype", "data"))
+            if kind not in KINDS[of_column]:
+                raise Refused(400, f"datatype of {name} must be {' or '.join(KINDS[of_column])}")
+            if not isinstance(data, list) or not isinstance(shape, list) or shape[1:] not in ([], [1]):
+                raise Refused(400, f"shape of {name} must be [N], and data a list")
+            flat = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
+            if shape[:1] != [len(flat)]:
+                raise Refused(400, f"data of {name} are not as many as its shape says")
+            values[name] = flat
+        sizes = {len(own) for own in values.values()}
+        if len(sizes) != 1:
+            raise Refused(400, "all inputs must have as many rows")
+        require_number(sizes.pop(), most, "rows")
+        return self._items(values)
+
+    def _items(self, values: Mapping[str, list[Any]]) -> list[Item]:
+        """Rows that can be predicted, checked by themselves: another request must not suffer from them."""
+        for name, own in values.items():
+            if not all(one is None or isinstance(one, str | int | float) for one in own):
+                raise Refused(422, f"column {name} must hold numbers and texts")
+        try:
+            arrays = {
+                name: np.array([None if one is None else str(one) for one in own], object)
+                for name, own in values.items()
+            }
+            frame: Frame = self.columns.frame(arrays)
+            self.columns.encode(frame)
+        except UraenasError as error:
+            raise Refused(422, str(error)) from error
+        texts = {
+            name: as_texts(frame[name]) if kind == "category" else frame[name]
+            for name, kind in self.of_column.items()
+        }
+        lists = {name: own.tolist() for name, own in texts.items()}
+        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+    def about(self) -> dict[str, Any]:
+        asked, target = self.asked, self.ensemble.normalisation.target
+        return {
+            "model": self.name,
+            "target": getattr(target, "column", ""),
+            "classes": self.ensemble.classes,
+            "columns": [
+                {"name": part.name, "kind": "category", "values": part.values}
+                if isinstance(part, Category)
+                else {"name": part.name, "kind": "number", "median": part.median}
+                for part in self.columns.parts
+            ],
+            "members": len(self.ensemble),
+            "coverage": asked.coverage,
+            "foreign": asked.share,
+            **({"risk": asked.risk, "certainty": asked.certainty} if self.ensemble.classes else {}),
+        }
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "datatype": KINDS[kind][0], "shape": [-1]} for name, kind in self.of_column.items()
+        ]
+
+    @property
+    def outputs(self) -> dict[str, tuple[str, list[int]]]:
+        own = ("probability",) if self.ensemble.classes else ("predicted", "deviation", "low", "high")
+        found = {name: ("FP64", [-1]) for name in (*own, *SOURCES, "p_value")}
+        found["foreign"] = ("BOOL", [-1])
+        return found | (
+            {"predicted": ("BYTES", [-1]), "abstain": ("BOOL", [-1])} if self.ensemble.classes else {}
+        )
+
+    def page(self) -> str:
+        return resources.files("uraenas.deploy").joinpath("serving/rows.html").read_text(encoding="utf-8")
+
+    @property
+    def bodies(self) -> dict[str, Any]:
+        kinds = {"number": {"type": ["number", "null"]}, "category": {"type": ["string", "null"]}}
+        row = {
+            "type": "object",
+            "properties": {name: kinds[kind] for name, kind in self.of_column.items()},
+            "required": list(self.of_column),
+        }
+        several = {"type": "object", "properties": {"rows": {"type": "array", "items": row}}}
+        return {"application/json": {"schema": several}, "text/csv": {"schema": TEXT}}
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        shared = {"row": {"type": "integer"}, "p_value": NUMBER, "foreign": FLAG, "note": TEXT}
+        shared |= dict.fromkeys(SOURCES, NUMBER)
+        if self.ensemble.classes:
+            own: dict[str, Any] = {"predicted": TEXT, "probability": NUMBER, "abstain": FLAG}
+            own["prediction_set"] = {"type": "array", "items": TEXT}
+        else:
+            own = dict.fromkeys(("predicted", "deviation", "low", "high"), NUMBER)
+            own |= {end: {"type": ["number", "null"]} for end in ("low", "high")}  # null: without end
+        return {"type": "object", "properties": {**own, **shared}}
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as JSON can have it: an end of an interval that is infinite is null; nothing where another number is."""
+    ends: dict[str, Any] = {name: None for name in ("low", "high") if name in row and math.isinf(row[name])}
+    row = {**row, **ends}
+    return {} if any(isinstance(one, float) and not math.isfinite(one) for one in row.values()) else row
+
+
+def _csv(body: bytes) -> list[dict[str, str]]:
+    try:
+        text = body.decode("utf-8-sig")
+        return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused(400, "this is no CSV file in UTF-8") from error

@@ -1,0 +1,54 @@
+"""A small table of houses, and a run on it for each kind of target."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+TINY = {
+    "search.epochs": 2,
+    "search.sampling.cycles": 1,
+    "train.epochs": 4,
+    "train.sampled.architectures": 2,
+    "network.widths": "4,8",
+    "network.nodes": 2,
+    "ensemble.members": 4,
+    "evaluate.bootstrap": 20,
+    "evaluate.subsets": 2,
+    "evaluate.references": "false",
+}
+METHODS = "uraenas-adam,deep-ensemble-adam"
+
+
+def table(path: Path, rows: int = 90) -> Path:
+    random = np.random.default_rng(0)
+    with path.open("w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["area", "rooms", "town", "price", "sold"])
+        for n in range(rows):
+            area, town = random.uniform(40, 200), "abc"[n % 3]
+            price = 3 * area + 40 * (n % 3) + random.normal(0, 10)
+            writer.writerow(
+                [
+                    f"{area:.1f}",
+                    "" if n % 9 == 0 else n % 5,
+                    town,
+                    f"{price:.2f}",
+                    "yes" if area > 90 else "no",
+                ]
+            )
+    return path
+
+
+def make_runs(folder: Path, uraenas: Callable) -> None:
+    """`numbers` predicts the price, `classes` whether it was sold."""
+    folder.mkdir()
+    houses = table(folder / "houses.csv")
+    for kind, target, other in (("numbers", "price", "sold"), ("classes", "sold", "price")):
+        settings = {**TINY, "data.target": target, "data.leave_out": other}
+        assigned = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        done = uraenas(
+            "run", houses, "--preset", "table", "--methods", METHODS, *assigned, "--out", folder / kind
+        )
+        assert done.returncode == 0, done.stderr

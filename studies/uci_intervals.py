@@ -132,7 +132,7 @@ WAYS: dict[str, Callable[[Judged, float], Ends]] = {
 def judge(folder: Path, coverage: float) -> Iterator[str]:
     """Share of rows inside, and width: mean over pools ± standard error."""
     for name in reversed(SETS):
-        paths = sorted(folder.glob(f"{name}-*.npz"))
+        paths = sorted(one for one in folder.glob(f"{name}-*.npz") if ".part" not in one.name)
         both = [[Judged.of(Pool.read(path), half) for half in (0, 1)] for path in paths]
         for way, ends in WAYS.items() if both else ():
             inside, width = (

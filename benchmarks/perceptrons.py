@@ -1,10 +1,11 @@
 """How fast is a stack of perceptrons, beside the same networks one after another in plain PyTorch?
 
     python benchmarks/perceptrons.py [--networks 100] [--rows 927] [--epochs 40] [--device auto] [--few 3]
+                                     [--threads 1]
 
 Random architectures, a table of random numbers of concrete's size, batches of 32, Adam. Plain networks are `nn.Linear`
-layers with `torch.optim.Adam`; a few of them are timed, and the rest is taken to last as long. Seconds are of CPU, on
-one thread, so that a busy machine counts less; on a GPU they are of the clock.
+layers with `torch.optim.Adam`; a few of them are timed, on one thread, and the rest is taken to last as long. Seconds
+are of CPU, of all the stack's threads together, so that a busy machine counts less; on a GPU they are of the clock.
 """
 
 import argparse
@@ -93,16 +94,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, default in (("networks", 100), ("rows", 927), ("epochs", 40), ("few", 3)):
+    for name, default in (("networks", 100), ("rows", 927), ("epochs", 40), ("few", 3), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
-    torch.set_num_threads(1)
     random = np.random.default_rng(0)
     images = random.standard_normal((chosen.rows, 1, 1, COLUMNS)).astype(np.float32)
     labels = random.standard_normal(chosen.rows)
     space, target = PerceptronSpace(shape=Shape(1, 1, COLUMNS, 2)), Numbers().fitted(labels)
+    torch.set_num_threads(chosen.threads)  # the engine's
     engine = Engine(EngineSettings(device=chosen.device, precision="float32", stack=1000))
+    torch.set_num_threads(1)
     units = Normalisation((0.0,) * COLUMNS, (1.0,) * COLUMNS, target)
     loader = Loader(LabelledImages(images, labels), units, BATCH, 0, False, engine.device, engine.dtype)
     nothing = Searched.nothing(space, Dirichlet())

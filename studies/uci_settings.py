@@ -99,8 +99,15 @@ def weighted_loss(power: float) -> Callable[..., Tensor]:
 def pool(task: tuple[Path, Path, str, int, str]) -> dict[str, Any]:
     """Train one, and write what its chains predict."""
     folder, out, one, split, name = task
-    kind, begun = KINDS[name], time.process_time()
-    data = inner(folder, one, split, kind.pieces)
+    begun = time.process_time()
+    write_pool(
+        inner(folder, one, split, KINDS[name].pieces), split, KINDS[name], out / f"{one}-{split}-{name}.npz"
+    )
+    seconds = round(time.process_time() - begun, 1)
+    return {"set": one, "split": split, "pool": name, "seconds": seconds}
+
+
+def write_pool(data: Dataset, split: int, kind: Kind, path: Path) -> None:
     settings = settings_for(data, {**POOLED, **kind.settings}, kind.longer)
     known = preset("table", {"methods": "joint-adam"}).values
     told = {key: value for key, value in settings.items() if key in known}
@@ -126,7 +133,6 @@ def pool(task: tuple[Path, Path, str, int, str]) -> dict[str, Any]:
     parts = [said[m, fold == part] for m, part in enumerate(own)]
     longest = max(map(len, parts))
     left_out = np.stack([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts])
-    path = out / f"{one}-{split}-{name}.npz"
     np.savez_compressed(
         path.with_suffix(".part.npz"),
         left_out=left_out.astype(np.float32),
@@ -140,8 +146,6 @@ def pool(task: tuple[Path, Path, str, int, str]) -> dict[str, Any]:
         architecture=[str(member.architecture) for member in members],
     )
     path.with_suffix(".part.npz").rename(path)
-    seconds = round(time.process_time() - begun, 1)
-    return {"set": one, "split": split, "pool": name, "seconds": seconds}
 
 
 def train(

@@ -110,14 +110,15 @@ def test_bootstrap_and_subsets_agree_with_the_whole() -> None:
         assert values.tolist() == pytest.approx([whole[name], part[name]])
 
 
-@pytest.mark.parametrize("panels", [1, 4])
-def test_conformal_intervals_hold_as_many_new_numbers_as_they_promise(panels: int) -> None:
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+@pytest.mark.parametrize("panels", [1, 2, 5])
+def test_conformal_intervals_hold_as_many_new_numbers_as_they_promise(panels: int, apart: float) -> None:
     """On average over held-out sets, whatever the prediction is worth: here deviations are ten times too small."""
     random = torch.Generator().manual_seed(3)
     judged_by, held = torch.arange(40) % panels, []
     for _ in range(200):
         labels = torch.randn(140, generator=random, dtype=torch.float64)
-        wrong = torch.arange(panels, dtype=torch.float64)  # each panel is off by as much everywhere
+        wrong = apart * torch.arange(panels, dtype=torch.float64)  # each panel is off by as much everywhere
         told = torch.stack([wrong, torch.full_like(wrong, 2 * math.log(0.1))], dim=1)
         kept = Residuals.of(
             told[judged_by][None], labels[:40], torch.ones(40), judged_by, torch.arange(panels)
@@ -125,7 +126,19 @@ def test_conformal_intervals_hold_as_many_new_numbers_as_they_promise(panels: in
         ends = kept.interval(told[:, None].expand(panels, 100, 2), 0.9)
         held.append(float(((labels[40:] >= ends[:, 0]) & (labels[40:] <= ends[:, 1])).double().mean()))
     assert np.mean(held) + 0.01 >= 0.9
-    assert np.mean(held) < (0.94 if panels == 1 else 1)
+    assert np.mean(held) < (0.93 if panels % 2 and (panels == 1 or not apart) else 1)
+
+
+def test_where_few_of_many_panels_are_lost_the_interval_is_that_of_the_others() -> None:
+    labels, judged_by = (
+        torch.randn(500, generator=torch.Generator().manual_seed(0)).double(),
+        torch.arange(500) % 5,
+    )
+    told = torch.tensor([0.0, 0.0, 0.0, 50.0, -50.0]).double()
+    told = torch.stack([told, torch.zeros_like(told)], dim=1)
+    kept = Residuals.of(told[judged_by][None], labels, torch.ones(500), judged_by, torch.arange(5))
+    ((low, high),) = kept.interval(told[:, None], 0.9).tolist()
+    assert (low, high) == pytest.approx((-1.64, 1.64), abs=0.2)
 
 
 def test_an_interval_holds_everything_where_rows_are_too_few() -> None:

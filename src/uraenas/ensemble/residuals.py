@@ -1,15 +1,20 @@
 """What an ensemble said of held-out rows whose target is a number, and the intervals that this promises.
 
 The conformal score of a row is |y − mean| / deviation, as said by its *panel*: the members that did not learn from it.
-Of a new row each held-out row i makes an interval by the same panel, and so exchangeably with it (CV+, Barber and
-others, 2021; one panel alone is split conformal prediction):
+With q_p the quantile of the scores of panel p, a new row has the interval mean_p ± q_p deviation_p of each panel (split
+conformal prediction), and these vote (Gasparin and Ramdas, 2024): an end is the median of theirs, the outer one where
+two are in the middle.
 
-    mean_p(i) ± score_i · deviation_p(i),     the low end is the ⌊(n + 1)(1 − c)⌋-th smallest, the high end likewise.
+Panels miss the value of a new row like their own with a probability of 1 − c on average, and it is outside only where
+more than half of the K panels miss it. So it is inside with a probability of at least
 
-With one panel the value of a new row like them lies between with a probability of at least c, with several of at least
-2c − 1 whatever the prediction is worth, and of about c in practice. A temperature changes none of this.
+    1 − (1 − c) K / (⌊K / 2⌋ + 1),     c for one panel and more than 2c − 1 for any number,
+
+whatever the prediction is worth. Where panels agree it is c; where they do not, the middle of them errs less than each,
+and it is more. A temperature changes none of this.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +24,6 @@ from torch import Tensor
 from uraenas.evaluation import conformal, numbers
 
 NAMES = ("residual", "apart", "panel", "panels")
-CHUNK = 2**22  # numbers at once where new rows meet held-out ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,24 +72,30 @@ class Residuals:
 
     def interval(self, members_MN2: Tensor, coverage: float) -> Tensor:
         """For the numbers of new rows [N, 2], from what members say of them without a temperature."""
-        place = conformal.conformal_place(self.images_apart, coverage)
-        count, rows = self.images_apart, members_MN2.shape[1]
-        if place > count:
-            return torch.tensor([-torch.inf, torch.inf], dtype=torch.float64).expand(rows, 2)
-        step = max(1, CHUNK // count)
-        parts = members_MN2.double().split(step, dim=1)
-        return torch.cat([self._ends(part, count, place) for part in parts])
+        ends = []
+        for number, quantile in self._quantiles(coverage).items():
+            mean_N, variance_N = numbers.moments(members_MN2[self.panels == number].double())
+            reach_N = variance_N.sqrt() * quantile
+            ends.append(torch.stack([mean_N - reach_N, mean_N + reach_N], dim=1))
+        ends_KN2 = torch.stack(ends)
+        low_N = ends_KN2[..., 0].kthvalue((len(ends) + 1) // 2, dim=0).values
+        high_N = ends_KN2[..., 1].kthvalue(len(ends) // 2 + 1, dim=0).values
+        return torch.stack([low_N, high_N], dim=1)
 
-    def _ends(self, members_MN2: Tensor, count: int, place: int) -> Tensor:
-        lows, highs = [], []
-        for number in self.panel[self.apart > 0].unique():
-            mean_N, variance_N = numbers.moments(members_MN2[self.panels == number])
-            own = self.residual[(self.apart > 0) & (self.panel == number)]
-            reach = own[:, None] * variance_N.sqrt()
-            lows.append(mean_N - reach)
-            highs.append(mean_N + reach)
-        low = torch.cat(lows).kthvalue(count + 1 - place, dim=0).values
-        return torch.stack([low, torch.cat(highs).kthvalue(place, dim=0).values], dim=1)
+    def _quantiles(self, coverage: float) -> dict[float, float]:
+        """Of the scores apart, by panel; infinite where these are too few."""
+        apart = self.apart > 0
+        scores = {one: self.residual[apart & (self.panel == one)].sort().values for one in self._judges}
+        places = conformal.conformal_places([len(own) for own in scores.values()], coverage)
+        return {
+            one: math.inf if place > len(own) else float(own[place - 1])
+            for (one, own), place in zip(scores.items(), places, strict=True)
+        }
+
+    @property
+    def _judges(self) -> list[float]:
+        """Panels of which rows are apart; of none, where none is."""
+        return self.panel[self.apart > 0].unique().tolist() or self.panel[:1].tolist()
 
     def judged(self, p_value_N: Tensor) -> "Residuals":
         """The same: every row has its interval, whether it is called foreign or not."""
@@ -93,7 +103,8 @@ class Residuals:
 
     def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
         """What so few held-out rows cannot promise, in words."""
-        if conformal.conformal_place(self.images_apart, coverage) <= self.images_apart:
+        quantiles = list(self._quantiles(coverage).values())
+        if sum(map(math.isfinite, quantiles)) > len(quantiles) // 2:
             return []
         apart = f"{self.images_apart:,} held-out rows apart"
         return [f"{apart} are too few to promise a coverage of {coverage:g}: intervals hold every number"]

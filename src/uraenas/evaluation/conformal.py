@@ -14,6 +14,7 @@ than the share r of such images is wrong". The bound that belongs to it is that 
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -38,16 +39,26 @@ def regularised(before: Tensor, rank: Tensor, regularisation: float = REGULARISA
     return before + regularisation * rank
 
 
-def conformal_place(count: int, coverage: float) -> int:
-    """⌈(n + 1)·c⌉; more than n where these are too few to promise this coverage."""
+def conformal_places(counts: Sequence[int], coverage: float) -> list[int]:
+    """The place of each group's quantile among its n sorted scores, so that groups miss 1 − c on average; n + 1: none.
+
+    The k-th smallest is exceeded with a probability of (n + 1 − k) / (n + 1). What whole places leave over of 1 − c
+    goes to the largest groups. Of one group this is ⌈(n + 1)·c⌉.
+    """
     if not 0 < coverage < 1:
         raise UraenasError(f"coverage = {coverage} is out of range; it must be more than 0 and less than 1")
-    return math.ceil((count + 1) * coverage - 1e-9)
+    beyond = [math.floor((count + 1) * (1 - coverage) + 1e-9) for count in counts]
+    left = sum(1 - coverage - own / (count + 1) for own, count in zip(beyond, counts, strict=True)) + 1e-9
+    for group in sorted(range(len(counts)), key=lambda group: -counts[group]):
+        if (step := 1 / (counts[group] + 1)) <= left:
+            beyond[group] += 1
+            left -= step
+    return [count + 1 - own for own, count in zip(beyond, counts, strict=True)]
 
 
 def conformal_quantile(scores_n: Tensor, coverage: float) -> float:
     """The ⌈(n + 1)·c⌉-th smallest score; infinite where n images are too few to promise this coverage."""
-    place = conformal_place(len(scores_n), coverage)
+    (place,) = conformal_places([len(scores_n)], coverage)
     return math.inf if place > len(scores_n) else float(scores_n.double().sort().values[place - 1])
 
 

@@ -1,14 +1,16 @@
 """Many perceptrons in training as one: weights with zeros where a network has fewer units, multiplied as a batch.
 
-The weight of level k is a block [M, W, U], W the width of the space's widest layer and U that of all that a layer there
-could read, side by side. All shapes follow from the space, so a member's products are the same whoever is beside it.
-One gather spreads the flat weights out into all blocks, and its gradient is a gather, too, since each weight has one
-place.
+The weight of level k is a block [M, U, W], W the width of the space's widest layer and U that of all that a layer there
+could read. All shapes follow from the space, so a member's products are the same whoever is beside it. Values of all
+levels lie side by side [M, N, C], so what a layer could read is a range of columns. Members are in order of their
+activations, so that those of a level are a few runs. Slopes are written out: PyTorch's own would copy each range.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,13 @@ from uraenas.spaces.perceptrons.network import ACTIVATIONS, weight_layout
 from uraenas.spaces.perceptrons.wiring import REACH, Dense, Perceptron
 
 KEPT = 8  # plans: each knows the place of every weight
+# (slope at the values, what went in, values) → slope at what went in
+SLOPES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "relu": lambda slope, z, value: torch.ops.aten.threshold_backward(slope, value, 0),
+    "swish": lambda slope, z, value: torch.ops.aten.silu_backward(slope, z),
+    "tanh": lambda slope, z, value: torch.ops.aten.tanh_backward(slope, value),
+    "linear": lambda slope, z, value: slope,
+}
 
 
 @dataclass(frozen=True)
@@ -37,105 +46,150 @@ class Sizes:
     def rows(self, level: int) -> int:
         return self.outputs if level == self.nodes else self.width
 
-    def columns(self, source: int) -> int:
-        return self.width if source else self.inputs
+    def start(self, source: int) -> int:
+        """The first column of its values."""
+        return self.inputs + (source - 1) * self.width if source else 0
 
 
-@dataclass(frozen=True, eq=False)
-class Activated:
-    """The activations of one layer: members are put in order of theirs, and back again."""
+@dataclass(frozen=True)
+class Block:
+    """Where a tensor lies among what is spread out."""
 
-    counts: dict[str, int]  # members of each activation
-    order: Tensor
-    back: Tensor
+    start: int
+    shape: tuple[int, int, int]
 
-    def __call__(self, z: Tensor) -> Tensor:
-        if len(self.counts) == 1:
-            return ACTIVATIONS[next(iter(self.counts))](z)
-        ordered: Tensor = _Spread.apply(z, self.order, self.back)
-        groups = zip(self.counts, ordered.split(list(self.counts.values())), strict=True)
-        there = torch.cat([ACTIVATIONS[name](some) for name, some in groups])
-        again: Tensor = _Spread.apply(there, self.back, self.order)
-        return again
+    @property
+    def place(self) -> slice:
+        return slice(self.start, self.start + math.prod(self.shape))
+
+    def of(self, spread: Tensor) -> Tensor:
+        return spread[self.place].view(self.shape)
+
+    def numbers(self) -> np.ndarray:
+        return np.arange(self.place.start, self.place.stop).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One layer of all members, the output's last."""
+
+    bias: Block  # [M, 1, W]
+    weight: Block  # [M, U, W]
+    read: slice  # columns
+    written: slice  # columns; beyond them for the output, which is no value
+    runs: tuple[tuple[str, slice], ...]  # members of one activation each; of the output: none
+
+    def slope(self, above: Tensor, z: Tensor, values: Tensor) -> Tensor:
+        """At what goes into activations, from that at all values."""
+        own = above[..., self.written], z, values[..., self.written]
+        return torch.cat([SLOPES[name](*(one[some] for one in own)) for name, some in self.runs])
+
+    def learn(self, slope: Tensor, values: Tensor, found: Tensor) -> None:
+        """Put the slopes at bias and weight where they belong."""
+        torch.sum(slope, dim=1, keepdim=True, out=self.bias.of(found))
+        torch.bmm(values[..., self.read].transpose(1, 2), slope, out=self.weight.of(found))
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Where each weight of a stack goes."""
 
-    sizes: Sizes
-    blocks: tuple[tuple[int, int, int], ...]  # of each level: its biases [M, 1, W], then its weight [M, W, U]
-    activations: tuple[Activated, ...]  # by level
-    places: Tensor  # of what is spread out, among the flat weights; beyond their end: 0
-    back: Tensor  # of each flat weight, among what is spread out
+    levels: tuple[Level, ...]
+    columns: int  # of all values
+    length: int  # of what is spread out
+    order: Tensor  # of the members, by their activations
+    back: Tensor  # from that order
+    places: Tensor  # of each flat weight, among what is spread out
 
 
 def forward(plan: Plan, flat: Tensor, x: Tensor) -> Tensor:
-    """Outputs [M, N, K] of rows [M, N, D]."""
-    spread: Tensor = _Spread.apply(torch.cat([flat, flat.new_zeros(1)]), plan.places, plan.back)
-    # One split: its gradient is one concatenation.
-    pieces = spread.split([a * b * c for a, b, c in plan.blocks])
-    blocks = [piece.view(shape) for piece, shape in zip(pieces, plan.blocks, strict=True)]
-    values = [x]
-    for level, activated in enumerate(plan.activations):
-        values.append(activated(_product(plan, level, blocks, values)))
-    return _product(plan, len(plan.activations), blocks, values)
+    """Outputs [M, N, K] of rows [M, N, D], which have no slope."""
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind):
+        flat, x = (one.to(torch.get_autocast_dtype(kind)) for one in (flat, x))
+    outputs: Tensor = _Networks.apply(flat, x, plan)
+    return outputs
 
 
-def _product(plan: Plan, level: int, blocks: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    read = plan.sizes.read(level)
-    seen = values[read[0]] if len(read) == 1 else torch.cat([values[source] for source in read], dim=2)
-    return torch.baddbmm(blocks[2 * level], seen, blocks[2 * level + 1].transpose(1, 2))
-
-
-class _Spread(torch.autograd.Function):
-    """A gather whose gradient is a gather: every value that is not 0 has one place at most."""
+class _Networks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, flat: Tensor, x: Tensor, plan: Plan) -> Tensor:
+        spread = flat.new_zeros(plan.length).index_copy_(0, plan.places, flat)
+        values = x.new_empty(*x.shape[:2], plan.columns)
+        values[..., : x.shape[2]] = x.index_select(0, plan.order)
+        before = []  # what goes into activations
+        for level in plan.levels:
+            z = torch.baddbmm(level.bias.of(spread), values[..., level.read], level.weight.of(spread))
+            for activation, members in level.runs:
+                values[members, :, level.written] = ACTIVATIONS[activation](z[members])
+            before.append(z)
+        ctx.plan = plan
+        ctx.save_for_backward(spread, values, *before[:-1])
+        return before[-1].index_select(0, plan.back)
 
     @staticmethod
-    def forward(ctx: Any, flat: Tensor, places: Tensor, back: Tensor) -> Tensor:
-        ctx.save_for_backward(back)
-        return flat.index_select(0, places)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (back,) = ctx.saved_tensors
-        return gradients[0].index_select(0, back), None, None
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        plan: Plan = ctx.plan
+        spread, values, *before = ctx.saved_tensors
+        found = torch.empty_like(spread)
+        *hidden, last = plan.levels
+        slope = slopes[0].index_select(0, plan.order)
+        last.learn(slope, values, found)
+        above = torch.bmm(slope, last.weight.of(spread).transpose(1, 2))  # the output may read all values
+        for level, z in zip(reversed(hidden), reversed(before), strict=True):
+            slope = level.slope(above, z, values)
+            level.learn(slope, values, found)
+            if level is not hidden[0]:
+                above[..., level.read] += torch.bmm(slope, level.weight.of(spread).transpose(1, 2))
+        return found.index_select(0, plan.places), None, None
 
 
 @lru_cache(maxsize=KEPT)
 def plan_of(architectures: tuple[Perceptron, ...], sizes: Sizes, device: torch.device) -> Plan:
     """How these members are run as one."""
     members = [_levels(one, sizes.outputs) for one in architectures]
+    names = [[_activation(layers, level, sizes.nodes) for level in range(sizes.nodes)] for layers in members]
+    order = sorted(range(len(members)), key=names.__getitem__)
     lengths = [weight_layout(one, sizes.inputs, sizes.outputs).size for one in architectures]
     beginnings = np.cumsum([0, *lengths])
-    nothing = int(beginnings[-1])
-    blocks, places = [], []
-    for level in range(sizes.nodes + 1):
-        columns = [sizes.columns(source) for source in sizes.read(level)]
-        bias = np.full((len(members), 1, sizes.rows(level)), nothing, np.int64)
-        weight = np.full((len(members), sizes.rows(level), sum(columns)), nothing, np.int64)
-        starts = dict(zip(sizes.read(level), np.cumsum([0, *columns]), strict=False))
-        for m, layers in enumerate(members):
-            layer = _at(layers, level, sizes.nodes)
-            if layer is None:
-                continue
-            for source in (None, *layer.sources):
-                found = _entries(layers, layer, source, sizes.inputs) + beginnings[m]
-                if source is None:
-                    bias[m, 0, : layer.width] = found[:, 0]
-                else:
-                    start = starts[source]
-                    weight[m, : layer.width, start : start + found.shape[1]] = found
-        blocks += [bias, weight]
-        places += [bias.reshape(-1), weight.reshape(-1)]
-    every = np.concatenate(places)
-    back = np.zeros(nothing + 1, np.int64)
-    back[every] = np.arange(len(every))
-    levels = range(sizes.nodes)
-    groups = tuple(_groups([_at(layers, k, sizes.nodes) for layers in members], device) for k in levels)
-    # Where nothing has come from a 0 goes: its gradient is that of some 0, and nobody asks for it.
-    tensors = (torch.from_numpy(one).to(device) for one in (every, back))
-    return Plan(sizes, tuple(block.shape for block in blocks), groups, *tensors)
+    places, levels, length = np.empty(beginnings[-1], np.int64), [], 0
+    for number in range(sizes.nodes + 1):
+        own_names = [names[m][number] for m in order] if number < sizes.nodes else []
+        level = _level(sizes, number, len(members), length, own_names)
+        bias, weight = level.bias.numbers(), level.weight.numbers()
+        for place, m in enumerate(order):
+            if layer := _at(members[m], number, sizes.nodes):
+                for source in (None, *layer.sources):
+                    found = beginnings[m] + _entries(members[m], layer, source, sizes.inputs)
+                    start = 0 if source is None else sizes.start(source) - level.read.start
+                    block = bias if source is None else weight
+                    places[found] = block[place, start : start + found.shape[1], : found.shape[0]].T
+        levels.append(level)
+        length = level.weight.place.stop
+    indices = torch.tensor(order)
+    tensors = (one.to(device) for one in (indices, torch.argsort(indices), torch.from_numpy(places)))
+    return Plan(tuple(levels), sizes.start(sizes.nodes + 1), length, *tensors)
+
+
+def _level(sizes: Sizes, number: int, members: int, start: int, activations: Sequence[str]) -> Level:
+    """Its blocks begin at `start`."""
+    sources, width = sizes.read(number), sizes.rows(number)
+    read = slice(sizes.start(sources[0]), sizes.start(sources[-1] + 1))
+    bias = Block(start, (members, 1, width))
+    weight = Block(bias.place.stop, (members, read.stop - read.start, width))
+    runs, begun = [], 0
+    for name, some in groupby(activations):
+        count = len(list(some))
+        runs.append((name, slice(begun, begun + count)))
+        begun += count
+    return Level(bias, weight, read, slice(read.stop, read.stop + width), tuple(runs))
+
+
+def _activation(layers: tuple[Dense, ...], level: int, depth: int) -> str:
+    """A member's at a level; where it has no layer there, any will do."""
+    layer = _at(layers, level, depth)
+    return layer.activation if layer else next(iter(ACTIVATIONS))
 
 
 def _levels(architecture: Perceptron, outputs: int) -> tuple[Dense, ...]:
@@ -165,11 +219,3 @@ def _entries(layers: tuple[Dense, ...], wanted: Dense, source: int | None, input
     before = sum(widths[j] for j in wanted.sources if j < source)
     columns = before + np.arange(widths[source])
     return start + np.arange(wanted.width)[:, None] * total + columns
-
-
-def _groups(layers: Sequence[Dense | None], device: torch.device) -> Activated:
-    """Members by activation."""
-    names = [next(iter(ACTIVATIONS)) if layer is None else layer.activation for layer in layers]
-    counts = {name: names.count(name) for name in dict.fromkeys(names)}
-    order = torch.tensor([m for name in counts for m, one in enumerate(names) if one == name])
-    return Activated(counts, order.to(device), torch.argsort(order).to(device))

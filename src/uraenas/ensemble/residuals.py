@@ -94,7 +94,7 @@ class Residuals:
 
     @property
     def _judges(self) -> list[float]:
-        """Panels of which rows are apart; of none, where none is."""
+        """Panels that have rows apart, or one where none has."""
         return self.panel[self.apart > 0].unique().tolist() or self.panel[:1].tolist()
 
     def judged(self, p_value_N: Tensor) -> "Residuals":

@@ -50,7 +50,7 @@ def conformal_places(counts: Sequence[int], coverage: float) -> list[int]:
     beyond = [math.floor((count + 1) * (1 - coverage) + 1e-9) for count in counts]
     left = sum(1 - coverage - own / (count + 1) for own, count in zip(beyond, counts, strict=True)) + 1e-9
     for group in sorted(range(len(counts)), key=lambda group: -counts[group]):
-        if (step := 1 / (counts[group] + 1)) <= left:
+        if (step := 1 / (counts[group] + 1)) <= left and beyond[group] < counts[group]:
             beyond[group] += 1
             left -= step
     return [count + 1 - own for own, count in zip(beyond, counts, strict=True)]

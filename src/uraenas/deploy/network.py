@@ -11,7 +11,7 @@ from uraenas.ensemble.graph import MembersNetwork
 from uraenas.ensemble.joining import beyond
 from uraenas.ensemble.known import RANKED
 from uraenas.ensemble.predict import Rule
-from uraenas.evaluation.conformal import REGULARISATION, conformal_place
+from uraenas.evaluation.conformal import REGULARISATION
 from uraenas.evaluation.metrics import SOURCES
 from uraenas.spaces import Features
 
@@ -75,13 +75,11 @@ class NumbersNetwork(nn.Module):
         self.temperature, self.share = ensemble.temperature, share
         self.foreign = _Foreign(known, [place for place, _ in self.members.places])
         held_out = known.of_numbers
-        self.count = held_out.images_apart
-        self.place = conformal_place(self.count, coverage)
-        self.panels: list[list[int]] = []
-        for number in held_out.panel[held_out.apart > 0].unique().tolist():
-            own = held_out.residual[(held_out.apart > 0) & (held_out.panel == number)]
-            self.register_buffer(f"residuals_{len(self.panels)}", own.float()[:, None])
-            self.panels.append([m for m, panel in enumerate(held_out.panels.tolist()) if panel == number])
+        panels = held_out.panels.tolist()
+        self.panels = [  # with the members of each, and how many of its deviations its interval reaches
+            ([m for m, panel in enumerate(panels) if panel == number], quantile)
+            for number, quantile in held_out.quantiles(coverage).items()
+        ]
 
     @property
     def outputs(self) -> list[Output]:
@@ -112,18 +110,16 @@ class NumbersNetwork(nn.Module):
 
     def _interval(self, means: list[Tensor], variances: list[Tensor]) -> tuple[Tensor, Tensor]:
         """As `Residuals.interval` has it."""
-        if self.place > self.count:  # too few rows to promise anything
-            everything = means[0].abs() + math.inf
-            return -everything, everything
         lows, highs = [], []
-        for number, members in enumerate(self.panels):
+        for members, quantile in self.panels:
             mean = _mean([means[m] for m in members])
             variance = _mean([variances[m] + (means[m] - mean) ** 2 for m in members])
-            reach = getattr(self, f"residuals_{number}") * variance.sqrt()
+            reach = quantile * variance.sqrt()
             lows.append(mean - reach)
             highs.append(mean + reach)
-        low = torch.cat(lows).kthvalue(self.count + 1 - self.place, dim=0).values
-        return low, torch.cat(highs).kthvalue(self.place, dim=0).values
+        count = len(self.panels)
+        low = torch.stack(lows).kthvalue((count + 1) // 2, dim=0).values
+        return low, torch.stack(highs).kthvalue(count // 2 + 1, dim=0).values
 
 
 def _members(ensemble: Ensemble) -> MembersNetwork:

@@ -73,7 +73,7 @@ class Residuals:
     def interval(self, members_MN2: Tensor, coverage: float) -> Tensor:
         """For the numbers of new rows [N, 2], from what members say of them without a temperature."""
         ends = []
-        for number, quantile in self._quantiles(coverage).items():
+        for number, quantile in self.quantiles(coverage).items():
             mean_N, variance_N = numbers.moments(members_MN2[self.panels == number].double())
             reach_N = variance_N.sqrt() * quantile
             ends.append(torch.stack([mean_N - reach_N, mean_N + reach_N], dim=1))
@@ -82,7 +82,7 @@ class Residuals:
         high_N = ends_KN2[..., 1].kthvalue(len(ends) // 2 + 1, dim=0).values
         return torch.stack([low_N, high_N], dim=1)
 
-    def _quantiles(self, coverage: float) -> dict[float, float]:
+    def quantiles(self, coverage: float) -> dict[float, float]:
         """Of the scores apart, by panel; infinite where these are too few."""
         apart = self.apart > 0
         scores = {one: self.residual[apart & (self.panel == one)].sort().values for one in self._judges}
@@ -103,7 +103,7 @@ class Residuals:
 
     def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
         """What so few held-out rows cannot promise, in words."""
-        quantiles = list(self._quantiles(coverage).values())
+        quantiles = list(self.quantiles(coverage).values())
         if sum(map(math.isfinite, quantiles)) > len(quantiles) // 2:
             return []
         apart = f"{self.images_apart:,} held-out rows apart"

@@ -127,10 +127,9 @@ def parity_of_rows(
 
 def _relative(found: np.ndarray, expected: np.ndarray, unit: float) -> float:
     """The largest difference, of numbers that may be infinite."""
-    same = found == expected
-    return float(
-        np.where(same, 0.0, np.abs(found - np.where(same, 0, expected)) / (unit + np.abs(expected))).max()
-    )
+    differ = found != expected
+    found, expected = found[differ], expected[differ]
+    return float((np.abs(found - expected) / (unit + np.abs(expected))).max(initial=0.0))
 
 
 def _made_up(columns: Columns, count: int) -> dict[str, np.ndarray]:

@@ -124,9 +124,40 @@ def test_gdas_computes_what_the_chosen_network_alone_does(
         mixing = here.mixing(state, key, torch.tensor(0.3))
         assert mixing.argmax(dim=-1).tolist() == options
         assert sorted(set(mixing.flatten().tolist())) == [0, 1]
-        with torch.no_grad():
-            mixed = supernet(batch[0], mixing)
-        torch.testing.assert_close(mixed, chosen_network(supernet, options, batch[0]), rtol=1e-6, atol=1e-6)
+        alone = chosen_network(supernet, options, batch[0])
+        for hard in (False, True):
+            with torch.no_grad():
+                mixed = supernet(batch[0], mixing, hard=hard)
+            torch.testing.assert_close(mixed, alone, rtol=1e-6, atol=1e-6)
+
+
+def test_gdas_runs_chosen_operations_alone_and_loses_nothing_but_the_slopes_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside a step that runs all; also where the draw leads nowhere."""
+    searching = begin(1, "gdas")
+    at = searching.train, searching.drawn_train, torch.tensor(1)
+    nowhere = torch.eye(5, dtype=torch.float64)[[3, 2, 1, 0, 0, 0]]
+    ran, convolve = [], F.conv2d
+    monkeypatch.setattr(F, "conv2d", lambda *a, **b: (ran.append(1), convolve(*a, **b))[1])
+    for mixing in (*(searching._mixing(purpose) for purpose in searching.keys), nowhere):
+        mixing, found = mixing.detach(), []
+        for hard in (True, False):
+            gradients = ENGINE.search_gradients(searching.supernet, (searching.train,) * 2, hard)
+            ran.clear()
+            (loss, slope), (again, gradient) = (
+                gradients.of_mixing(*at, mixing),
+                gradients.of_weights(*at, mixing),
+            )
+            found.append((loss, again, gradient, slope if hard else torch.where(mixing == 1, slope, 0.0)))
+            chosen = int(mixing[:, [SPACE.operations.index(name) for name in SPACE.cell.convolutions]].sum())
+            in_cells = chosen if hard else 2 * 3  # six edges' merged by node, of two kinds
+            assert len(ran) == 2 * (
+                3 * in_cells + 7
+            )  # three cells; the stem's, and three of each residual block
+        for ours, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+        assert (found[0][-1] == 0)[mixing == 0].all()
 
 
 def test_snas_approaches_the_chosen_network_as_the_temperature_falls(

@@ -41,6 +41,7 @@ class BayesNas:
     rate: float = 0.01  # r: how much of its way γ goes in a step
 
     loop: ClassVar[str] = "supernet"
+    hard: ClassVar[bool] = False
     learned: ClassVar[tuple[str, ...]] = ("switch",)
     kept: ClassVar[tuple[str, ...]] = ("relevance", "variance")
     numbers: ClassVar[str] = "switch"

@@ -26,6 +26,7 @@ class Darts:
     decay: float = 1e-3  # of the logits
 
     loop: ClassVar[str] = "supernet"
+    hard: ClassVar[bool] = False
     learned: ClassVar[tuple[str, ...]] = categorical.LEARNED
     kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "probability"

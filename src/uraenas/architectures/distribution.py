@@ -54,6 +54,8 @@ class ArchitectureDistribution(Protocol):
 class Mixed(ArchitectureDistribution, Protocol):
     """Learned by gradients, in a supernet."""
 
+    hard: ClassVar[bool]  # mixing weights are one-hot: other options do not run, and their slopes are 0
+
     def mixing(self, state: Tensors, key: Tensor, progress: Tensor) -> Tensor:
         """Mixing weights [D, O] in float64 for one pass of the supernet, differentiable in what is learned.
 

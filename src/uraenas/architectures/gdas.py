@@ -4,6 +4,14 @@
 
 [·] has no gradient, so forward θ is one-hot, exactly, and backward it is p: the straight-through estimate. The
 supernet's weights are thus trained as those of single networks: only chosen operations have a gradient.
+
+The estimate in full needs ∂L/∂θ_o of every option o, hence every output. As the authors have it, only the chosen
+option c runs, and ∂L/∂θ_o = 0 for all others:
+
+    ∂L/∂α_j = ∂L/∂θ_c · p_c (1{j = c} − p_j)/τ
+
+so c is favoured more if its output lowers the loss, and all others less. (Their code for NAS-Bench-201 adds θ_o itself
+for an option that does not run, whose slope is then that of a constant; that for the DARTS space adds nothing.)
 """
 
 from collections.abc import Sequence
@@ -30,6 +38,7 @@ class Gdas:
     last: float = 0.1  # and at its end
 
     loop: ClassVar[str] = "supernet"
+    hard: ClassVar[bool] = True
     learned: ClassVar[tuple[str, ...]] = categorical.LEARNED
     kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "probability"

@@ -30,6 +30,7 @@ class Snas:
     last: float = 1.0  # and at its end
 
     loop: ClassVar[str] = "supernet"
+    hard: ClassVar[bool] = False
     learned: ClassVar[tuple[str, ...]] = categorical.LEARNED
     kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "probability"

@@ -142,7 +142,7 @@ class Search:
         self.losses = torch.zeros(2, device=device, dtype=torch.float64)  # validation, train; of an epoch
         self.drawn_train = train.draw([self.order_keys["train"]], self.epoch)
         self.drawn_validation = validation.draw([self.order_keys["validation"]], self.epoch)
-        self.gradients = engine.search_gradients(self.supernet, (train, validation))
+        self.gradients = engine.search_gradients(self.supernet, (train, validation), self.distribution.hard)
         self._quiet = engine.capture(lambda: self._step(noisy=False))
         self._noisy = engine.capture(lambda: self._step(noisy=True))
 

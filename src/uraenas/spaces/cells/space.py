@@ -137,6 +137,11 @@ class CellSpace:
     def supernet_forward(self, weights: Tensors, images: Tensor, mixing: Tensor) -> Tensor:
         return supernet.forward(self.cell, self.skeleton, weights, images, mixing)
 
+    def chosen_forward(
+        self, weights: Tensors, images: Tensor, mixing: Tensor, chosen: Sequence[int]
+    ) -> Tensor:
+        return supernet.chosen_forward(self.cell, self.skeleton, weights, images, mixing, chosen)
+
     # What it costs and looks like
 
     def cost(self, architecture: Genotype) -> Cost:

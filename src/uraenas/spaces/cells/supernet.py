@@ -5,7 +5,8 @@ outputs. Batch norm in cells has no scale of its own; the mixing weight takes it
 one operation: θ · BN(y) is batch norm with scale θ.
 """
 
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -38,13 +39,50 @@ def forward(cell: Cell, skeleton: Skeleton, weights: Tensors, images: Tensor, mi
 
     Batch norm always uses the batch's statistics: the supernet is never used for prediction.
     """
+    return _through(skeleton, weights, images, lambda x, name: _mixed_cell(cell, x, name, weights, mixing))
+
+
+def chosen_forward(
+    cell: Cell, skeleton: Skeleton, weights: Tensors, images: Tensor, mixing: Tensor, chosen: Sequence[int]
+) -> Tensor:
+    """The same where all other options than the chosen have weight 0, and without running them."""
+    through = partial(_chosen_cell, cell, weights=weights, mixing=mixing, chosen=chosen)
+    logits = _through(skeleton, weights, images, through)
+    return logits + 0 * mixing.sum()  # where no path leads to the output, θ has a slope all the same: 0
+
+
+def _through(
+    skeleton: Skeleton, weights: Tensors, images: Tensor, cell: Callable[[Tensor, str], Tensor]
+) -> Tensor:
     x = blocks.stem(images, skeleton, weights, None, True)
     for block in skeleton.blocks():
-        if block.reduces:
-            x = blocks.reduction(x, block.name, weights, None, True)
-        else:
-            x = _mixed_cell(cell, x, block.name, weights, mixing)
+        x = blocks.reduction(x, block.name, weights, None, True) if block.reduces else cell(x, block.name)
     return blocks.head(x, weights, None, True)
+
+
+def _chosen_cell(
+    cell: Cell, x: Tensor, name: str, weights: Tensors, mixing: Tensor, chosen: Sequence[int]
+) -> Tensor:
+    nodes = [x]
+    for target in range(1, cell.nodes):
+        terms = []
+        for edge, (source, to) in enumerate(cell.edges):
+            if to != target:
+                continue
+            operation, share = cell.operations[chosen[edge]], mixing[edge, chosen[edge]]
+            if operation == SKIP:
+                terms.append(share * nodes[source])
+            elif operation == POOL:
+                terms.append(share * blocks.pool(nodes[source]))
+            elif operation in cell.convolutions:
+                kernel = cell.convolutions[operation]
+                weight = weights[f"{name}.from{source}.conv{kernel}.weight"]
+                own = weight.chunk(cell.nodes - 1 - source)[target - source - 1]
+                y = F.conv2d(F.relu(nodes[source]), own, padding=kernel // 2)
+                scale = share.expand(x.shape[1]).contiguous()  # else its gradient is wrong (docs/gotchas.md)
+                terms.append(F.batch_norm(y, None, None, scale, None, True, 0.0, blocks.EPSILON))
+        nodes.append(sum(terms[1:], start=terms[0]) if terms else torch.zeros_like(x))
+    return nodes[-1]
 
 
 def _mixed_cell(cell: Cell, x: Tensor, name: str, weights: Tensors, mixing: Tensor) -> Tensor:

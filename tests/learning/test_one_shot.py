@@ -1,6 +1,8 @@
 """One-shot searches on a small supernet: what is mixed, and what each learns from it, against other ways to get it."""
 
+import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,12 +12,14 @@ from torch import Tensor
 from uraenas.architectures import DISTRIBUTIONS, Searched, categorical
 from uraenas.architectures.gaussian import largest
 from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 from uraenas.data import digits, stratified_split
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning import search
-from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
+from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings, SearchState
 from uraenas.spaces import CellSpace, Shape, Stack, Supernet, Tensors, option_counts
+from uraenas.spaces.cells import blocks
 
 SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 10))
 KEY = draws.key(3, "one-shot")
@@ -290,13 +294,15 @@ def test_a_switch_that_no_image_sees_keeps_its_prior() -> None:
 # Second order
 
 
-def begin(order: int, name: str = "darts") -> Search:
+def begin(order: int, name: str = "darts", **more: Any) -> Search:
     part = digits().train
     halves = [part.take(index) for index in stratified_split(part.labels, [40, 30], key=1)]
     normalisation = Normalisation.of(part.images)
     loaders = (Loader(half, normalisation, 10, 1, False, ENGINE.device, ENGINE.dtype) for half in halves)
     parts = SearchParts(
-        SearchSettings(epochs=4, batch=10, weights="point", order=order, clip=0.0, prior_deviation=1.0),
+        SearchSettings(
+            epochs=4, batch=10, weights="point", order=order, clip=0.0, prior_deviation=1.0, **more
+        ),
         DISTRIBUTIONS[name].make({"step_size": 0.05}),
         SUPERNET_WEIGHTS["point"].make({"step_size": 0.1}),
     )
@@ -340,6 +346,19 @@ def test_second_order_agrees_with_the_exact_product_with_the_hessian(monkeypatch
     assert (first_order - exact).norm() > 0.1 * exact.norm()  # looking ahead makes a difference
 
 
+def gone_on(cut: Search) -> Search:
+    """The search, from what a checkpoint of it holds."""
+    parts = SearchParts(cut.settings, cut.distribution, cut.method)
+    return Search(parts, SPACE, cut.train, cut.validation, ENGINE, 5, cut.snapshot())
+
+
+def assert_equal_bits(first: SearchState, second: SearchState) -> None:
+    assert first.history == second.history
+    for part in ("weights", "distribution"):
+        ours, theirs = getattr(first, part), getattr(second, part)
+        assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items()), part
+
+
 @pytest.mark.parametrize("name", MIXED)
 def test_every_entry_searches_and_goes_on_with_the_same_bits(name: str) -> None:
     """Of second order, too: it needs nothing more in a checkpoint."""
@@ -348,15 +367,10 @@ def test_every_entry_searches_and_goes_on_with_the_same_bits(name: str) -> None:
     for _ in range(2):
         whole.advance()
     cut.advance()
-    state = cut.snapshot()
-    parts = SearchParts(cut.settings, cut.distribution, cut.method)
-    again = Search(parts, SPACE, cut.train, cut.validation, ENGINE, 5, state)
+    again = gone_on(cut)
     again.advance()
-    first, second = whole.snapshot(), again.snapshot()
-    assert first.history == second.history
-    for part in ("weights", "distribution"):
-        ours, theirs = getattr(first, part), getattr(second, part)
-        assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items()), part
+    first = whole.snapshot()
+    assert_equal_bits(first, again.snapshot())
     row = first.history[-1]
     assert row["genotype"] == str(whole.found().expected)
     assert torch.equal(
@@ -366,3 +380,105 @@ def test_every_entry_searches_and_goes_on_with_the_same_bits(name: str) -> None:
     kept = {key: first.distribution[key] for key in (*whole.distribution.learned, *whole.distribution.kept)}
     found = Searched(SPACE, whole.distribution, kept)
     assert found.draw(4, seed=1) == whole.found().draw(4, seed=1)  # what is kept is enough to draw
+
+
+# Stages
+
+
+def test_with_partial_channels_the_rest_passes_by_and_channels_are_shuffled(
+    supernet: Supernet, batch: tuple[Tensor, Tensor]
+) -> None:
+    """Beside a plain sum over edges and operations on the first half of the channels."""
+    mixing = (
+        DISTRIBUTIONS["dirichlet"].make().mixing(state_of("dirichlet"), draws.at(KEY, 2), torch.tensor(0))
+    )
+    weights = supernet.layout.views(supernet.weights.detach())
+
+    def convolved(x: Tensor, name: str, edge: int, kernel: int) -> Tensor:
+        source, target = SPACE.cell.edges[edge]
+        whole = weights[f"{name}.from{source}.conv{kernel}.weight"].chunk(3 - source)[target - source - 1]
+        half = whole[: x.shape[1], : x.shape[1]]
+        return F.batch_norm(F.conv2d(F.relu(x), half, padding=kernel // 2), None, None, training=True)
+
+    def cell(x: Tensor, name: str) -> Tensor:
+        nodes, half = [x], x.shape[1] // 2
+        for node in (1, 2, 3):
+            total = torch.zeros_like(x)
+            for edge, (source, target) in enumerate(SPACE.cell.edges):
+                if target == node:
+                    first, rest = nodes[source][:, :half], nodes[source][:, half:]
+                    outputs = {
+                        "none": torch.zeros_like(first),
+                        "skip_connect": first,
+                        "nor_conv_1x1": convolved(first, name, edge, 1),
+                        "nor_conv_3x3": convolved(first, name, edge, 3),
+                        "avg_pool_3x3": F.avg_pool2d(first, 3, 1, 1, count_include_pad=False),
+                    }
+                    mixed = sum(mixing[edge, n] * outputs[name] for n, name in enumerate(SPACE.operations))
+                    total = total + torch.stack([mixed, rest], dim=2).flatten(1, 2)  # one of each in turn
+            nodes.append(total)
+        return nodes[-1]
+
+    x = blocks.stem(batch[0], SPACE.skeleton, weights, None, True)
+    for block in SPACE.skeleton.blocks():
+        reduced = block.reduces and blocks.reduction(x, block.name, weights, None, True)
+        x = reduced if block.reduces else cell(x, block.name)
+    expected = blocks.head(x, weights, None, True)
+    with torch.no_grad():
+        torch.testing.assert_close(supernet(batch[0], mixing, parts=2), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_wider_operations_have_copies_of_the_channels_that_they_had(supernet: Supernet) -> None:
+    before = supernet.weights.detach()
+    after = SPACE.widened(before, 4, 2, key=1)
+    for name, wide in supernet.layout.views(after).items():
+        narrow = supernet.layout.views(before)[name]
+        if ".from" not in name:
+            assert torch.equal(wide, narrow)
+            continue
+        channels = narrow.shape[1]
+        old, new = channels // 4, channels // 2
+        for ours, theirs in zip(wide.split(channels), narrow.split(channels), strict=True):
+            assert torch.equal(ours[:old, :old], theirs[:old, :old])
+            for row in ours[old:new, :new]:
+                assert any(torch.equal(row, one) for one in ours[:old, :new])
+            for column in ours[:old, old:new].unbind(1):
+                assert any(torch.equal(column, one) for one in theirs[:old, :old].unbind(1))
+
+
+def test_a_progressive_search_prunes_widens_stands_still_and_goes_on_with_the_same_bits() -> None:
+    progressive = {"partial": (2, 1), "keep": (5, 3), "still": 0.5}
+    whole = begin(1, "dirichlet", **progressive)
+    states = [whole.snapshot()]
+    for _ in range(4):
+        again = gone_on(whole)  # also where another stage begins
+        whole.advance()
+        again.advance()
+        states.append(whole.snapshot())
+        assert_equal_bits(states[-1], again.snapshot())
+    raw = [state.distribution["raw"] for state in states]
+    assert [torch.equal(a, b) for a, b in itertools.pairwise(raw)] == [True, False, True, False]
+    assert all(state.distribution["mask"].all() for state in states[:3])
+    best = raw[2].argsort(dim=-1, descending=True)[:, :3]
+    for state in states[3:]:
+        assert torch.equal(
+            state.distribution["mask"], torch.zeros(6, 5, dtype=torch.bool).scatter(1, best, True)
+        )
+    found = whole.found()
+    assert (found.drawn_shares(100) > 0).sum() <= 18
+    assert [whole.stages.parts(epoch) for epoch in range(4)] == [2, 2, 1, 1]
+    assert int(whole.lag) == 2 * whole.train.steps  # which Adam does not count
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"partial": (2, 4)}, "each must divide the one before"),
+        ({"partial": (3,)}, "have no such parts"),
+        ({"keep": (5, 3)}, "one number for each"),
+        ({"still": 1.0}, "below 1"),
+    ],
+)
+def test_stages_that_make_no_sense_are_refused(more: dict[str, Any], told: str) -> None:
+    with pytest.raises(UraenasError, match=told):
+        begin(1, "dirichlet", **more)

@@ -150,8 +150,8 @@ def of_chosen(slopes: Tensor, mixing: Tensor) -> Tensor:
 class PlainSearchGradients:
     """Of the supernet. Where θ is `hard`, options of the weight 0 do not run on a CPU, and have no slope anywhere."""
 
-    def __init__(self, supernet: Supernet, engine: Arithmetic, hard: bool = False) -> None:
-        self.supernet, self.engine, self.hard = supernet, engine, hard
+    def __init__(self, supernet: Supernet, engine: Arithmetic, hard: bool = False, parts: int = 1) -> None:
+        self.supernet, self.engine, self.hard, self.parts = supernet, engine, hard, parts
 
     def begin_epoch(self) -> None:
         """Nothing is kept from step to step."""
@@ -178,6 +178,6 @@ class PlainSearchGradients:
         if not images.is_cuda:
             images = images.contiguous()  # most of a supernet is sums of slices, faster so on a CPU
         with self.engine.autocast():
-            logits_NK = self.supernet(images, mixing, frozen, self.hard)
+            logits_NK = self.supernet(images, mixing, frozen, self.hard, self.parts)
         outputs_MNK = logits_NK.to(self.supernet.weights.dtype)[None]
         return loader.target.loss(outputs_MNK, labels_MN, weights_MN)[0]

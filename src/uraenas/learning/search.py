@@ -77,6 +77,10 @@ class SearchSettings:
         return self.epochs
 
     @property
+    def unit_epochs(self) -> int:
+        return 1
+
+    @property
     def stages(self) -> Stages:
         return Stages(self.epochs, self.partial, self.keep, self.still)
 

@@ -46,7 +46,7 @@ def state_of(name: str) -> Tensors:
     """A state that has learned something: every option is favoured differently."""
     here = DISTRIBUTIONS[name].make()
     state = here.initial(OPTIONS, KEY)
-    (learned,) = here.learned
+    learned = here.learned[0]
     bump = draws.normal(draws.at(KEY, 9), state[learned].numel(), torch.float64).view(state[learned].shape)
     return {**state, learned: state[learned] + 0.1 * bump.abs()}
 
@@ -60,14 +60,13 @@ def test_gradients_of_a_supernets_loss_are_those_of_differences(
 ) -> None:
     """Of the loss with this draw. Of GDAS, whose loss has steps, that of the loss's slope times the soft sample."""
     here, state = DISTRIBUTIONS[name].make(), state_of(name)
-    (learned,) = here.learned
     key, progress = draws.at(KEY, 1), torch.tensor(0.4)
-    value = state[learned].clone().requires_grad_()
-    mixing = here.mixing({**state, learned: value}, key, progress)
+    values = {learned: state[learned].clone().requires_grad_() for learned in here.learned}
+    mixing = here.mixing({**state, **values}, key, progress)
     loss = F.cross_entropy(supernet(batch[0], mixing, frozen=True), batch[1])
-    slope, gradient = torch.autograd.grad(loss, (mixing, value))
+    slope, *gradients = torch.autograd.grad(loss, (mixing, *values.values()))
 
-    def loss_at(shifted: Tensor) -> float:
+    def loss_at(learned: str, shifted: Tensor) -> float:
         moved = {**state, learned: shifted}
         if name == "gdas":
             temperature = here.first + (here.last - here.first) * progress
@@ -76,11 +75,14 @@ def test_gradients_of_a_supernets_loss_are_those_of_differences(
         with torch.no_grad():
             return float(F.cross_entropy(supernet(batch[0], here.mixing(moved, key, progress)), batch[1]))
 
-    for place in ((0, 3), (2, 1), (5, 4), (4, 2)):
-        step = torch.zeros_like(value)
-        step[place] = 1e-5
-        numerical = (loss_at(value.detach() + step) - loss_at(value.detach() - step)) / 2e-5
-        assert float(gradient[place]) == pytest.approx(numerical, rel=1e-5, abs=1e-9)
+    for (learned, value), gradient in zip(values.items(), gradients, strict=True):
+        for row, column in ((0, 3), (2, 1), (5, 4), (4, 2)):
+            place = row, column % value.shape[1]
+            step = torch.zeros_like(value)
+            step[place] = 1e-5
+            sides = (loss_at(learned, value.detach() + sign * step) for sign in (1, -1))
+            numerical = next(sides) - next(sides)
+            assert float(gradient[place]) == pytest.approx(numerical / 2e-5, rel=1e-5, abs=1e-9)
 
 
 def chosen_network(supernet: Supernet, options: list[int], images: Tensor) -> Tensor:
@@ -263,29 +265,43 @@ def test_the_probability_of_the_largest_is_that_of_draws() -> None:
 
 
 def test_bayesnas_rests_where_its_authors_rule_does() -> None:
-    """γ = |w|/ω with ω² = 1/γ − C/γ², at the fixed point of γ = w² + C for switches and curvatures held still."""
+    """|w|/ω with ω² = 1/γ − C/γ² is γ of a gate, 1/(ω/|w| + 1/γ_gate) of an option: all switches held still."""
     here = DISTRIBUTIONS["bayesnas"].make({"images": 10, "batch": 1, "rate": 0.2, "step_size": 1e-12})
-    state = here.initial((4,), KEY)
-    switch = torch.tensor([[0.8, 0.3, 1.5, 0.0]], dtype=torch.float64)
-    state["switch"] = switch.clone()
+    state = here.initial((4, 4), KEY)
+    state["switch"] = torch.tensor([[0.8, 0.3, 1.5, 0.0]] * 2, dtype=torch.float64)
+    state["gate"] = torch.tensor([[1.2], [0.0]], dtype=torch.float64)
+    still = {name: state[name] for name in here.learned}
     for number in range(800):
-        pull = state["switch"] / (10 * state["relevance"])
-        state = here.update(state, {"switch": 0.7 + pull}, torch.tensor(number))
-    relevance, variance = state["relevance"], state["variance"]
-    torch.testing.assert_close(variance, 1 / (1 / relevance + 10 * 0.49), rtol=2e-3, atol=0)
-    omega = torch.sqrt(1 / relevance - variance / relevance**2)
-    torch.testing.assert_close(relevance[:, :3], (switch / omega)[:, :3], rtol=1e-3, atol=0)
+        pulls = {
+            "switch": still["switch"] / state["relevance"],
+            "gate": still["gate"] / state["gate_relevance"],
+        }
+        gradients = {name: 0.7 + pull / 10 for name, pull in pulls.items()}
+        state = {**here.update(state, gradients, torch.tensor(number)), **still}
+    own = {}
+    for prefix, switch in (("", still["switch"]), ("gate_", still["gate"])):
+        relevance, variance = state[f"{prefix}relevance"], state[f"{prefix}variance"]
+        torch.testing.assert_close(variance, 1 / (1 / relevance + 10 * 0.49), rtol=2e-3, atol=0)
+        own[prefix] = switch / torch.sqrt(1 / relevance - variance / relevance**2)
+    gate, relevance = state["gate_relevance"], state["relevance"]
+    torch.testing.assert_close(gate[0], own["gate_"][0], rtol=1e-3, atol=0)
+    gated = 1 / (1 / own[""] + 1 / gate)
+    torch.testing.assert_close(relevance[0, :3], gated[0, :3], rtol=1e-3, atol=0)
     assert relevance[0, 3] < 0.01  # what is of no use becomes irrelevant
+    assert gate[1] < 0.01
+    assert (relevance[1] <= gate[1]).all()  # and all options, where their gate is
 
 
 def test_a_switch_that_no_image_sees_keeps_its_prior() -> None:
     here = DISTRIBUTIONS["bayesnas"].make({"step_size": 0.01})
     state = here.initial((5,), KEY)
     for number in range(300):
-        value = state["switch"].clone().requires_grad_()
-        loss = ((value - torch.tensor([0.0, 0.1, 0.2, 0.9, 0.0])) ** 2)[0, 1:].sum()
-        gradient = torch.autograd.grad(loss + here.penalty({**state, "switch": value}), value)[0]
-        state = here.update(state, {"switch": gradient}, torch.tensor(number))
+        values = {name: state[name].clone().requires_grad_() for name in here.learned}
+        moving = {**state, **values}
+        mixing = here.mixing(moving, draws.at(KEY, number), torch.tensor(0.0))
+        loss = ((mixing - torch.tensor([0.0, 0.1, 0.2, 0.9, 0.0])) ** 2)[0, 1:].sum() + here.penalty(moving)
+        gradients = torch.autograd.grad(loss, list(values.values()))
+        state = here.update(state, dict(zip(values, gradients, strict=True)), torch.tensor(number))
     assert here.mode(state).tolist() == [3]
     assert state["switch"][0, 0] == 0
     assert float(state["variance"][0, 0]) == pytest.approx(float(state["relevance"][0, 0]), rel=0.02)

@@ -1,6 +1,7 @@
-"""Milliseconds of one search step on a GPU: the engine (captured) beside the plain way, in one run.
+"""Milliseconds of one search step: the engine (on a GPU captured) beside the plain way, in one run.
 
 python benchmarks/search_step.py [--batch 64] [--steps 50] [--distributions dirichlet gdas] [--no-plain]
+OMP_NUM_THREADS=1 python benchmarks/search_step.py --device cpu --cells 1 --steps 12 --no-plain
 """
 
 import argparse
@@ -17,13 +18,13 @@ from uraenas.engine.engine import PRECISIONS
 from uraenas.spaces import CellSpace
 
 
-def milliseconds(step: Callable[[], None], count: int) -> tuple[float, float]:
-    """Median and spread of one call, by the host's clock: launching is a large part of the plain way."""
+def milliseconds(step: Callable[[], None], count: int, clock: Callable[[], float]) -> tuple[float, float]:
+    """Median and spread of one call."""
     times = []
     for _ in range(count):
-        start = time.perf_counter()
+        start = clock()
         step()
-        times.append(1e3 * (time.perf_counter() - start))
+        times.append(1e3 * (clock() - start))
     return statistics.median(times), max(times) - min(times)
 
 
@@ -31,6 +32,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--cells", type=int, default=5, help="of each stage")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=50, help="how many are timed, of each way")
     parser.add_argument("--precision", default="auto", choices=PRECISIONS, help="of the engine")
@@ -38,9 +41,14 @@ def main() -> None:
     parser.add_argument("--distributions", nargs="+", default=["dirichlet"], choices=mixed)
     parser.add_argument("--no-plain", action="store_true", help="time the engine alone")
     options = parser.parse_args()
-    engine = Engine(EngineSettings(device="cuda", precision=options.precision))
-    size = Size(CellSpace(), batch=256, search_batch=options.batch, members=1, images=20_000)
-    print(torch.cuda.get_device_name(), torch.__version__)
+    engine = Engine(EngineSettings(device=options.device, precision=options.precision))
+    on_gpu = options.device == "cuda"
+    # By the host's clock on a GPU, for launching is a large part of the plain way; on a CPU in processor time.
+    clock = time.perf_counter if on_gpu else time.process_time
+    images = 20_000 if on_gpu else 2_000
+    space = CellSpace(cells=options.cells)
+    size = Size(space, batch=256, search_batch=options.batch, members=1, images=images)
+    print(torch.cuda.get_device_name() if on_gpu else "CPU", torch.__version__)
     bench, ways = Bench(size, engine), []
     for name in options.distributions:
         start = time.perf_counter()
@@ -53,9 +61,10 @@ def main() -> None:
     for _, step in plain:
         step()
     for name, step in (*ways, *plain, *ways):
-        median, spread = milliseconds(step, options.steps)
+        median, spread = milliseconds(step, options.steps, clock)
         print(f"{name:10} {median:8.2f} ms (spread {spread:.2f})")
-    print(f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB")
+    if on_gpu:
+        print(f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,13 @@ ENTRIES: dict[str, dict[str, Any]] = {
         name: {"search.distribution": name, f"search.{name}.step_size": STEP}
         for name in ("dirichlet", "darts", "snas", "gdas", "balenas", "bayesnas")
     },
+    "drnas-progressive": {
+        "search.distribution": "dirichlet",
+        "search.dirichlet.step_size": STEP,
+        "search.partial": "4,2",
+        "search.keep": "5,3",
+        "search.still": 0.2,
+    },
     "darts-2nd": {"search.distribution": "darts", "search.darts.step_size": STEP, "search.order": 2},
     **{
         name: {"search.distribution": name}

@@ -15,7 +15,8 @@ from uraenas.base import draws
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings, Wrapping
-from uraenas.engine.gradients import PlainGradients, PlainSearchGradients
+from uraenas.engine.capture import GraphedStep
+from uraenas.engine.gradients import PlainGradients, PlainSearchGradients, of_chosen
 from uraenas.engine.kernels.cells import program
 from uraenas.engine.kernels.cells.images import augment
 from uraenas.engine.kernels.cells.stack import StackProgram
@@ -48,7 +49,9 @@ class InOneBlock:
         self.kernel = kernel
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
-        return lambda *arguments, BLOCK: self.kernel[(grid[0], 1)](*arguments, BLOCK=1 << 16)
+        return lambda *arguments, **options: self.kernel[(grid[0], 1)](
+            *arguments, **{**options, "BLOCK": 1 << 16}
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +161,15 @@ def test_a_step_with_huge_maps_leaves_the_next_one_right() -> None:
     assert_search_step_is_plain(FOUR, "gdas", after_huge_maps=True)
 
 
+def spoil(program: program.Program) -> None:
+    """Nothing that is left from before may be read, least of all for what does not run."""
+    for buffers in program.stages:
+        for tensor in (buffers.maps, buffers.norms, buffers.slopes, buffers.passage_sums):
+            tensor.fill_(torch.nan)
+    for tensor in (program.packed, program.partials, program.weight_partials):
+        tensor.fill_(torch.nan)
+
+
 def assert_search_step_is_plain(space: CellSpace, name: str, after_huge_maps: bool = False) -> None:
     loader = small_loader(batch=2)
     supernet = Supernet(space)
@@ -167,8 +179,9 @@ def assert_search_step_is_plain(space: CellSpace, name: str, after_huge_maps: bo
     state = here.initial(option_counts(space), draws.key(0, "mixing"))
     mixing = here.mixing(state, draws.at(3, 0), torch.tensor(0.0)).to(DEVICE)
     at = loader, loader.draw([5], 0), torch.tensor(2, device=DEVICE), mixing
-    plain = PlainSearchGradients(supernet, plain_engine())
-    own = KernelSearchGradients(supernet, 2, torch.float32)
+    plain = PlainSearchGradients(supernet, plain_engine(), here.hard)
+    own = KernelSearchGradients(supernet, 2, torch.float32, here.hard)
+    spoil(own.program)
     if after_huge_maps:
         weights = supernet.weights.detach().clone()
         supernet.layout.views(supernet.weights.data)["stem.norm.scale"].mul_(1e5)
@@ -179,6 +192,36 @@ def assert_search_step_is_plain(space: CellSpace, name: str, after_huge_maps: bo
         loss, slope = found(*at)
         assert_near(loss, expected_loss)
         assert_near(slope, expected_slope, 1e-3, 1e-4)
+
+
+@pytest.mark.gpu
+def test_a_captured_step_skips_whatever_is_not_chosen_and_computes_the_same() -> None:
+    """One graph for all choices. What is left out would have added zeros; sums may round differently all the same."""
+    space, here = CellSpace(cells=2), DISTRIBUTIONS["gdas"].make()
+    state = here.initial(option_counts(space), draws.key(0, "mixing"))
+    supernet = Supernet(space)
+    supernet.initialise(draws.key(0, "weights"))
+    supernet.to(DEVICE)
+    images = np.random.default_rng(0).integers(0, 256, (128, 32, 32, 3), dtype=np.uint8)
+    part = LabelledImages(images, np.arange(128) % 10)
+    loader = Loader(part, Normalisation.of(images), 64, 4, True, DEVICE)
+    mixing = torch.zeros(len(space.decisions), len(space.operations), dtype=torch.float64, device=DEVICE)
+    at = loader, loader.draw([5], 0), torch.tensor(1, device=DEVICE), mixing
+    found: dict[bool, list[torch.Tensor]] = {}
+
+    def step(own: KernelSearchGradients) -> None:
+        loss, slope = own.of_mixing(*at)
+        found[own.hard] = [loss, of_chosen(slope, mixing), *own.of_weights(*at)]
+
+    skipping, whole = (KernelSearchGradients(supernet, 64, torch.bfloat16, hard) for hard in (True, False))
+    captured = GraphedStep(lambda: step(skipping))
+    for number in range(8):  # the fourth is captured
+        mixing.copy_(here.mixing(state, draws.at(3, number), torch.tensor(0.0)).detach())
+        captured()
+        step(whole)
+        for ours, theirs in zip(found[True], found[False], strict=True):
+            assert (ours - theirs).norm() <= 1e-6 * theirs.norm()
+    assert captured.graph is not None
 
 
 @pytest.mark.gpu

@@ -1,6 +1,8 @@
 """One-shot searches on a small supernet: what is mixed, and what each learns from it, against other ways to get it."""
 
+import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,12 +12,14 @@ from torch import Tensor
 from uraenas.architectures import DISTRIBUTIONS, Searched, categorical
 from uraenas.architectures.gaussian import largest
 from uraenas.base import draws
+from uraenas.base.errors import UraenasError
 from uraenas.data import digits, stratified_split
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning import search
-from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
+from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings, SearchState
 from uraenas.spaces import CellSpace, Shape, Stack, Supernet, Tensors, option_counts
+from uraenas.spaces.cells import blocks
 
 SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 10))
 KEY = draws.key(3, "one-shot")
@@ -42,7 +46,7 @@ def state_of(name: str) -> Tensors:
     """A state that has learned something: every option is favoured differently."""
     here = DISTRIBUTIONS[name].make()
     state = here.initial(OPTIONS, KEY)
-    (learned,) = here.learned
+    learned = here.learned[0]
     bump = draws.normal(draws.at(KEY, 9), state[learned].numel(), torch.float64).view(state[learned].shape)
     return {**state, learned: state[learned] + 0.1 * bump.abs()}
 
@@ -56,14 +60,13 @@ def test_gradients_of_a_supernets_loss_are_those_of_differences(
 ) -> None:
     """Of the loss with this draw. Of GDAS, whose loss has steps, that of the loss's slope times the soft sample."""
     here, state = DISTRIBUTIONS[name].make(), state_of(name)
-    (learned,) = here.learned
     key, progress = draws.at(KEY, 1), torch.tensor(0.4)
-    value = state[learned].clone().requires_grad_()
-    mixing = here.mixing({**state, learned: value}, key, progress)
+    values = {learned: state[learned].clone().requires_grad_() for learned in here.learned}
+    mixing = here.mixing({**state, **values}, key, progress)
     loss = F.cross_entropy(supernet(batch[0], mixing, frozen=True), batch[1])
-    slope, gradient = torch.autograd.grad(loss, (mixing, value))
+    slope, *gradients = torch.autograd.grad(loss, (mixing, *values.values()))
 
-    def loss_at(shifted: Tensor) -> float:
+    def loss_at(learned: str, shifted: Tensor) -> float:
         moved = {**state, learned: shifted}
         if name == "gdas":
             temperature = here.first + (here.last - here.first) * progress
@@ -72,11 +75,14 @@ def test_gradients_of_a_supernets_loss_are_those_of_differences(
         with torch.no_grad():
             return float(F.cross_entropy(supernet(batch[0], here.mixing(moved, key, progress)), batch[1]))
 
-    for place in ((0, 3), (2, 1), (5, 4), (4, 2)):
-        step = torch.zeros_like(value)
-        step[place] = 1e-5
-        numerical = (loss_at(value.detach() + step) - loss_at(value.detach() - step)) / 2e-5
-        assert float(gradient[place]) == pytest.approx(numerical, rel=1e-5, abs=1e-9)
+    for (learned, value), gradient in zip(values.items(), gradients, strict=True):
+        for row, column in ((0, 3), (2, 1), (5, 4), (4, 2)):
+            place = row, column % value.shape[1]
+            step = torch.zeros_like(value)
+            step[place] = 1e-5
+            sides = (loss_at(learned, value.detach() + sign * step) for sign in (1, -1))
+            numerical = next(sides) - next(sides)
+            assert float(gradient[place]) == pytest.approx(numerical / 2e-5, rel=1e-5, abs=1e-9)
 
 
 def chosen_network(supernet: Supernet, options: list[int], images: Tensor) -> Tensor:
@@ -124,9 +130,40 @@ def test_gdas_computes_what_the_chosen_network_alone_does(
         mixing = here.mixing(state, key, torch.tensor(0.3))
         assert mixing.argmax(dim=-1).tolist() == options
         assert sorted(set(mixing.flatten().tolist())) == [0, 1]
-        with torch.no_grad():
-            mixed = supernet(batch[0], mixing)
-        torch.testing.assert_close(mixed, chosen_network(supernet, options, batch[0]), rtol=1e-6, atol=1e-6)
+        alone = chosen_network(supernet, options, batch[0])
+        for hard in (False, True):
+            with torch.no_grad():
+                mixed = supernet(batch[0], mixing, hard=hard)
+            torch.testing.assert_close(mixed, alone, rtol=1e-6, atol=1e-6)
+
+
+def test_gdas_runs_chosen_operations_alone_and_loses_nothing_but_the_slopes_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside a step that runs all; also where the draw leads nowhere."""
+    searching = begin(1, "gdas")
+    at = searching.train, searching.drawn_train, torch.tensor(1)
+    nowhere = torch.eye(5, dtype=torch.float64)[[3, 2, 1, 0, 0, 0]]
+    ran, convolve = [], F.conv2d
+    monkeypatch.setattr(F, "conv2d", lambda *a, **b: (ran.append(1), convolve(*a, **b))[1])
+    for mixing in (*(searching._mixing(purpose) for purpose in searching.keys), nowhere):
+        mixing, found = mixing.detach(), []
+        for hard in (True, False):
+            gradients = ENGINE.search_gradients(searching.supernet, (searching.train,) * 2, hard)
+            ran.clear()
+            (loss, slope), (again, gradient) = (
+                gradients.of_mixing(*at, mixing),
+                gradients.of_weights(*at, mixing),
+            )
+            found.append((loss, again, gradient, slope if hard else torch.where(mixing == 1, slope, 0.0)))
+            chosen = int(mixing[:, [SPACE.operations.index(name) for name in SPACE.cell.convolutions]].sum())
+            in_cells = chosen if hard else 2 * 3  # six edges' merged by node, of two kinds
+            assert len(ran) == 2 * (
+                3 * in_cells + 7
+            )  # three cells; the stem's, and three of each residual block
+        for ours, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+        assert (found[0][-1] == 0)[mixing == 0].all()
 
 
 def test_snas_approaches_the_chosen_network_as_the_temperature_falls(
@@ -228,29 +265,43 @@ def test_the_probability_of_the_largest_is_that_of_draws() -> None:
 
 
 def test_bayesnas_rests_where_its_authors_rule_does() -> None:
-    """γ = |w|/ω with ω² = 1/γ − C/γ², at the fixed point of γ = w² + C for switches and curvatures held still."""
+    """|w|/ω with ω² = 1/γ − C/γ² is γ of a gate, 1/(ω/|w| + 1/γ_gate) of an option: all switches held still."""
     here = DISTRIBUTIONS["bayesnas"].make({"images": 10, "batch": 1, "rate": 0.2, "step_size": 1e-12})
-    state = here.initial((4,), KEY)
-    switch = torch.tensor([[0.8, 0.3, 1.5, 0.0]], dtype=torch.float64)
-    state["switch"] = switch.clone()
+    state = here.initial((4, 4), KEY)
+    state["switch"] = torch.tensor([[0.8, 0.3, 1.5, 0.0]] * 2, dtype=torch.float64)
+    state["gate"] = torch.tensor([[1.2], [0.0]], dtype=torch.float64)
+    still = {name: state[name] for name in here.learned}
     for number in range(800):
-        pull = state["switch"] / (10 * state["relevance"])
-        state = here.update(state, {"switch": 0.7 + pull}, torch.tensor(number))
-    relevance, variance = state["relevance"], state["variance"]
-    torch.testing.assert_close(variance, 1 / (1 / relevance + 10 * 0.49), rtol=2e-3, atol=0)
-    omega = torch.sqrt(1 / relevance - variance / relevance**2)
-    torch.testing.assert_close(relevance[:, :3], (switch / omega)[:, :3], rtol=1e-3, atol=0)
+        pulls = {
+            "switch": still["switch"] / state["relevance"],
+            "gate": still["gate"] / state["gate_relevance"],
+        }
+        gradients = {name: 0.7 + pull / 10 for name, pull in pulls.items()}
+        state = {**here.update(state, gradients, torch.tensor(number)), **still}
+    own = {}
+    for prefix, switch in (("", still["switch"]), ("gate_", still["gate"])):
+        relevance, variance = state[f"{prefix}relevance"], state[f"{prefix}variance"]
+        torch.testing.assert_close(variance, 1 / (1 / relevance + 10 * 0.49), rtol=2e-3, atol=0)
+        own[prefix] = switch / torch.sqrt(1 / relevance - variance / relevance**2)
+    gate, relevance = state["gate_relevance"], state["relevance"]
+    torch.testing.assert_close(gate[0], own["gate_"][0], rtol=1e-3, atol=0)
+    gated = 1 / (1 / own[""] + 1 / gate)
+    torch.testing.assert_close(relevance[0, :3], gated[0, :3], rtol=1e-3, atol=0)
     assert relevance[0, 3] < 0.01  # what is of no use becomes irrelevant
+    assert gate[1] < 0.01
+    assert (relevance[1] <= gate[1]).all()  # and all options, where their gate is
 
 
 def test_a_switch_that_no_image_sees_keeps_its_prior() -> None:
     here = DISTRIBUTIONS["bayesnas"].make({"step_size": 0.01})
     state = here.initial((5,), KEY)
     for number in range(300):
-        value = state["switch"].clone().requires_grad_()
-        loss = ((value - torch.tensor([0.0, 0.1, 0.2, 0.9, 0.0])) ** 2)[0, 1:].sum()
-        gradient = torch.autograd.grad(loss + here.penalty({**state, "switch": value}), value)[0]
-        state = here.update(state, {"switch": gradient}, torch.tensor(number))
+        values = {name: state[name].clone().requires_grad_() for name in here.learned}
+        moving = {**state, **values}
+        mixing = here.mixing(moving, draws.at(KEY, number), torch.tensor(0.0))
+        loss = ((mixing - torch.tensor([0.0, 0.1, 0.2, 0.9, 0.0])) ** 2)[0, 1:].sum() + here.penalty(moving)
+        gradients = torch.autograd.grad(loss, list(values.values()))
+        state = here.update(state, dict(zip(values, gradients, strict=True)), torch.tensor(number))
     assert here.mode(state).tolist() == [3]
     assert state["switch"][0, 0] == 0
     assert float(state["variance"][0, 0]) == pytest.approx(float(state["relevance"][0, 0]), rel=0.02)
@@ -259,13 +310,15 @@ def test_a_switch_that_no_image_sees_keeps_its_prior() -> None:
 # Second order
 
 
-def begin(order: int, name: str = "darts") -> Search:
+def begin(order: int, name: str = "darts", **more: Any) -> Search:
     part = digits().train
     halves = [part.take(index) for index in stratified_split(part.labels, [40, 30], key=1)]
     normalisation = Normalisation.of(part.images)
     loaders = (Loader(half, normalisation, 10, 1, False, ENGINE.device, ENGINE.dtype) for half in halves)
     parts = SearchParts(
-        SearchSettings(epochs=4, batch=10, weights="point", order=order, clip=0.0, prior_deviation=1.0),
+        SearchSettings(
+            epochs=4, batch=10, weights="point", order=order, clip=0.0, prior_deviation=1.0, **more
+        ),
         DISTRIBUTIONS[name].make({"step_size": 0.05}),
         SUPERNET_WEIGHTS["point"].make({"step_size": 0.1}),
     )
@@ -309,6 +362,19 @@ def test_second_order_agrees_with_the_exact_product_with_the_hessian(monkeypatch
     assert (first_order - exact).norm() > 0.1 * exact.norm()  # looking ahead makes a difference
 
 
+def gone_on(cut: Search) -> Search:
+    """The search, from what a checkpoint of it holds."""
+    parts = SearchParts(cut.settings, cut.distribution, cut.method)
+    return Search(parts, SPACE, cut.train, cut.validation, ENGINE, 5, cut.snapshot())
+
+
+def assert_equal_bits(first: SearchState, second: SearchState) -> None:
+    assert first.history == second.history
+    for part in ("weights", "distribution"):
+        ours, theirs = getattr(first, part), getattr(second, part)
+        assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items()), part
+
+
 @pytest.mark.parametrize("name", MIXED)
 def test_every_entry_searches_and_goes_on_with_the_same_bits(name: str) -> None:
     """Of second order, too: it needs nothing more in a checkpoint."""
@@ -317,15 +383,10 @@ def test_every_entry_searches_and_goes_on_with_the_same_bits(name: str) -> None:
     for _ in range(2):
         whole.advance()
     cut.advance()
-    state = cut.snapshot()
-    parts = SearchParts(cut.settings, cut.distribution, cut.method)
-    again = Search(parts, SPACE, cut.train, cut.validation, ENGINE, 5, state)
+    again = gone_on(cut)
     again.advance()
-    first, second = whole.snapshot(), again.snapshot()
-    assert first.history == second.history
-    for part in ("weights", "distribution"):
-        ours, theirs = getattr(first, part), getattr(second, part)
-        assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items()), part
+    first = whole.snapshot()
+    assert_equal_bits(first, again.snapshot())
     row = first.history[-1]
     assert row["genotype"] == str(whole.found().expected)
     assert torch.equal(
@@ -335,3 +396,105 @@ def test_every_entry_searches_and_goes_on_with_the_same_bits(name: str) -> None:
     kept = {key: first.distribution[key] for key in (*whole.distribution.learned, *whole.distribution.kept)}
     found = Searched(SPACE, whole.distribution, kept)
     assert found.draw(4, seed=1) == whole.found().draw(4, seed=1)  # what is kept is enough to draw
+
+
+# Stages
+
+
+def test_with_partial_channels_the_rest_passes_by_and_channels_are_shuffled(
+    supernet: Supernet, batch: tuple[Tensor, Tensor]
+) -> None:
+    """Beside a plain sum over edges and operations on the first half of the channels."""
+    mixing = (
+        DISTRIBUTIONS["dirichlet"].make().mixing(state_of("dirichlet"), draws.at(KEY, 2), torch.tensor(0))
+    )
+    weights = supernet.layout.views(supernet.weights.detach())
+
+    def convolved(x: Tensor, name: str, edge: int, kernel: int) -> Tensor:
+        source, target = SPACE.cell.edges[edge]
+        whole = weights[f"{name}.from{source}.conv{kernel}.weight"].chunk(3 - source)[target - source - 1]
+        half = whole[: x.shape[1], : x.shape[1]]
+        return F.batch_norm(F.conv2d(F.relu(x), half, padding=kernel // 2), None, None, training=True)
+
+    def cell(x: Tensor, name: str) -> Tensor:
+        nodes, half = [x], x.shape[1] // 2
+        for node in (1, 2, 3):
+            total = torch.zeros_like(x)
+            for edge, (source, target) in enumerate(SPACE.cell.edges):
+                if target == node:
+                    first, rest = nodes[source][:, :half], nodes[source][:, half:]
+                    outputs = {
+                        "none": torch.zeros_like(first),
+                        "skip_connect": first,
+                        "nor_conv_1x1": convolved(first, name, edge, 1),
+                        "nor_conv_3x3": convolved(first, name, edge, 3),
+                        "avg_pool_3x3": F.avg_pool2d(first, 3, 1, 1, count_include_pad=False),
+                    }
+                    mixed = sum(mixing[edge, n] * outputs[name] for n, name in enumerate(SPACE.operations))
+                    total = total + torch.stack([mixed, rest], dim=2).flatten(1, 2)  # one of each in turn
+            nodes.append(total)
+        return nodes[-1]
+
+    x = blocks.stem(batch[0], SPACE.skeleton, weights, None, True)
+    for block in SPACE.skeleton.blocks():
+        reduced = block.reduces and blocks.reduction(x, block.name, weights, None, True)
+        x = reduced if block.reduces else cell(x, block.name)
+    expected = blocks.head(x, weights, None, True)
+    with torch.no_grad():
+        torch.testing.assert_close(supernet(batch[0], mixing, parts=2), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_wider_operations_have_copies_of_the_channels_that_they_had(supernet: Supernet) -> None:
+    before = supernet.weights.detach()
+    after = SPACE.widened(before, 4, 2, key=1)
+    for name, wide in supernet.layout.views(after).items():
+        narrow = supernet.layout.views(before)[name]
+        if ".from" not in name:
+            assert torch.equal(wide, narrow)
+            continue
+        channels = narrow.shape[1]
+        old, new = channels // 4, channels // 2
+        for ours, theirs in zip(wide.split(channels), narrow.split(channels), strict=True):
+            assert torch.equal(ours[:old, :old], theirs[:old, :old])
+            for row in ours[old:new, :new]:
+                assert any(torch.equal(row, one) for one in ours[:old, :new])
+            for column in ours[:old, old:new].unbind(1):
+                assert any(torch.equal(column, one) for one in theirs[:old, :old].unbind(1))
+
+
+def test_a_progressive_search_prunes_widens_stands_still_and_goes_on_with_the_same_bits() -> None:
+    progressive = {"partial": (2, 1), "keep": (5, 3), "still": 0.5}
+    whole = begin(1, "dirichlet", **progressive)
+    states = [whole.snapshot()]
+    for _ in range(4):
+        again = gone_on(whole)  # also where another stage begins
+        whole.advance()
+        again.advance()
+        states.append(whole.snapshot())
+        assert_equal_bits(states[-1], again.snapshot())
+    raw = [state.distribution["raw"] for state in states]
+    assert [torch.equal(a, b) for a, b in itertools.pairwise(raw)] == [True, False, True, False]
+    assert all(state.distribution["mask"].all() for state in states[:3])
+    best = raw[2].argsort(dim=-1, descending=True)[:, :3]
+    for state in states[3:]:
+        assert torch.equal(
+            state.distribution["mask"], torch.zeros(6, 5, dtype=torch.bool).scatter(1, best, True)
+        )
+    found = whole.found()
+    assert (found.drawn_shares(100) > 0).sum() <= 18
+    assert [whole.stages.parts(epoch) for epoch in range(4)] == [2, 2, 1, 1]
+    assert int(whole.lag) == 2 * whole.train.steps  # which Adam does not count
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"partial": (2, 4)}, "each must divide the one before"),
+        ({"partial": (3,)}, "have no such parts"),
+        ({"keep": (5, 3)}, "one number for each"),
+        ({"still": 1.0}, "below 1"),
+    ],
+)
+def test_stages_that_make_no_sense_are_refused(more: dict[str, Any], told: str) -> None:
+    with pytest.raises(UraenasError, match=told):
+        begin(1, "dirichlet", **more)

@@ -123,6 +123,42 @@ def test_settings_that_are_given_stay(tmp_path):
     assert {key: config.values[key] for key in fixed} == fixed
 
 
+QUERIES, QUERY_EPOCHS = "search.queries", "search.query_epochs"
+
+
+@pytest.mark.parametrize("name", ["random", "evolution", "reinforce", "local", "bayesian", "agebo"])
+def test_a_search_by_queries_makes_fewer_then_shorter_then_still_fewer_ones(tmp_path, name):
+    """An epoch of a query takes 0.4 s: a hundred of twelve take 480, thirty of twelve 144, thirty of four 48."""
+    by_queries = {"search.distribution": name}
+    found = []
+    for seconds in (10_000, 1000, 500, 100):
+        values = chosen(tmp_path, seconds, **by_queries).values
+        found.append((values[QUERIES], values[QUERY_EPOCHS]))
+        assert 0.4 * values[QUERIES] * values[QUERY_EPOCHS] <= max(0.4 * 4, 0.2 * 0.9 * seconds)
+    assert found == [(100, 12), (37, 12), (32, 7), (11, 4)]
+
+
+def test_of_queries_and_their_epochs_what_is_given_stays(tmp_path):
+    for key, value, found in ((QUERIES, 60, (60, 4)), (QUERY_EPOCHS, 9, (12, 9))):
+        config = chosen(tmp_path, 250, fixed={key}, **{"search.distribution": "local", key: value})
+        assert (config.values[QUERIES], config.values[QUERY_EPOCHS]) == found
+
+
+def test_a_budget_says_in_a_dry_run_how_many_queries_it_chose(uraenas, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        budget, "Rates", lambda config, task, engine, searched, patience: given(config, searched)
+    )
+    words = ("run", "--preset", "digits", "--methods", "deep-ensemble", "--out", tmp_path / "run")
+    done = uraenas(
+        *words, "--set", "search.distribution=evolution", "--set", "evaluate.references=false",
+        "--budget", "1000", "--dry-run",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "search.queries=37, search.query_epochs=12" in done.stderr
+    assert "37 queries of 12 epochs" in done.stdout
+    assert not (tmp_path / "run").exists()
+
+
 def test_epochs_are_whole_cycles_for_every_method(tmp_path):
     cycles = {"train.sampling.cycles": 3, "train.epochs": 18}
     config = chosen(tmp_path, 100, methods="uraenas,deep-ensemble", **cycles)

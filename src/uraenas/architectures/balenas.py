@@ -33,6 +33,7 @@ class Balenas:
     noise: float = 1.0  # a factor of the perturbation while learning; 0: Adam with ε = λ/N
 
     loop: ClassVar[str] = "supernet"
+    hard: ClassVar[bool] = False
     learned: ClassVar[tuple[str, ...]] = ("mean",)
     kept: ClassVar[tuple[str, ...]] = ("square",)
     numbers: ClassVar[str] = "mean logit"

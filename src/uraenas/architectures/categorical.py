@@ -60,6 +60,7 @@ class Logits:
     decay: float = 1e-3  # of the logits
 
     loop: ClassVar[str] = "supernet"
+    hard: ClassVar[bool] = False
     learned: ClassVar[tuple[str, ...]] = ("logits",)
     kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "probability"

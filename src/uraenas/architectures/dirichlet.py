@@ -91,6 +91,7 @@ class Dirichlet:
     regulariser_weight: float = 1e-3
 
     loop: ClassVar[str] = "supernet"
+    hard: ClassVar[bool] = False
     learned: ClassVar[tuple[str, ...]] = ("raw",)
     kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "concentration"

@@ -25,7 +25,7 @@ class ArchitectureDistribution(Protocol):
     loop: ClassVar[str]  # supernet, for a `Mixed` one; queries, for a `Queried` one
     learned: ClassVar[
         tuple[str, ...]
-    ]  # state [D, O, …] that gradients are taken of; the search's result keeps it
+    ]  # state [D, O, …] that gradients are taken of, or [D, 1]; the search's result keeps it
     kept: ClassVar[tuple[str, ...]]  # further state that draws are made from, hence kept too
     numbers: ClassVar[str]  # what `favour` holds, for histories and reports
 
@@ -53,6 +53,8 @@ class ArchitectureDistribution(Protocol):
 
 class Mixed(ArchitectureDistribution, Protocol):
     """Learned by gradients, in a supernet."""
+
+    hard: ClassVar[bool]  # mixing weights are one-hot: other options do not run, and their slopes are 0
 
     def mixing(self, state: Tensors, key: Tensor, progress: Tensor) -> Tensor:
         """Mixing weights [D, O] in float64 for one pass of the supernet, differentiable in what is learned.

@@ -4,9 +4,18 @@
 
 [·] has no gradient, so forward θ is one-hot, exactly, and backward it is p: the straight-through estimate. The
 supernet's weights are thus trained as those of single networks: only chosen operations have a gradient.
+
+The estimate in full needs ∂L/∂θ_o of every option o, hence every output. As the authors have it, only the chosen
+option c runs, and ∂L/∂θ_o = 0 for all others:
+
+    ∂L/∂α_j = ∂L/∂θ_c · p_c (1{j = c} − p_j)/τ
+
+so c is favoured more if its output lowers the loss, and all others less. (Their code for NAS-Bench-201 adds θ_o itself
+for an option that does not run, whose slope is then that of a constant; that for the DARTS space adds nothing.)
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +29,8 @@ class Gdas(categorical.Concrete):
     """One drawn option at a time, with the gradient of a Concrete sample (GDAS)."""
 
     last: float = 0.1  # and at its end
+
+    hard: ClassVar[bool] = True
 
     def mixing(self, state: Tensors, key: Tensor, progress: Tensor) -> Tensor:
         soft = self.sample(state, key, progress)

@@ -27,7 +27,8 @@ class Searched:
     def __post_init__(self) -> None:
         counts = option_counts(self.space)
         for name in self.distribution.learned:
-            if name not in self.state or self.state[name].shape[:2] != (len(counts), max(counts)):
+            shape = self.state[name].shape[:2] if name in self.state else ()
+            if tuple(shape) not in ((len(counts), max(counts)), (len(counts), 1)):
                 raise UraenasError(
                     f"what was searched for is no {name} of the decisions of {self.space.name}"
                 )

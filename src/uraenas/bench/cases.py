@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas import shifts
-from uraenas.architectures import Dirichlet, Searched
+from uraenas.architectures import DISTRIBUTIONS, Dirichlet, Searched
 from uraenas.bench import roofline
 from uraenas.bench.kinds import KINDS
 from uraenas.bench.plain import PlainNetwork, endless_batches
@@ -105,12 +105,12 @@ class Bench:
         if self.engine.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def search(self) -> Case:
-        """One search step: architecture, then weights."""
+    def search(self, distribution: str = "dirichlet") -> Case:
+        """One search step: architecture, then weights; the plain way is that of the Dirichlet."""
         size, device = self.size, self.engine.device
         loader = self._loader(size.search_batch)
         weights_rule = SUPERNET_WEIGHTS["sghmc"].make({"cycles": 1})
-        parts = SearchParts(SearchSettings(epochs=1000), Dirichlet(), weights_rule)
+        parts = SearchParts(SearchSettings(epochs=1000), DISTRIBUTIONS[distribution].make(), weights_rule)
         searching = Search(parts, size.space, loader, loader, self.engine, seed=0)
         network = PlainNetwork(None, size.space.skeleton).to(device)
         raw = torch.zeros(6, 5, device=device, requires_grad=True)

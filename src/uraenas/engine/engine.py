@@ -183,12 +183,17 @@ class Engine:
             return kernels.Gradients(stack, loader, torch.bfloat16, wrapping.smoothing)
         return PlainGradients(stack, loader, self, wrapping)
 
-    def search_gradients(self, supernet: Supernet, loaders: tuple[Loader, Loader]) -> SearchGradients:
-        """Likewise for the supernet."""
-        one_size = loaders[0].batch == loaders[1].batch
-        if one_size and (kernels := self._kernels(supernet.space, *loaders)):
-            return kernels.SearchGradients(supernet, loaders[0].batch, torch.bfloat16)
-        return PlainSearchGradients(supernet, self)
+    def search_gradients(
+        self, supernet: Supernet, loaders: tuple[Loader, Loader], hard: bool = False, parts: int = 1
+    ) -> SearchGradients:
+        """Likewise for the supernet. With `hard` mixing weights what has none does not run.
+
+        Own kernels are for operations on all channels, not on one of several `parts`.
+        """
+        fits = loaders[0].batch == loaders[1].batch and parts == 1
+        if fits and (kernels := self._kernels(supernet.space, *loaders)):
+            return kernels.SearchGradients(supernet, loaders[0].batch, torch.bfloat16, hard)
+        return PlainSearchGradients(supernet, self, hard, parts)
 
     def capture(self, step: Callable[[], None]) -> Callable[[], None]:
         """The step as something fast to repeat: a captured graph on a GPU, the step itself on a CPU.

@@ -142,11 +142,16 @@ class PlainGradients:
         return losses_M.detach(), gradient  # what diverges is told by the loss alone
 
 
-class PlainSearchGradients:
-    """Of the supernet."""
+def of_chosen(slopes: Tensor, mixing: Tensor) -> Tensor:
+    """The slopes of options that ran; those of others are exactly 0, whatever stands in their place."""
+    return torch.where(mixing != 0, slopes, 0.0)
 
-    def __init__(self, supernet: Supernet, engine: Arithmetic) -> None:
-        self.supernet, self.engine = supernet, engine
+
+class PlainSearchGradients:
+    """Of the supernet. Where θ is `hard`, options of the weight 0 do not run on a CPU, and have no slope anywhere."""
+
+    def __init__(self, supernet: Supernet, engine: Arithmetic, hard: bool = False, parts: int = 1) -> None:
+        self.supernet, self.engine, self.hard, self.parts = supernet, engine, hard, parts
 
     def begin_epoch(self) -> None:
         """Nothing is kept from step to step."""
@@ -157,7 +162,7 @@ class PlainSearchGradients:
         mixing = mixing.detach().requires_grad_()
         loss = self._loss(loader, drawn, position, mixing, frozen=True)
         (slope,) = torch.autograd.grad(loss, mixing)
-        return loss.detach(), slope
+        return loss.detach(), of_chosen(slope, mixing) if self.hard else slope
 
     def of_weights(
         self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor
@@ -173,6 +178,6 @@ class PlainSearchGradients:
         if not images.is_cuda:
             images = images.contiguous()  # most of a supernet is sums of slices, faster so on a CPU
         with self.engine.autocast():
-            logits_NK = self.supernet(images, mixing, frozen)
+            logits_NK = self.supernet(images, mixing, frozen, self.hard, self.parts)
         outputs_MNK = logits_NK.to(self.supernet.weights.dtype)[None]
         return loader.target.loss(outputs_MNK, labels_MN, weights_MN)[0]

@@ -51,6 +51,10 @@ class LoopSettings(Protocol):
     def units(self) -> int:
         """How many of them it has."""
 
+    @property
+    def unit_epochs(self) -> int:
+        """Epochs of one of them."""
+
     def check(self, weights: WeightMethod) -> None:
         """Refuse epochs in which a cycle of the weights would not end."""
 

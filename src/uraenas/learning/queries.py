@@ -57,6 +57,10 @@ class QuerySettings:
     def units(self) -> int:
         return self.queries
 
+    @property
+    def unit_epochs(self) -> int:
+        return self.query_epochs
+
     def check(self, weights: WeightMethod) -> None:
         weights.check(self.query_epochs)
 

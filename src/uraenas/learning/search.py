@@ -25,6 +25,7 @@ from uraenas.base.parts import Part
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.learning.pace import Pace
+from uraenas.learning.stages import Stages
 from uraenas.spaces import Space, Supernet, option_counts
 from uraenas.weights import Langevin, Point, Step, WeightMethod, prior_decay
 
@@ -54,6 +55,9 @@ class SearchSettings:
     order: int = (
         1  # 2: the distribution's gradient looks a step of the weights ahead, at twice the cost and more
     )
+    partial: tuple[int, ...] = (1,)  # by stage: one of so many parts of the channels is operated on
+    keep: tuple[int, ...] = ()  # by stage: how many options each decision keeps; all, if there is nothing
+    still: float = 0.0  # part of each stage, at its start, in which the distribution does not move
 
     epochs_name: ClassVar[str] = "epochs"
     unit: ClassVar[str] = "epochs"
@@ -66,10 +70,19 @@ class SearchSettings:
         require_range("prior_deviation", self.prior_deviation, 1e-6, 1e6)
         require_not_negative("clip", self.clip)
         require_range("order", self.order, 1, 2)
+        _ = self.stages
 
     @property
     def units(self) -> int:
         return self.epochs
+
+    @property
+    def unit_epochs(self) -> int:
+        return 1
+
+    @property
+    def stages(self) -> Stages:
+        return Stages(self.epochs, self.partial, self.keep, self.still)
 
     def check(self, weights: WeightMethod) -> None:
         weights.cycle(self.epochs, 1)
@@ -99,6 +112,7 @@ def initial_state(space: Space, parts: SearchParts, seed: int) -> SearchState:
     weights = space.supernet_layout().initial(draws.key(seed, "search", "weights"))
     state = {name: torch.zeros_like(weights) for name in parts.weights.state}
     distribution = parts.distribution.initial(option_counts(space), draws.key(seed, "search", "raw"))
+    distribution |= parts.settings.stages.mask(parts.distribution, distribution, 0)
     return SearchState(0, {"weights": weights, **state}, distribution)
 
 
@@ -118,7 +132,9 @@ class Search:
         state = state or initial_state(space, parts, seed)
         self.settings, self.distribution, self.method = parts.settings, parts.distribution, parts.weights
         self.space, self.engine, self.train, self.validation = space, engine, train, validation
-        self.epoch, self.history = state.epoch, list(state.history)
+        self.epoch, self.history, self.seed = state.epoch, list(state.history), seed
+        self.stages = self.settings.stages
+        self.stages.check(space)
         self.images = 0  # seen so far, by this process
         self.decay = prior_decay(self.settings.prior_deviation, train.count)
         device, dtype = engine.device, engine.dtype
@@ -142,9 +158,36 @@ class Search:
         self.losses = torch.zeros(2, device=device, dtype=torch.float64)  # validation, train; of an epoch
         self.drawn_train = train.draw([self.order_keys["train"]], self.epoch)
         self.drawn_validation = validation.draw([self.order_keys["validation"]], self.epoch)
-        self.gradients = engine.search_gradients(self.supernet, (train, validation))
-        self._quiet = engine.capture(lambda: self._step(noisy=False))
-        self._noisy = engine.capture(lambda: self._step(noisy=True))
+        self.moves = torch.tensor(True).to(device)  # whether the distribution does, in this epoch
+        self.lag = torch.tensor(0).to(device)  # steps that it did not move in
+        self._make_steps()
+
+    def _make_steps(self) -> None:
+        """What a step runs; of each stage another, since the supernet's shape is another."""
+        parts = self.stages.parts(self.epoch)
+        loaders = (self.train, self.validation)
+        self.gradients = self.engine.search_gradients(self.supernet, loaders, self.distribution.hard, parts)
+        self._quiet = self.engine.capture(lambda: self._step(noisy=False))
+        self._noisy = self.engine.capture(lambda: self._step(noisy=True))
+
+    def _begin_epoch(self) -> None:
+        """What changes from epoch to epoch, and from stage to stage."""
+        self.drawn_train.refill(self.train.draw([self.order_keys["train"]], self.epoch))
+        self.drawn_validation.refill(self.validation.draw([self.order_keys["validation"]], self.epoch))
+        self.losses.zero_()
+        stages = self.stages
+        self.moves.fill_(not stages.is_still(self.epoch))
+        self.lag.fill_(stages.still_before(self.epoch) * self.train.steps)
+        if stages.begins(self.epoch):
+            here = self.snapshot()
+            weights = stages.widened(self.space, here.weights, self.epoch, self.seed)
+            with torch.no_grad():
+                for name, tensor in {"weights": self.supernet.weights, **self.state}.items():
+                    tensor.copy_(weights[name])
+                for name, tensor in stages.mask(self.distribution, here.distribution, self.epoch).items():
+                    self.learned[name].copy_(tensor)
+            self._make_steps()
+        self.gradients.begin_epoch()
 
     @property
     def done(self) -> bool:
@@ -171,10 +214,7 @@ class Search:
 
     def advance(self, tick: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
         """Run one epoch; returns its row of the history. `tick` hears of every step: how many are made, of how many."""
-        self.drawn_train.refill(self.train.draw([self.order_keys["train"]], self.epoch))
-        self.drawn_validation.refill(self.validation.draw([self.order_keys["validation"]], self.epoch))
-        self.losses.zero_()
-        self.gradients.begin_epoch()
+        self._begin_epoch()
         first = self.epoch * self.train.steps
         for step in range(first, first + self.train.steps):
             self.one_step(step)
@@ -234,10 +274,12 @@ class Search:
         names = self.distribution.learned
         gradients = torch.autograd.grad(objective, [self.learned[name] for name in names])
         state = {name: tensor.detach() for name, tensor in self.learned.items()}
-        moved = self.distribution.update(state, dict(zip(names, gradients, strict=True)), self.step)
+        step = self.step - self.lag if self.stages.still else self.step
+        moved = self.distribution.update(state, dict(zip(names, gradients, strict=True)), step)
         with torch.no_grad():
             for name, tensor in state.items():
-                tensor.copy_(moved[name])
+                new = moved[name]
+                tensor.copy_(torch.where(self.moves, new, tensor) if self.stages.still else new)
         self.losses[0] += loss
 
     def _ahead(self, mixing: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 """A run that is over in time: settings that fit a budget, chosen by rules of a few lines.
 
 1. A fifth of the time, at most, goes to the search, and as much to shifted images, which are left out where they do
-   not fit.
+   not fit. A search by queries makes fewer of them, but FEW_QUERIES; then each trains for fewer epochs, but FEW_EPOCHS;
+   then it makes still fewer.
 2. Chains get enough steps to learn, then the ensemble as many members as fit and the preset asks for, then chains
    what is left as more steps, up to MOST_STEPS or what the preset asks for.
 3. Where two members do not fit with enough steps, they get fewer; where not even a few fit, networks are narrower.
@@ -13,7 +14,8 @@
 import re
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,12 +24,12 @@ from uraenas.base.progress import Progress, in_words, silent
 from uraenas.data import Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.learning.chains import epochs_for
+from uraenas.learning.loops import LoopParts
 from uraenas.run.config import Config, override
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Forecast, forecast
 from uraenas.run.pipeline import ENOUGH_STEPS, FEW_STEPS, Pipeline
 from uraenas.run.rates import PATIENCE, Rates
-from uraenas.weights import WeightMethod
 
 SHARE = 0.2  # of the time: at most this for the search, and for shifted images
 RESERVE = 0.1
@@ -35,9 +37,11 @@ MOST_STEPS = 3 * ENOUGH_STEPS
 SMALLEST_BATCH = 32  # that batches are halved to
 MOST_LOST = 0.25  # of the epochs, where steps on half as many images take more than half as long
 FEWEST_CHANNELS = 4
+FEW_QUERIES, FEW_EPOCHS = 30, 4  # a population of ten that has changed twice; less ranks networks by chance
 EPOCHS, MEMBERS, SEARCH, WIDTH = "train.epochs", "ensemble.members", "search.epochs", "network.channels"
+QUERIES, QUERY_EPOCHS = "search.queries", "search.query_epochs"
 SUITE, STACK, BATCH = "evaluate.suite", "engine.stack", "train.batch"
-CHOSEN = (EPOCHS, MEMBERS, SEARCH, WIDTH, SUITE, STACK, BATCH)
+CHOSEN = (EPOCHS, MEMBERS, SEARCH, QUERIES, QUERY_EPOCHS, WIDTH, SUITE, STACK, BATCH)
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -186,7 +190,7 @@ class Choice:
         while True:
             self.width = width
             self.rates = self.measure(self._with({WIDTH: width, STACK: self.stack}))
-            self.search = self._search_epochs()
+            self.search = self._search()
             if found := self._at_this_width():
                 return found
             if not self.narrower or width // 2 < FEWEST_CHANNELS:
@@ -242,23 +246,31 @@ class Choice:
                 most = (least + most + 1) // 2 - 1
         return least
 
-    def _search_epochs(self) -> int:
-        """As many as asked for, or as fit into their share, in whole cycles; one cycle's at least."""
+    def _search(self) -> dict[str, int]:
+        """Its epochs, or its queries and theirs: as many as asked for, or as fit into their share."""
         parts = self.asked.search
-        if parts is None or SEARCH not in self.asked.values:  # queries are as many as are asked for
-            return 0
-        most = parts.settings.units
-        if SEARCH in self.fixed or self.rates.searched is not None:
-            return most
-        within = int(SHARE * self.room / self.rates.search_epoch)
-        allowed = [n for n in range(1, most + 1) if _is_whole(parts.weights, n)]
-        return max((n for n in allowed if n <= within), default=allowed[0])
+        if parts is None or self.rates.searched is not None:
+            return {}
+        within = SHARE * self.room / self.rates.search_epoch  # epochs
+        allowed = _whole_cycles(parts)
+        if SEARCH in self.asked.values:
+            return {SEARCH: max((n for n in allowed if n <= within), default=allowed[0])}
+        return self._queries(within, allowed, parts.settings.units)
+
+    def _queries(self, within: float, allowed: list[int], most: int) -> dict[str, int]:
+        """Queries, and epochs of each: fewer, then shorter, then still fewer ones."""
+        few = most if QUERIES in self.fixed else min(most, FEW_QUERIES)
+        lengths = [n for n in allowed if n >= FEW_EPOCHS] or allowed[-1:]
+        if QUERY_EPOCHS in self.fixed:
+            lengths = [self.asked.values[QUERY_EPOCHS]]
+        length = max((n for n in lengths if few * n <= within), default=lengths[0])
+        return {QUERIES: max(1, min(most, int(within / length))), QUERY_EPOCHS: length}
 
     def _fits(self, epochs: int, members: int) -> bool:
         return self._try(epochs, members).expected.total <= self.room
 
     def _try(self, epochs: int, members: int) -> Candidate:
-        chosen = {EPOCHS: epochs, MEMBERS: members, SEARCH: self.search, WIDTH: self.width, STACK: self.stack}
+        chosen = {EPOCHS: epochs, MEMBERS: members, WIDTH: self.width, STACK: self.stack, **self.search}
         config = self._with(chosen)
         tried = Candidate(config, self._forecast(config))
         if not self.evaluating or SUITE in self.fixed or config.values[SUITE] == "none":
@@ -277,17 +289,21 @@ class Choice:
         return override(config, changes)
 
 
-def _is_whole(weights: WeightMethod, epochs: int) -> bool:
-    try:
-        weights.cycle(epochs, 1)
-    except UraenasError:
-        return False
-    return True
+def _whole_cycles(parts: LoopParts) -> list[int]:
+    """Epochs in which a cycle of the search's weights ends, up to those that are asked for."""
+    settings: Any = parts.settings
+    allowed = []
+    for epochs in range(1, getattr(settings, settings.epochs_name) + 1):
+        with suppress(UraenasError):
+            replace(settings, **{settings.epochs_name: epochs}).check(parts.weights)
+            allowed.append(epochs)
+    return allowed
 
 
 def _told(chosen: Candidate, before: Config, seconds: float) -> str:
     now, then = chosen.config.values, before.values
-    shown = [SEARCH] if chosen.expected.plan["search_epochs"] and SEARCH in now else []
+    searching = (SEARCH, QUERIES, QUERY_EPOCHS) if chosen.expected.plan["search_epochs"] else ()
+    shown = [key for key in searching if key in now]
     shown += [key for key in (EPOCHS, MEMBERS) if key in now]
     shown += [key for key in (WIDTH, BATCH) if now.get(key) != then.get(key)]
     told = f"chosen for {in_words(seconds)}: {', '.join(f'{key}={now[key]}' for key in shown)}"

@@ -9,6 +9,7 @@ from uraenas.base.progress import Progress, in_words
 from uraenas.data.loader import suited_batch
 from uraenas.evaluation import REFERENCES, cell_count
 from uraenas.learning.chains import RESTARTS, ChainSpec, chains_for, in_turns, shared_epochs
+from uraenas.learning.loops import LoopSettings
 from uraenas.learning.methods import Assembled
 from uraenas.run.checkpoints import chain_facts
 from uraenas.run.config import Config
@@ -44,8 +45,9 @@ def forecast(config: Config, task: Task, run: Run, rates: Rates, evaluating: boo
     chains = _epochs_left(left, config, run)
     searching = 0 if rates.searched is not None or config.search is None else _search_epochs(config, run)
     sets = _sets_left(config, task, run) if evaluating else {}
+    of_search = config.search.settings if config.search else None
     seconds = {
-        "search": searching * rates.search_epoch if searching else 0.0,
+        "search": searching * of_search.unit_epochs * rates.search_epoch if of_search and searching else 0.0,
         "train": sum(_stack_seconds(stack, chains, rates) for stack in _stacks(chains, config)),
         "members": sum(_choosing(method, config, task, rates) for method in left),
         "evaluate": _evaluating(sets, config, task, rates),
@@ -53,7 +55,7 @@ def forecast(config: Config, task: Task, run: Run, rates: Rates, evaluating: boo
     steps = max(1, len(task.train) // suited_batch(config.train.batch, len(task.train)))
     plan = {
         "search_epochs": searching,
-        "search_unit": config.search.settings.unit if config.search else "epochs",
+        "search_unit": _unit(of_search) if of_search else "epochs",
         "chains": sum(epochs > 0 for epochs in chains.values()),
         "epochs": config.train.epochs,
         "steps": config.train.epochs * steps,  # of one chain
@@ -61,6 +63,10 @@ def forecast(config: Config, task: Task, run: Run, rates: Rates, evaluating: boo
         "sets": max(sets.values(), default=0),
     }
     return Forecast(seconds, plan)
+
+
+def _unit(settings: LoopSettings) -> str:
+    return settings.unit if settings.unit == "epochs" else f"{settings.unit} of {settings.unit_epochs} epochs"
 
 
 def _search_epochs(config: Config, run: Run) -> int:

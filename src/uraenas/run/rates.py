@@ -58,14 +58,15 @@ class Rates:
 
     @cached_property
     def search_epoch(self) -> float:
-        """An epoch of a search, or a query."""
+        """An epoch of a search, or of a query."""
         parts, task, engine = self.config.search, self.task, self.engine
         if parts is None:
             return 0.0
         images = task.search_images(parts.settings.validation, engine)
         begin = LOOPS[parts.distribution.loop].begin
         moving, steps = begin(parts, task.space, images, engine, self.config.seed, None, None).trial()
-        return steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
+        unit = steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
+        return unit / parts.settings.unit_epochs
 
     def chain_start(self, spec: ChainSpec) -> float:
         """To make a stack of as many such chains as there are lanes."""

@@ -194,7 +194,21 @@ class Supernet(nn.Module):
         with torch.no_grad():
             self.weights.copy_(self.layout.initial(key))
 
-    def forward(self, images: Tensor, mixing: Tensor, frozen: bool = False) -> Tensor:
-        """Logits [N, K]; with `frozen` weights no gradient is computed for them."""
+    def forward(
+        self, images: Tensor, mixing: Tensor, frozen: bool = False, hard: bool = False, parts: int = 1
+    ) -> Tensor:
+        """Logits [N, K]; with `frozen` weights no gradient is computed for them.
+
+        Options run on one of so many `parts` of the channels; a space may have a method `partial_forward` for it, and
+        `widened`, the flat vector as it is when there are fewer parts.
+        Where mixing is `hard` (one-hot), a space may have a method `chosen_forward`, which runs the chosen options
+        alone. A GPU's steps are captured before it is known which these are, so it is for CPUs.
+        """
         weights = aligned(self.layout.views(self.weights.detach() if frozen else self.weights))
-        return self.space.supernet_forward(weights, images, mixing.to(self.weights.dtype))
+        mixing = mixing.to(self.weights.dtype)
+        if parts > 1:
+            return self.space.partial_forward(weights, images, mixing, parts)  # type: ignore[attr-defined]
+        if hard and not images.is_cuda and hasattr(self.space, "chosen_forward"):
+            chosen = mixing.argmax(dim=-1).tolist()
+            return self.space.chosen_forward(weights, images, mixing, chosen)
+        return self.space.supernet_forward(weights, images, mixing)

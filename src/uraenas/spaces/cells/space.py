@@ -137,6 +137,17 @@ class CellSpace:
     def supernet_forward(self, weights: Tensors, images: Tensor, mixing: Tensor) -> Tensor:
         return supernet.forward(self.cell, self.skeleton, weights, images, mixing)
 
+    def partial_forward(self, weights: Tensors, images: Tensor, mixing: Tensor, parts: int) -> Tensor:
+        return supernet.forward(self.cell, self.skeleton, weights, images, mixing, parts)
+
+    def widened(self, flat: Tensor, before: int, after: int, key: int) -> Tensor:
+        return supernet.widened(self.supernet_layout(), flat, before, after, key)
+
+    def chosen_forward(
+        self, weights: Tensors, images: Tensor, mixing: Tensor, chosen: Sequence[int]
+    ) -> Tensor:
+        return supernet.chosen_forward(self.cell, self.skeleton, weights, images, mixing, chosen)
+
     # What it costs and looks like
 
     def cost(self, architecture: Genotype) -> Cost:

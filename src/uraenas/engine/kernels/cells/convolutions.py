@@ -22,7 +22,8 @@ convolution takes the steps of the middle row only.
 A program works on a run of blocks and leaves partial sums behind, which are added in a fixed order later: the result
 does not depend on which program ran first. EXACT says that blocks end where the map ends, so that nothing need be
 masked. Sums for the variance are taken around the running mean, so that a small variance beside a large mean does not
-drown in rounding.
+drown in rounding. With SKIPS, edges whose factor is 0 at this step do nothing: which ones is known on the device alone,
+so a captured graph launches them all, and their programs return at once.
 """
 
 import triton
@@ -30,6 +31,7 @@ import triton.language as tl
 
 from uraenas.engine.kernels.cells.tables import (
     EDGE_COLUMNS,
+    EDGE_FACTOR,
     EDGE_GRADIENT,
     EDGE_INPUT,
     EDGE_MEAN,
@@ -37,6 +39,7 @@ from uraenas.engine.kernels.cells.tables import (
     EDGE_PACKED,
     EDGE_PARTIAL,
     EDGE_TAPS,
+    KIND_NOTHING,
     KIND_POOL,
     KIND_SKIP,
     SOURCE_COUNT,
@@ -107,15 +110,18 @@ def _read_weight(
 
 @triton.jit
 def convolve(
-    inputs, outputs, packed, statistics, partials, edges, first, pixels, blocks_each,
+    inputs, outputs, packed, statistics, partials, mixing, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr, NORMED: tl.constexpr,
-    BLOCK: tl.constexpr, EXACT: tl.constexpr,
+    SKIPS: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """y of one edge for a run of blocks, and the sums of y and y² around the running mean, per channel."""
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
     WIDE: tl.constexpr = GROUP * OUTPUTS
     table = edges + (first + tl.program_id(0)) * EDGE_COLUMNS
+    if SKIPS:  # noqa: SIM102
+        if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
+            return
     taps = tl.load(table + EDGE_TAPS).to(tl.int32)
     source = inputs + tl.load(table + EDGE_INPUT) * (pixels * (STRIDE * STRIDE * INPUTS))
     target = outputs + tl.load(table + EDGE_OUTPUT) * (pixels * OUTPUTS)
@@ -240,8 +246,8 @@ def _add_edge(
 def input_gradient(
     inputs, gradients, results, packed, mixing, edges, sources, first, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-    GROUP: tl.constexpr, SPAN: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
-    EXACT: tl.constexpr,
+    GROUP: tl.constexpr, SPAN: tl.constexpr, TERMS: tl.constexpr, SKIPS: tl.constexpr,
+    BLOCK: tl.constexpr, RUN: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one node for a run of blocks, from all edges that leave it.
 
@@ -259,10 +265,14 @@ def input_gradient(
         offset, present = group[:, None] * (GROUP * INPUTS) + n[None, :], ((group < groups) | EXACT)[:, None]
         dx = tl.zeros([BLOCK, GROUP * INPUTS], tl.float32)
         for edge in range(first_edge, first_edge + count):
-            dx = _add_edge(
-                dx, gradients, packed, edges + edge * EDGE_COLUMNS, group, groups, pixels,
-                HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 3, EXACT,
-            )  # fmt: skip
+            runs = True
+            if SKIPS:
+                runs = tl.load(mixing + tl.load(edges + edge * EDGE_COLUMNS + EDGE_FACTOR)) != 0
+            if runs:
+                dx = _add_edge(
+                    dx, gradients, packed, edges + edge * EDGE_COLUMNS, group, groups, pixels,
+                    HEIGHT, WIDTH, STRIDE, INPUTS, OUTPUTS, GROUP, SPAN, 3, EXACT,
+                )  # fmt: skip
         if count > 0:
             x = tl.load(x_map + offset, mask=present, other=0.0)
             dx = tl.where(x > 0, dx, 0.0)
@@ -276,6 +286,8 @@ def input_gradient(
             for term in tl.static_range(TERMS):
                 row = table + SOURCE_TERMS + term * TERM_COLUMNS
                 kind, factor = tl.load(row + TERM_KIND), tl.load(mixing + tl.load(row + TERM_FACTOR))
+                if SKIPS:
+                    kind = tl.where(factor == 0, KIND_NOTHING, kind)
                 g = gradients + tl.load(row + TERM_MAP) * size
                 if kind == KIND_SKIP:
                     dx += factor * tl.load(g + offset, mask=present, other=0.0).to(tl.float32)
@@ -302,10 +314,10 @@ def _pool_gradient(g, offset, present, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
 
 @triton.jit
 def weight_gradient(
-    inputs, gradients, partials, edges, first, pixels, blocks_each,
+    inputs, gradients, partials, mixing, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr,
-    BLOCK: tl.constexpr, EXACT: tl.constexpr,
+    SKIPS: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One edge's weight gradient, summed over a run of blocks: [SPAN · INPUTS, GROUP · OUTPUTS] for each step.
 
@@ -314,6 +326,9 @@ def weight_gradient(
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
     WIDE: tl.constexpr = GROUP * OUTPUTS
     table = edges + (first + tl.program_id(0)) * EDGE_COLUMNS
+    if SKIPS:  # noqa: SIM102
+        if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
+            return
     taps = tl.load(table + EDGE_TAPS).to(tl.int32)
     source = inputs + tl.load(table + EDGE_INPUT) * (pixels * (STRIDE * STRIDE * INPUTS))
     dy = gradients + tl.load(table + EDGE_GRADIENT) * (pixels * OUTPUTS)

@@ -15,16 +15,20 @@ import triton.language as tl
 from uraenas.engine.kernels.cells.tables import (
     EDGE_ARRIVING,
     EDGE_COLUMNS,
+    EDGE_FACTOR,
     EDGE_MEAN,
     EDGE_SCALE,
     EDGE_SHIFT,
     EDGE_VARIANCE,
     KIND_NORMED,
+    KIND_NOTHING,
     KIND_POOL,
     KIND_SKIP,
     PASSAGE_ARRIVING,
     PASSAGE_COLUMNS,
     PASSAGE_INPUT,
+    PASSAGE_POOL,
+    PASSAGE_SKIP,
     SUM_OUTPUT,
     SUM_TERMS,
     TERM_COLUMNS,
@@ -53,8 +57,8 @@ def _add_partials(
 
 @triton.jit
 def finish_statistics(
-    partials, norms, weights, statistics, edges, first, splits, pixels, momentum, epsilon,
-    CHANNELS: tl.constexpr, GROUP: tl.constexpr, SPLITS: tl.constexpr, TRAINING: tl.constexpr,
+    partials, norms, weights, statistics, mixing, edges, first, splits, pixels, momentum, epsilon,
+    CHANNELS: tl.constexpr, GROUP: tl.constexpr, SPLITS: tl.constexpr, TRAINING: tl.constexpr, SKIPS: tl.constexpr,
 ):  # fmt: skip
     """Scale and shift of one edge, from the batch (and then the running statistics move) or from the running ones."""
     edge = first + tl.program_id(0)
@@ -62,6 +66,9 @@ def finish_statistics(
     at_scale = tl.load(table + EDGE_SCALE)
     if at_scale < 0:  # a shortcut has no norm
         return
+    if SKIPS:  # noqa: SIM102
+        if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
+            return
     channel = tl.arange(0, CHANNELS)
     running_mean = statistics + tl.load(table + EDGE_MEAN) + channel
     running_variance = statistics + tl.load(table + EDGE_VARIANCE) + channel
@@ -89,7 +96,8 @@ def finish_statistics(
 @triton.jit
 def combine(
     maps, norms, mixing, sums, first, pixels,
-    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, TERMS: tl.constexpr, SKIPS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One node for one pixel block: the sum of normed convolutions, skips and pools that arrive there."""
     table = sums + (first + tl.program_id(0)) * (SUM_TERMS + TERMS * TERM_COLUMNS)
@@ -100,6 +108,8 @@ def combine(
         row = table + SUM_TERMS + term * TERM_COLUMNS
         kind, number = tl.load(row + TERM_KIND), tl.load(row + TERM_MAP)
         factor = tl.load(mixing + tl.load(row + TERM_FACTOR))
+        if SKIPS:
+            kind = tl.where(factor == 0, KIND_NOTHING, kind)
         source = maps + number * (pixels * CHANNELS)
         if kind == KIND_NORMED:
             norm = norms + number * (NORM_ROWS * CHANNELS) + channel
@@ -131,19 +141,14 @@ def _pool(source, pixel, pixels, channel, HEIGHT: tl.constexpr, WIDTH: tl.conste
 
 @triton.jit
 def sum_gradients(
-    maps,
-    norms,
-    partials,
-    edges,
-    order,
-    first,
-    pixels,
-    blocks_each,
-    CHANNELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    maps, norms, partials, mixing, edges, order, first, pixels, blocks_each,
+    CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Σ g and Σ g (y − mean) per channel of one edge, for a run of pixel blocks."""
     edge = tl.load(order + first + tl.program_id(0))
+    if SKIPS:  # noqa: SIM102
+        if tl.load(mixing + tl.load(edges + edge * EDGE_COLUMNS + EDGE_FACTOR)) == 0:
+            return
     g = maps + tl.load(edges + edge * EDGE_COLUMNS + EDGE_ARRIVING) * (pixels * CHANNELS)
     y = maps + edge * (pixels * CHANNELS)
     channel = tl.arange(0, CHANNELS)
@@ -166,12 +171,15 @@ def sum_gradients(
 
 @triton.jit
 def finish_gradients(
-    partials, norms, slopes, weights, gradient, edges, order, first, splits, pixels,
-    CHANNELS: tl.constexpr, SPLITS: tl.constexpr,
+    partials, norms, slopes, weights, gradient, mixing, edges, order, first, splits, pixels,
+    CHANNELS: tl.constexpr, SPLITS: tl.constexpr, SKIPS: tl.constexpr,
 ):  # fmt: skip
     """dγ and dβ of one edge, and a, b, c."""
     edge = tl.load(order + first + tl.program_id(0))
     table = edges + edge * EDGE_COLUMNS
+    if SKIPS:  # noqa: SIM102
+        if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
+            return
     channel = tl.arange(0, CHANNELS)
     sum_g, sum_gy = _add_partials(partials, splits, channel, CHANNELS, 1, SPLITS)
     row = norms + edge * (NORM_ROWS * CHANNELS) + channel
@@ -189,10 +197,14 @@ def finish_gradients(
 
 @triton.jit
 def apply_gradients(
-    maps, slopes, edges, order, first, pixels, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
+    maps, slopes, mixing, edges, order, first, pixels,
+    CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """y becomes dy = a g + b y + c, for one pixel block of one edge."""
     edge = tl.load(order + first + tl.program_id(0))
+    if SKIPS:  # noqa: SIM102
+        if tl.load(mixing + tl.load(edges + edge * EDGE_COLUMNS + EDGE_FACTOR)) == 0:
+            return
     g = maps + tl.load(edges + edge * EDGE_COLUMNS + EDGE_ARRIVING) * (pixels * CHANNELS)
     y = maps + edge * (pixels * CHANNELS)
     pixel, channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CHANNELS)
@@ -206,11 +218,17 @@ def apply_gradients(
 
 @triton.jit
 def sum_passages(
-    maps, partials, passages, first, pixels, blocks_each,
-    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
+    maps, partials, mixing, passages, first, pixels, blocks_each,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Σ g x and Σ g pool(x) of one passage, for a run of pixel blocks: the slopes of its skip's and pool's factors."""
     table = passages + (first + tl.program_id(0)) * PASSAGE_COLUMNS
+    skips, pools = True, True
+    if SKIPS:
+        skips = tl.load(mixing + tl.load(table + PASSAGE_SKIP)) != 0
+        pools = tl.load(mixing + tl.load(table + PASSAGE_POOL)) != 0
+        if not (skips | pools):
+            return
     x = maps + tl.load(table + PASSAGE_INPUT) * (pixels * CHANNELS)
     g = maps + tl.load(table + PASSAGE_ARRIVING) * (pixels * CHANNELS)
     channel = tl.arange(0, CHANNELS)
@@ -219,8 +237,10 @@ def sum_passages(
         pixel = block * BLOCK + tl.arange(0, BLOCK)
         offset, present = pixel[:, None] * CHANNELS + channel[None, :], (pixel < pixels)[:, None]
         slope = tl.load(g + offset, mask=present, other=0.0).to(tl.float32)
-        skip += slope * tl.load(x + offset, mask=present, other=0.0).to(tl.float32)
-        pool += slope * _pool(x, pixel, pixels, channel, HEIGHT, WIDTH, CHANNELS)
+        if skips:
+            skip += slope * tl.load(x + offset, mask=present, other=0.0).to(tl.float32)
+        if pools:
+            pool += slope * _pool(x, pixel, pixels, channel, HEIGHT, WIDTH, CHANNELS)
     place = partials + ((first + tl.program_id(0)) * tl.num_programs(1) + tl.program_id(1)) * 2
     tl.store(place, tl.sum(tl.sum(skip, axis=0), axis=0))
     tl.store(place + 1, tl.sum(tl.sum(pool, axis=0), axis=0))

@@ -43,11 +43,12 @@ class Edge:
     shift: int = -1
     mean: int = -1
     variance: int = -1
+    factor: int = 0  # place in the program's `mixing`; where that is 0, the convolution need not run
 
 
 @dataclass
 class Sum:
-    """A node of one member. The factor of a normed term is part of its norm."""
+    """A node of one member. The factor of a normed term is part of its norm, and here tells whether it ran."""
 
     output: int
     terms: list[Term]
@@ -71,6 +72,8 @@ class Passage:
 
     input: int
     arriving: int  # map with the gradient of the node that the edge leads to
+    skip: int  # places of their factors in `mixing`
+    pool: int
 
 
 @dataclass
@@ -88,6 +91,7 @@ class Pack:
     splits: int
     group: int
     span: int
+    factor: int = 0  # as its edge has it
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,14 @@ class _Builder:
         self.statistics = _offsets([wiring.statistics for wiring in wirings])
 
     def edge(
-        self, stage: int, m: int, name: str, shape: tuple[int, int, int], part: int = 0, pooled: bool = False
+        self,
+        stage: int,
+        m: int,
+        name: str,
+        shape: tuple[int, int, int],
+        part: int = 0,
+        pooled: bool = False,
+        factor: int = 0,
     ) -> Edge:
         """A new edge; maps are filled in later. `part` counts convolutions stored as one."""
         outputs, inputs, kernel = shape
@@ -171,9 +182,10 @@ class _Builder:
         partial_size = form.steps(2 if pooled else 3) * form.span * padded * form.group * outputs
         weight = self.weights[m][f"{name}.weight"] + part * outputs * inputs * kernel**2
         splits = self.splits[stage]
-        form_of_weight = (outputs, inputs, padded, taps, int(pooled), splits, form.group, form.span)
+        form_of_weight = (outputs, inputs, padded, taps, int(pooled), splits, form.group, form.span, factor)
         self.packs.append(Pack(weight, self.packed, self.partial, *form_of_weight))
         edge = Edge(-1, -1, -1, -1, self.packed // PACKED_UNIT, self.partial // PACKED_UNIT, taps, weight)
+        edge.factor = factor
         self.packed += size
         self.partial += partial_size * splits
         if f"{name}.norm.scale" in self.weights[m]:
@@ -227,10 +239,13 @@ def _number_edges(builder: _Builder, number: int, stage: Stage) -> None:
         for node in range(builder.nodes - 1):
             first = len(stage.edges)
             for m in members:
-                for kernel, targets in builder.wirings[m].convolutions[node]:
+                wiring = builder.wirings[m]
+                for kind, (kernel, targets) in enumerate(wiring.convolutions[node]):
                     name = f"cell{number * skeleton.cells + c}.from{node}.conv{kernel}"
-                    for part in range(len(targets)):
-                        stage.edges.append(builder.edge(number, m, name, (channels, channels, kernel), part))
+                    shape = channels, channels, kernel
+                    for part, target in enumerate(targets):
+                        factor = wiring.factor(kind, node, target)
+                        stage.edges.append(builder.edge(number, m, name, shape, part, factor=factor))
             cell.leaving.append(Span(first, len(stage.edges) - first))
         cell.edges = Span(start, len(stage.edges) - start)
         stage.cells.append(cell)
@@ -326,7 +341,7 @@ def _connect_cell(
                 for target in targets:
                     edge = stage.edges[e]
                     edge.input, edge.arriving = source, gradients[m][target]
-                    arriving.setdefault((target, m), []).append((NORMED, e, 0))
+                    arriving.setdefault((target, m), []).append((NORMED, e, edge.factor))
                     e += 1
             for line in wiring.lines[node]:
                 gradient = gradients[m][line.target]
@@ -337,7 +352,7 @@ def _connect_cell(
                     arriving.setdefault((line.target, m), []).append((POOL, source, line.pool))
                     terms.append((POOL, gradient, line.pool))
                 if wiring.mixed:
-                    stage.passages.append(Passage(source, gradient))
+                    stage.passages.append(Passage(source, gradient, line.skip or 0, line.pool or 0))
             stage.sources.append(Source(source, gradients[m][node], first, e - first, -1, terms))
         cell.sources.append(Span(first_source, len(stage.sources) - first_source))
     cell.passages = Span(first_passage, len(stage.passages) - first_passage)

@@ -16,7 +16,7 @@ from uraenas.engine.kernels.cells.head import Head
 from uraenas.engine.kernels.cells.plan import IMAGE_CHANNELS, Cell, Span, Stage, make_plan
 from uraenas.engine.kernels.cells.tables import table
 from uraenas.engine.kernels.cells.tuning import Grouping, Tuning, grouping, tuned
-from uraenas.engine.kernels.cells.wiring import Wiring
+from uraenas.engine.kernels.cells.wiring import FACTORS, Wiring
 from uraenas.spaces.cells import Skeleton, edges
 from uraenas.spaces.cells.blocks import EPSILON
 from uraenas.spaces.cells.skeleton import STAGES
@@ -74,8 +74,9 @@ class Program:
     """Forward and backward of M networks of one skeleton, for batches of one size.
 
     `forward` and `backward` work on explicit flat vectors of the wirings' layouts, and on buffers of this object: the
-    images to run on are written to `images` [M, N, H, W, 4], factors of skips and pools to `mixing`, the gradient is
-    left in `gradient`.
+    images to run on are written to `images` [M, N, H, W, 4], factors of what is mixed to `mixing`, the gradient is
+    left in `gradient`. A program that `skips` does not run what has the factor 0; the gradient of such a convolution's
+    weight is 0, that of its norm is whatever it was.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class Program:
         device: torch.device | str,
         dtype: torch.dtype,
         momentum: float = MOMENTUM,
+        skips: bool = False,
     ) -> None:
         self.wirings, self.skeleton, self.batch, self.momentum = wirings, skeleton, batch, momentum
+        self.skips = skips
         self.device, self.dtype = torch.device(device), dtype
         self.nodes = wirings[0].nodes
         self.sum_terms, self.source_terms = _most_terms(wirings)
@@ -95,7 +98,9 @@ class Program:
         self.plan = make_plan(wirings, skeleton, self.splits)
         terms = self.sum_terms, self.source_terms
         self.stages = [_StageBuffers(stage, batch, dtype, self.device, terms) for stage in self.plan.stages]
-        self.mixing = torch.ones(1 + 2 * len(edges(self.nodes)), device=self.device)  # the first stays 1
+        self.mixing = torch.ones(
+            1 + FACTORS * len(edges(self.nodes)), device=self.device
+        )  # the first stays 1
         shape = (len(wirings), batch, skeleton.height, skeleton.width, IMAGE_CHANNELS)
         self.images = torch.zeros(shape, dtype=dtype, device=self.device)
         self.packs = table(self.plan.packs, self.device)
@@ -134,7 +139,9 @@ class Program:
         self._weights, self._statistics, self._training = flat_weights.detach(), statistics, training
         if training and self.gradient.numel() != flat_weights.numel():
             self.gradient = torch.zeros_like(flat_weights, requires_grad=False)
-        weights.pack[(len(self.plan.packs), 4)](self._weights, self.packed, self.packs, BLOCK=1024)
+        weights.pack[(len(self.plan.packs), 4)](
+            self._weights, self.packed, self.packs, self.mixing, SKIPS=self.skips, BLOCK=1024
+        )  # fmt: skip
         if not training:
             for buffers in self.stages:
                 self._finish(buffers, Span(0, len(buffers.stage.edges)), splits=1, group=1)
@@ -175,11 +182,12 @@ class Program:
         splits, each = _runs(buffers.pixels // form.group, tuning.block, span.count, SPLITS // form.group)
         normed = self._training and not reading.pooled
         convolutions.convolve[(span.count, splits)](
-            reading.maps, buffers.maps, self.packed, self._statistics, self.partials, buffers.edges, span.first,
-            buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride,
+            reading.maps, buffers.maps, self.packed, self._statistics, self.partials, self.mixing, buffers.edges,
+            span.first, buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride,
             INPUTS=reading.channels, OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reading.reach,
             RECTIFY=reading.rectify,
-            NORMED=normed, BLOCK=tuning.block, EXACT=buffers.pixels == splits * each * tuning.block * form.group,
+            NORMED=normed, SKIPS=self.skips, BLOCK=tuning.block,
+            EXACT=buffers.pixels == splits * each * tuning.block * form.group,
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip
         if normed:
@@ -187,9 +195,10 @@ class Program:
 
     def _finish(self, buffers: _StageBuffers, span: Span, splits: int, group: int) -> None:
         norms.finish_statistics[(span.count,)](
-            self.partials, buffers.norms, self._weights, self._statistics, buffers.edges, span.first, splits,
-            buffers.pixels, self.momentum, EPSILON,
-            CHANNELS=buffers.channels, GROUP=group, SPLITS=SPLITS, TRAINING=self._training, num_warps=8,
+            self.partials, buffers.norms, self._weights, self._statistics, self.mixing, buffers.edges, span.first,
+            splits, buffers.pixels, self.momentum, EPSILON,
+            CHANNELS=buffers.channels, GROUP=group, SPLITS=SPLITS, TRAINING=self._training, SKIPS=self.skips,
+            num_warps=8,
         )  # fmt: skip
 
     def _combine(self, buffers: _StageBuffers, span: Span) -> None:
@@ -198,8 +207,8 @@ class Program:
         stage, block = buffers.stage, ELEMENTS // buffers.channels
         norms.combine[(span.count, math.ceil(buffers.pixels / block))](
             buffers.maps, buffers.norms, self.mixing, buffers.sums, span.first, buffers.pixels,
-            HEIGHT=stage.height, WIDTH=stage.width, CHANNELS=buffers.channels, TERMS=self.sum_terms, BLOCK=block,
-            num_warps=4,
+            HEIGHT=stage.height, WIDTH=stage.width, CHANNELS=buffers.channels, TERMS=self.sum_terms,
+            SKIPS=self.skips, BLOCK=block, num_warps=4,
         )  # fmt: skip
 
     # -- backward --------------------------------------------------------------------------------------------------
@@ -219,7 +228,7 @@ class Program:
         if frozen:
             return self.gradient
         weights.unpack_gradient[(len(self.plan.packs), 8)](
-            self.weight_partials, self.gradient, self.packs, BLOCK=512
+            self.weight_partials, self.gradient, self.packs, self.mixing, SKIPS=self.skips, BLOCK=512
         )  # fmt: skip
         return self.gradient
 
@@ -250,16 +259,17 @@ class Program:
         channels, block = buffers.channels, ELEMENTS // buffers.channels
         splits, each = _runs(buffers.pixels, block // 2, span.count, SPLITS)
         norms.sum_gradients[(span.count, splits)](
-            buffers.maps, buffers.norms, self.partials, buffers.edges, buffers.order, span.first, buffers.pixels, each,
-            CHANNELS=channels, BLOCK=block // 2, num_warps=4,
+            buffers.maps, buffers.norms, self.partials, self.mixing, buffers.edges, buffers.order, span.first,
+            buffers.pixels, each, CHANNELS=channels, SKIPS=self.skips, BLOCK=block // 2, num_warps=4,
         )  # fmt: skip
         norms.finish_gradients[(span.count,)](
-            self.partials, buffers.norms, buffers.slopes, self._weights, self.gradient, buffers.edges, buffers.order,
-            span.first, splits, buffers.pixels, CHANNELS=channels, SPLITS=SPLITS, num_warps=8,
+            self.partials, buffers.norms, buffers.slopes, self._weights, self.gradient, self.mixing, buffers.edges,
+            buffers.order, span.first, splits, buffers.pixels, CHANNELS=channels, SPLITS=SPLITS, SKIPS=self.skips,
+            num_warps=8,
         )  # fmt: skip
         norms.apply_gradients[(span.count, math.ceil(buffers.pixels / block))](
-            buffers.maps, buffers.slopes, buffers.edges, buffers.order, span.first, buffers.pixels,
-            CHANNELS=channels, BLOCK=block, num_warps=4,
+            buffers.maps, buffers.slopes, self.mixing, buffers.edges, buffers.order, span.first, buffers.pixels,
+            CHANNELS=channels, SKIPS=self.skips, BLOCK=block, num_warps=4,
         )  # fmt: skip
 
     def _sum_passages(self, buffers: _StageBuffers, span: Span) -> None:
@@ -267,9 +277,9 @@ class Program:
             return
         stage, block = buffers.stage, ELEMENTS // buffers.channels // 4
         norms.sum_passages[(span.count, PASSAGE_SPLITS)](
-            buffers.maps, buffers.passage_sums, buffers.passages, span.first, buffers.pixels,
+            buffers.maps, buffers.passage_sums, self.mixing, buffers.passages, span.first, buffers.pixels,
             math.ceil(buffers.pixels / (block * PASSAGE_SPLITS)), HEIGHT=stage.height, WIDTH=stage.width,
-            CHANNELS=buffers.channels, BLOCK=block, num_warps=4,
+            CHANNELS=buffers.channels, SKIPS=self.skips, BLOCK=block, num_warps=4,
         )  # fmt: skip
 
     def _input_gradient(
@@ -285,7 +295,8 @@ class Program:
             target.maps, buffers.maps, target.maps, self.packed, self.mixing, buffers.edges, buffers.sources,
             span.first, target.pixels, HEIGHT=target.stage.height, WIDTH=target.stage.width, STRIDE=stride,
             INPUTS=target.channels, OUTPUTS=buffers.channels, GROUP=form.group, SPAN=form.span,
-            TERMS=self.source_terms, BLOCK=tuning.block, RUN=tuning.run, EXACT=target.pixels % run == 0,
+            TERMS=self.source_terms, SKIPS=self.skips, BLOCK=tuning.block, RUN=tuning.run,
+            EXACT=target.pixels % run == 0,
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip
 
@@ -298,10 +309,10 @@ class Program:
         splits = self.splits[self.stages.index(buffers)]
         each = math.ceil(buffers.pixels / (form.group * tuning.block * splits))
         convolutions.weight_gradient[(span.count, 1 if form.steps(reach) == 3 else form.steps(reach), splits)](
-            reading.maps, buffers.maps, self.weight_partials, buffers.edges, span.first, buffers.pixels, each,
-            HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride, INPUTS=reading.channels,
+            reading.maps, buffers.maps, self.weight_partials, self.mixing, buffers.edges, span.first, buffers.pixels,
+            each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride, INPUTS=reading.channels,
             OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reach, RECTIFY=reading.rectify,
-            BLOCK=tuning.block,
+            SKIPS=self.skips, BLOCK=tuning.block,
             EXACT=buffers.pixels == splits * each * tuning.block * form.group,
             num_warps=tuning.warps, num_stages=tuning.stages,
         )  # fmt: skip

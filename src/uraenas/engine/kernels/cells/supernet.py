@@ -13,7 +13,8 @@ class SupernetProgram(Program):
     """What `spaces.Supernet` computes. θ is given, and its slope returned, as [E, O].
 
     The factor of a convolution is its norm's scale, so θ is spread over the scales that follow the supernet's weights
-    in `extended`, and its slope is the sum of theirs.
+    in `extended`, and its slope is the sum of theirs. Where θ is `hard`, what has the weight 0 does not run, and has
+    the slope 0.
     """
 
     def __init__(
@@ -23,11 +24,12 @@ class SupernetProgram(Program):
         batch: int,
         device: torch.device | str = "cuda",
         dtype: torch.dtype = torch.bfloat16,
+        hard: bool = False,
     ) -> None:
         wiring = wiring_of_supernet(cell, skeleton)
         # Running means stay 0. Sums for a variance are taken around them; they say nothing about the next step where
         # one option is drawn at a time: a cell of skips multiplies its input by four, one without has it normed.
-        super().__init__([wiring], skeleton, batch, device, dtype, momentum=0.0)
+        super().__init__([wiring], skeleton, batch, device, dtype, momentum=0.0, skips=hard)
         self.cell = cell
         self.extended = torch.zeros(wiring.weights.size, device=self.device)
         self.statistics = wiring.statistics.initial().to(self.device)
@@ -47,9 +49,9 @@ class SupernetProgram(Program):
         theta = mixing.detach().to(self.extended.dtype)
         for operation, places in self.scales.items():
             self.extended[places] = theta[:, operation, None].expand(places.shape)
-        for kind, name in enumerate((SKIP, POOL)):
+        count = len(self.cell.edges)
+        for kind, name in enumerate((SKIP, POOL, *self.cell.convolutions)):
             if name in self.cell.operations:
-                count = len(self.cell.edges)
                 own = self.mixing[1 + kind * count : 1 + (kind + 1) * count]
                 own.copy_(theta[:, self.cell.operations.index(name)])
         return self.forward(self.extended, self.statistics, True)

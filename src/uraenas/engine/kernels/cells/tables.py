@@ -23,15 +23,16 @@ from uraenas.engine.kernels.cells import plan, wiring
     EDGE_SHIFT,
     EDGE_MEAN,
     EDGE_VARIANCE,
+    EDGE_FACTOR,
     EDGE_COLUMNS,
-) = map(tl.constexpr, range(13))
+) = map(tl.constexpr, range(14))
 # Terms, three numbers each, stand at the end of a row; how many there is room for is a matter of the program.
 SUM_OUTPUT, SUM_TERMS = map(tl.constexpr, range(2))
 SOURCE_INPUT, SOURCE_OUTPUT, SOURCE_FIRST, SOURCE_COUNT, SOURCE_SHORTCUT, SOURCE_TERMS = map(
     tl.constexpr, range(6)
 )
 TERM_KIND, TERM_MAP, TERM_FACTOR, TERM_COLUMNS = map(tl.constexpr, range(4))
-PASSAGE_INPUT, PASSAGE_ARRIVING, PASSAGE_COLUMNS = map(tl.constexpr, range(3))
+PASSAGE_INPUT, PASSAGE_ARRIVING, PASSAGE_SKIP, PASSAGE_POOL, PASSAGE_COLUMNS = map(tl.constexpr, range(5))
 (
     PACK_WEIGHT,
     PACK_PACKED,
@@ -44,10 +45,12 @@ PASSAGE_INPUT, PASSAGE_ARRIVING, PASSAGE_COLUMNS = map(tl.constexpr, range(3))
     PACK_SPLITS,
     PACK_GROUP,
     PACK_SPAN,
+    PACK_FACTOR,
     PACK_COLUMNS,
-) = map(tl.constexpr, range(12))
+) = map(tl.constexpr, range(13))
 UNIT = tl.constexpr(plan.PACKED_UNIT)
-KIND_NORMED, KIND_SKIP, KIND_POOL = map(tl.constexpr, (plan.NORMED, wiring.SKIP, wiring.POOL))
+KIND_NOTHING, KIND_NORMED = map(tl.constexpr, (plan.NOTHING, plan.NORMED))
+KIND_SKIP, KIND_POOL = map(tl.constexpr, (wiring.SKIP, wiring.POOL))
 
 
 def table(rows: list[Any], device: torch.device, terms: int = 0) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from uraenas.data.loader import EpochDraws, Loader
 from uraenas.data.targets import CLASSES
+from uraenas.engine.gradients import of_chosen
 from uraenas.engine.kernels.cells.images import augment
 from uraenas.engine.kernels.cells.program import Program
 from uraenas.engine.kernels.cells.stack import StackProgram
@@ -40,11 +41,11 @@ class KernelGradients:
 class KernelSearchGradients:
     """The supernet's. One program serves both steps, so both loaders must have one batch size."""
 
-    def __init__(self, supernet: Supernet, batch: int, dtype: torch.dtype) -> None:
-        self.supernet = supernet
+    def __init__(self, supernet: Supernet, batch: int, dtype: torch.dtype, hard: bool = False) -> None:
+        self.supernet, self.hard = supernet, hard
         space: Any = supernet.space
         device = supernet.weights.device
-        self.program = SupernetProgram(space.cell, space.skeleton, batch, device, dtype)
+        self.program = SupernetProgram(space.cell, space.skeleton, batch, device, dtype, hard)
 
     def begin_epoch(self) -> None:
         """Running means, which sums are taken around, would have other last digits after a resume."""
@@ -55,7 +56,8 @@ class KernelSearchGradients:
     ) -> tuple[Tensor, Tensor]:
         """The loss of a batch and its slope with respect to θ."""
         loss, slope = self._loss(loader, drawn, position, mixing)
-        return loss, self.program.mixing_gradient(slope)
+        slopes = self.program.mixing_gradient(slope)
+        return loss, of_chosen(slopes, mixing) if self.hard else slopes
 
     def of_weights(
         self, loader: Loader, drawn: EpochDraws, position: Tensor, mixing: Tensor

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from uraenas.engine.kernels.cells.tables import (
     PACK_COLUMNS,
+    PACK_FACTOR,
     PACK_GROUP,
     PACK_INPUTS,
     PACK_OUTPUTS,
@@ -23,9 +24,12 @@ from uraenas.engine.kernels.cells.tables import (
 
 
 @triton.jit
-def pack(weights, packed, packs, BLOCK: tl.constexpr):
+def pack(weights, packed, packs, mixing, SKIPS: tl.constexpr, BLOCK: tl.constexpr):
     """Packed weights of one convolution, in the maps' number format."""
     table = packs + tl.program_id(0) * PACK_COLUMNS
+    if SKIPS:  # noqa: SIM102
+        if tl.load(mixing + tl.load(table + PACK_FACTOR)) == 0:
+            return
     outputs, inputs = tl.load(table + PACK_OUTPUTS).to(tl.int32), tl.load(table + PACK_INPUTS).to(tl.int32)
     padded, taps = tl.load(table + PACK_PADDED).to(tl.int32), tl.load(table + PACK_TAPS).to(tl.int32)
     pooled = tl.load(table + PACK_POOLED)
@@ -41,15 +45,18 @@ def pack(weights, packed, packs, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def unpack_gradient(partials, gradient, packs, BLOCK: tl.constexpr):
+def unpack_gradient(partials, gradient, packs, mixing, SKIPS: tl.constexpr, BLOCK: tl.constexpr):
     """The gradient of one convolution's weight: its partial sums, added in order, put where the weight lies.
 
-    A tap t of column c appears for each pixel i of a group, at source pixel c + i of the row's spans.
+    A tap t of column c appears for each pixel i of a group, at source pixel c + i of the row's spans. A convolution
+    that did not run has the gradient 0.
     """
     table = packs + tl.program_id(0) * PACK_COLUMNS
     outputs, inputs = tl.load(table + PACK_OUTPUTS).to(tl.int32), tl.load(table + PACK_INPUTS).to(tl.int32)
     padded, taps = tl.load(table + PACK_PADDED).to(tl.int32), tl.load(table + PACK_TAPS).to(tl.int32)
     pooled, splits = tl.load(table + PACK_POOLED), tl.load(table + PACK_SPLITS).to(tl.int32)
+    if SKIPS:
+        splits = tl.where(tl.load(mixing + tl.load(table + PACK_FACTOR)) == 0, 0, splits)
     group, span = tl.load(table + PACK_GROUP).to(tl.int32), tl.load(table + PACK_SPAN).to(tl.int32)
     source, target = partials + tl.load(table + PACK_PARTIAL), gradient + tl.load(table + PACK_WEIGHT)
     reach = tl.where(pooled > 0, 2, 3)

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from uraenas.spaces.cells import Cell, Genotype, Skeleton, operations
+from uraenas.spaces.cells import Cell, Genotype, Skeleton, edges, operations
 from uraenas.spaces.cells.blocks import skeleton_statistics
 from uraenas.spaces.cells.network import convolutions_from, statistics_layout, weight_layout
 from uraenas.spaces.cells.supernet import supernet_layout
 from uraenas.spaces.layout import Entry, Layout, norm, statistics
 
 SKIP, POOL = 2, 3  # what passes along an edge, as tables have it
+FACTORS = 4  # of an edge, at most: of its skip, its pool, and two kinds of convolutions
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,13 @@ class Wiring:
         by_convolution = {t for node in self.convolutions for _, targets in node for t in targets}
         return by_convolution | {line.target for node in self.lines for line in node}
 
+    def factor(self, kind: int, node: int, target: int) -> int:
+        """The place in `mixing` of the factor of a node's convolutions of one kind on one edge; 0 unless mixed."""
+        if not self.mixed:
+            return 0
+        along = edges(self.nodes)
+        return 1 + (2 + kind) * len(along) + along.index((node, target))
+
 
 def wiring_of(genotype: Genotype, skeleton: Skeleton) -> Wiring:
     """A member: one operation on each live edge."""
@@ -60,7 +68,7 @@ def wiring_of_supernet(cell: Cell, skeleton: Skeleton) -> Wiring:
     """All operations on all E edges. Skips and pools take their factors from places 1 … E and E + 1 … 2E of `mixing`.
 
     The factor of a convolution is its norm's scale, so the vector of weights is longer than the supernet's own: scales
-    and shifts of all norms in cells follow it.
+    and shifts of all norms in cells follow it. Its place in `mixing`, after those, tells only whether it runs.
     """
     count, kernels = len(cell.edges), tuple(cell.convolutions.values())
     skips, pools = operations.SKIP in cell.operations, operations.POOL in cell.operations

@@ -202,7 +202,8 @@ class Pipeline:
         """How long what is left will take, from a few steps that are run and thrown away."""
         searched = (self.search_of or self.run).searched()
         rates = Rates(self.config, self.task, self.engine, searched, patience)
-        return forecast(self.config, self.task, self.run, rates, evaluating)
+        with self.engine.threads():
+            return forecast(self.config, self.task, self.run, rates, evaluating)
 
     # Stage 1
 
@@ -319,7 +320,8 @@ class Pipeline:
         clock = Clock()
         for number, (name, planned) in enumerate(plans.items()):
             self.progress("members", number, len(plans))
-            chooser.choose(self.config.method(name), planned)
+            with self.engine.threads():
+                chooser.choose(self.config.method(name), planned)
             self.run.costs.add({f"members/{name}": {"seconds": clock.lap()}})
             self.progress("members", number + 1, len(plans))
 
@@ -344,6 +346,10 @@ class Pipeline:
     def evaluate(self) -> Metrics:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         self.check_evaluation()
+        with self.engine.threads():
+            return self._evaluated()
+
+    def _evaluated(self) -> Metrics:
         judge = Judge(self.run, self.config, self.task, self.engine)
         total = cell_count(self.measured.test, self.config.evaluate)
         cells: list[Cell] = []

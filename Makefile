@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 .PHONY: demo test test-all test-ray check bench clean
 
 demo: .venv/installed
-	.venv/bin/uraenas run --preset digits --out $(RUN)
+	.venv/bin/uraenas run --preset digits --on processes --out $(RUN)
 
 test: .venv/installed-for-tests
 	.venv/bin/python -m pytest $(WORKERS)

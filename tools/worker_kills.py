@@ -10,7 +10,6 @@ takes: a busy machine makes it slower and no more.
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -33,7 +32,6 @@ from uraenas.run.config import Config, preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import driver, place_of
-from uraenas.run.places.processes import ProcessCrew
 
 SETTINGS = {
     "methods": ("uraenas", "deep-ensemble"),
@@ -149,8 +147,6 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # deaths are expected,
     driver.MOST_DEATHS = sys.maxsize  # and nobody's fault
-    ProcessCrew.start = "forkserver"
-    multiprocessing.set_forkserver_preload(["uraenas.run.places.worker"])
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # not without the cluster's processes
     cluster = two_nodes() if options.on == "ray" else None
     try:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import torch
+from short_runs import FEW
+from two_workers import TwoWorkers
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress
@@ -21,12 +23,11 @@ from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
-from uraenas.run.places import place_of
+from uraenas.run.places import Elsewhere, place_of
 from uraenas.run.places.driver import MOST_DEATHS, Driver
 from uraenas.run.places.leases import Superseded, guard, issue, revoke
 from uraenas.run.places.packing import Unit, pack
 from uraenas.run.places.place import News, Order
-from uraenas.run.places.processes import ProcessCrew
 from uraenas.run.places.worker import Worker
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
@@ -50,13 +51,6 @@ class Watcher:
             self.done = True
             workers = {child.name: child.pid for child in multiprocessing.active_children()}
             self.deed(workers[found.partition(":")[0]])
-
-
-@pytest.fixture
-def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are forked from a process that has loaded what they need: each would take seconds for it."""
-    multiprocessing.set_forkserver_preload(["uraenas.run.places.worker", "sklearn.datasets", "scipy.ndimage"])
-    monkeypatch.setattr(ProcessCrew, "start", "forkserver")
 
 
 def kill(worker: int) -> None:
@@ -89,7 +83,6 @@ def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
-@pytest.mark.usefixtures("_forked")
 def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: Path, tmp_path: Path):
     out = begun(tmp_path / "run", finished_run)
     with pytest.warns(UserWarning, match="was ended by SIGKILL") as told:
@@ -109,7 +102,6 @@ def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: 
     assert '"worker died"' in (out / "log.jsonl").read_text()
 
 
-@pytest.mark.usefixtures("_forked")
 def test_who_is_interrupted_lets_workers_write_down_how_far_they_are(finished_run: Path, tmp_path: Path):
     """No checkpoint is due for an hour."""
     out = begun(tmp_path / "run", finished_run)
@@ -117,6 +109,30 @@ def test_who_is_interrupted_lets_workers_write_down_how_far_they_are(finished_ru
         worked(out, "processes:1", Watcher(interrupt), **{"engine.checkpoint_seconds": 3600})
     assert not multiprocessing.active_children()
     assert list(out.glob("chains/*/state.safetensors"))
+
+
+def test_chains_that_need_no_search_are_trained_beside_it_by_all_workers_but_one(
+    short_run: Path, tmp_path: Path
+):
+    crew = TwoWorkers()
+    config = preset("tiny", {**FEW, "methods": "deep-ensemble,random-ensemble"})
+    pipeline = Pipeline.start(tmp_path / "run", config)
+    pipeline.place = Elsewhere(crew)
+    with pipeline.run.held(), closing(pipeline.place):
+        found = pipeline.search()
+        beside = list(crew.given)
+        pipeline.train(found)
+    assert [worker for worker, _ in beside] == ["two", "two"]  # the first one's core is the search's
+    assert {item for _, order in beside for item in order.items} == {"uniform-point-00", "uniform-point-01"}
+    later = [item for _, order in crew.given[2:] for item in order.items]
+    assert sorted(later) == ["expected-point-00", "expected-point-01"]
+    assert (
+        pipeline.run.ensemble("deep-ensemble").identity == Run(short_run).ensemble("deep-ensemble").identity
+    )
+    images = {item: spent["images"] for item, spent in pipeline.run.costs.read().items() if "chains/" in item}
+    assert len(images) == 4
+    assert len(set(images.values())) == 1  # each was trained once
+    assert not pipeline.run.leases_folder.exists()
 
 
 WITH_WORKERS = """

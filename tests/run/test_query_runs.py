@@ -1,7 +1,6 @@
 """A run that searches by queries, from its settings to its members, also when it is cut off between two stacks."""
 
-import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from short_runs import assert_same_members
+from two_workers import TwoWorkers
 
 from uraenas.base.errors import UraenasError
 from uraenas.run.config import preset
@@ -17,8 +17,6 @@ from uraenas.run.directory import SEARCH_STATE
 from uraenas.run.export import usual_search
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere
-from uraenas.run.places.place import News, Order
-from uraenas.run.places.worker import Worker
 from uraenas.run.recipes import recipe_notes
 from uraenas.spaces import CellSpace
 
@@ -91,48 +89,9 @@ def test_a_search_cut_off_or_asked_of_workers_ends_as_if_nothing_had_been(tmp_pa
     assert [costs[f"workers/{name}"]["queries"] for name in ("one", "two")] == [2, 2]
 
 
-class TwoWorkers:
-    """Workers in this process, who are sent what would go through a pipe. The first one dies of its first order."""
-
-    names = ("one", "two")
-
-    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
-        self.said, self.given = [News(name, "ready") for name in self.names], 0
-        self.workers = {name: self._worker(str(path), name) for name in self.names}
-        assert all(worker.opened(config) for worker in self.workers.values())
-
-    def _worker(self, path: str, name: str) -> Worker:
-        def tell(kind: str, facts: Mapping[str, Any]) -> None:
-            self.said.append(pickle.loads(pickle.dumps(News(name, kind, facts))))
-
-        return Worker(path, tell, lambda: False)
-
-    def give(self, worker: str, order: Order) -> None:
-        self.given += 1
-        if self.given == 1:
-            self.said += [News(worker, "died", {"why": "was seen to die"}), News(worker, "ready")]
-        else:
-            self.workers[worker].do(pickle.loads(pickle.dumps(order)))
-
-    def news(self, seconds: float) -> list[News]:
-        said, self.said = self.said, []
-        return said
-
-    def leave(self) -> list[News]:
-        return []
-
-
-class Hiring:
-    def check(self) -> None:
-        """They are here."""
-
-    def hire(self, run: Any, config: Any, engine: Any, most: int) -> TwoWorkers:
-        return TwoWorkers(run.path, config.as_json())
-
-
 def searched_elsewhere(out: Path, config: Any) -> Pipeline:
     pipeline = Pipeline.start(out, config)
-    pipeline.place = Elsewhere(Hiring())
+    pipeline.place = Elsewhere(TwoWorkers(dying=True))
     with pipeline.run.held(), closing(pipeline.place):
         pipeline.search()
     return pipeline

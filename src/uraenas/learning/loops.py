@@ -105,13 +105,14 @@ class Searching(Protocol):
 class Loop:
     """A row: the settings `search.…`, the kinds of weights that it can have, and how it begins.
 
-    Where others can train what a search asks for, it is told who.
+    Where it `asks` for trainings and others can do them, it is told who.
     """
 
     settings: Part[Any]
     weights: dict[str, Part[Any]]
     parts: Callable[[Any, Any, WeightMethod], LoopParts]
     begin: Callable[[Any, Space, SearchImages, Engine, int, SearchState | None, Elsewhere | None], Searching]
+    asks: bool = False
 
 
 def _in_supernet(
@@ -151,7 +152,7 @@ def trainings(parts: Any, space: Space, images: SearchImages, engine: Engine, se
 
 LOOPS: dict[str, Loop] = {
     "supernet": Loop(Part(SearchSettings), SUPERNET_WEIGHTS, SearchParts, _in_supernet),
-    "queries": Loop(Part(QuerySettings), QUERY_WEIGHTS, QueryParts, _by_queries),
+    "queries": Loop(Part(QuerySettings), QUERY_WEIGHTS, QueryParts, _by_queries, asks=True),
 }
 
 

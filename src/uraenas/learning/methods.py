@@ -95,6 +95,11 @@ class Assembled:
         return row.source if row.recipes == "same" else f"{row.recipes}-{row.source}"
 
     @property
+    def needs_search(self) -> bool:
+        """Whether its chains can be planned only when a search is over."""
+        return self.source.needs_search or self.recipes.from_search
+
+    @property
     def chains(self) -> str:
         """What the names of its chains begin with; methods that ask for the same chains share them."""
         return f"{self.origin}-{self.weights.trajectory}-"

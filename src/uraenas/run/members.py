@@ -250,6 +250,7 @@ def known_to(
     """
     # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
     exact = Engine(EngineSettings(device=engine.device.type, precision=ensemble.precision))
+    exact.workers = engine.workers
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, exact)
     log_p, features = predictor.look(task.held_out.images)
     measures, target = task.measures, task.normalisation.target

@@ -202,7 +202,8 @@ class Pipeline:
         """How long what is left will take, from a few steps that are run and thrown away."""
         searched = (self.search_of or self.run).searched()
         rates = Rates(self.config, self.task, self.engine, searched, patience)
-        return forecast(self.config, self.task, self.run, rates, evaluating)
+        with self.engine.threads():
+            return forecast(self.config, self.task, self.run, rates, evaluating)
 
     # Stage 1
 
@@ -218,10 +219,14 @@ class Pipeline:
             return found
         self.place.prepare(self.run, config, task, self.engine)
         images = task.search_images(parts.settings.validation, self.engine)
-        begin = LOOPS[parts.distribution.loop].begin
-        elsewhere = self.place.asked(self.run, config, task, self.engine, self.progress)
+        loop = LOOPS[parts.distribution.loop]
+        elsewhere = None
+        if loop.asks:
+            elsewhere = self.place.asked(self.run, config, task, self.engine, self.progress)
+        else:
+            self.place.begin(self._runner, self._searched_for_none())
         facts = (parts, task.space, images, self.engine, config.seed)
-        searching = begin(*facts, self.checkpoints.search(), elsewhere)
+        searching = loop.begin(*facts, self.checkpoints.search(), elsewhere)
         clock, booked = Clock(), 0
 
         def checkpoint(state: SearchState) -> None:
@@ -239,10 +244,14 @@ class Pipeline:
             if self.progress.is_slow("search"):
                 raise TimeUp
 
+        def tick(*steps: int) -> None:
+            self.progress("search", *steps)
+            self.place.beat()
+
         self.progress("search", *searching.steps)
         with saved_when_cut_short(self.checkpoints.store_search) as unsaved:
             try:
-                found = search(searching, checkpoint, lambda *steps: self.progress("search", *steps))
+                found = search(searching, checkpoint, tick)
             except TimeUp:
                 found = searching.found()
         epochs, settings = searching.epoch, parts.settings
@@ -251,6 +260,12 @@ class Pipeline:
         self.run.write_searched(found, parts.settings.distribution, epochs=epochs, seed=config.seed)
         self.run.log("searched", genotype=str(found.expected))
         return found
+
+    def _searched_for_none(self) -> list[ChainSpec]:
+        """Chains that do not depend on a search."""
+        methods = [name for name in self.config.methods if not self.config.method(name).needs_search]
+        planned = self._planned(None, methods)
+        return list({spec.name: spec for specs, _ in planned.values() for spec in specs}.values())
 
     def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
         """Bring the history's event file up to date, where that was asked for."""
@@ -305,7 +320,8 @@ class Pipeline:
         clock = Clock()
         for number, (name, planned) in enumerate(plans.items()):
             self.progress("members", number, len(plans))
-            chooser.choose(self.config.method(name), planned)
+            with self.engine.threads():
+                chooser.choose(self.config.method(name), planned)
             self.run.costs.add({f"members/{name}": {"seconds": clock.lap()}})
             self.progress("members", number + 1, len(plans))
 
@@ -316,8 +332,12 @@ class Pipeline:
             self.run.log("planned", method=name, chains=len(specs), disconnected_draws=redrawn)
         return {name: specs for name, (specs, _) in planned.items()}
 
-    def _planned(self, searched: Searched | None) -> dict[str, tuple[list[ChainSpec], int]]:
-        config, missing = self.config, [n for n in self.config.methods if not self.run.is_trained(n)]
+    def _planned(
+        self, searched: Searched | None, methods: Sequence[str] | None = None
+    ) -> dict[str, tuple[list[ChainSpec], int]]:
+        config = self.config
+        asked = config.methods if methods is None else methods
+        missing = [name for name in asked if not self.run.is_trained(name)]
         known = (config.ensemble, self.task.space, searched, config.seed, self.task.starts)
         return {name: plan_chains(config.method(name), *known) for name in missing}
 
@@ -326,6 +346,10 @@ class Pipeline:
     def evaluate(self) -> Metrics:
         """Measure all methods on the clean and the shifted test set; writes and returns metrics.json."""
         self.check_evaluation()
+        with self.engine.threads():
+            return self._evaluated()
+
+    def _evaluated(self) -> Metrics:
         judge = Judge(self.run, self.config, self.task, self.engine)
         total = cell_count(self.measured.test, self.config.evaluate)
         cells: list[Cell] = []

@@ -1,9 +1,11 @@
 """Stage 2, chains: they go on from where they were cut off, to their end."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import ChainSpec, ChainState, in_turns, shared_epochs
@@ -38,11 +40,16 @@ class ChainRunner:
     ) -> None:
         self.run, self.config, self.task, self.engine = run, config, task, engine
         self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
-        teacher = teacher_for(run, config, task, engine)
-        self.loader = task.loader(task.train, config.train.batch, engine, config.augmentations, teacher)
         self.clock = Clock()
         self.planned = 0
         self.chains: dict[str, ChainState] = {}
+
+    @cached_property
+    def loader(self) -> Loader:
+        """Made when it is first needed: it holds all training images on the device."""
+        config, task, engine = self.config, self.task, self.engine
+        teacher = teacher_for(self.run, config, task, engine)
+        return task.loader(task.train, config.train.batch, engine, config.augmentations, teacher)
 
     def run_all(self, specs: Sequence[ChainSpec]) -> bool:
         """Run these chains to their end, or until time is up; says whether all are through.

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uraenas.base.errors import UraenasError
@@ -32,11 +32,12 @@ class Driver:
         run: Run,
         config: Config,
         ready: set[str],
-        kept: Mapping[str, Iterable[int]] | None = None,
     ) -> None:
         self.crew, self.run, self.config = crew, run, config
         self.free = ready  # workers without a unit
-        self.kept = {name: sorted(epochs) for name, epochs in (kept or {}).items()}
+        self.resting: set[str] = set()  # those that get none for now
+        self.waiting: list[Unit] = []
+        self.kept: dict[str, list[int]] = {}  # chain → epochs that others go on from
         self.busy: dict[str, Unit] = {}
         self.words: dict[str, str] = {}  # worker → what it is at
         self.over: set[str] = set()  # items
@@ -50,43 +51,62 @@ class Driver:
         self, units: Sequence[Unit], room: Callable[[], float | None], tell: Callable[["Driver"], None]
     ) -> bool:
         """Whether all are done; not, where there was no `room` in time left for them."""
-        waiting = sorted(units, key=lambda unit: (unit.part, bool(unit.waits_for), -unit.cost))
+        self.add(units)
         tell(self)
         try:
-            while self.busy or (waiting and not self.late):
-                self._hand_out(waiting, room)
-                news = self.crew.news(BEAT)
-                for one in news:
-                    self._take(one, waiting)
-                if self.free or self.busy or news:
-                    self._seen = time.monotonic()
-                elif time.monotonic() - self._seen > PATIENCE:
-                    raise UraenasError(
-                        f"no worker has been there for {PATIENCE:.0f} s; {self.run.path} holds how far it came, and "
-                        "the same command goes on from there"
-                    )
-                self._book()
+            while self.busy or (self.waiting and not self.late):
+                self.beat(BEAT, room)
                 tell(self)
         except BaseException:
-            for one in self.crew.leave():
-                if one.kind == "cost":
-                    self._hear(one.worker, one.kind, one.facts)
+            self.leave()
             raise
         finally:
             self._book(now=True)
-        return not waiting and not self.late
+        return not self.waiting and not self.late
+
+    @property
+    def going(self) -> set[str]:
+        """The items that are not over."""
+        return {item for unit in (*self.busy.values(), *self.waiting) for item in unit.items}
+
+    def add(self, units: Sequence[Unit]) -> None:
+        """Units that are to be worked through, too."""
+        self.waiting += units
+        self.waiting.sort(key=lambda unit: (unit.part, bool(unit.waits_for), -unit.cost))
+
+    def beat(self, seconds: float, room: Callable[[], float | None]) -> None:
+        """Hand out what can begin, and take the news that come within so many seconds."""
+        self._hand_out(room)
+        news = self.crew.news(seconds)
+        for one in news:
+            self._take(one)
+        if self.free or self.busy or news:
+            self._seen = time.monotonic()
+        elif time.monotonic() - self._seen > PATIENCE:
+            raise UraenasError(
+                f"no worker has been there for {PATIENCE:.0f} s; {self.run.path} holds how far it came, and "
+                "the same command goes on from there"
+            )
+        self._book()
+
+    def leave(self) -> None:
+        """Let the crew go, and book what they have spent until then."""
+        for one in self.crew.leave():
+            if one.kind == "cost":
+                self._hear(one.worker, one.kind, one.facts)
+        self._book(now=True)
 
     # Handing out
 
-    def _hand_out(self, waiting: list[Unit], room: Callable[[], float | None]) -> None:
-        for worker in sorted(self.free):
-            unit = next((one for one in waiting if self._can_begin(one)), None)
+    def _hand_out(self, room: Callable[[], float | None]) -> None:
+        for worker in sorted(self.free - self.resting):
+            unit = next((one for one in self.waiting if self._can_begin(one)), None)
             left = room()
             if left is not None and left < 0:
                 self.late = True
             if unit is None or self.late:
                 return
-            waiting.remove(unit)
+            self.waiting.remove(unit)
             self.free.remove(worker)
             self.busy[worker] = unit
             self.crew.give(worker, self._order(unit, worker, left))
@@ -108,13 +128,13 @@ class Driver:
 
     # News
 
-    def _take(self, news: News, waiting: list[Unit]) -> None:
+    def _take(self, news: News) -> None:
         worker, facts = news.worker, news.facts
         if news.kind == "ready":
             self.free.add(worker)
             self.run.log("worker ready", worker=worker, **facts)
         elif news.kind == "died":
-            self._bury(worker, str(facts["why"]), waiting)
+            self._bury(worker, str(facts["why"]))
         elif news.kind in ("done", "late"):
             unit = self.busy.pop(worker)
             self.free.add(worker)
@@ -148,7 +168,7 @@ class Driver:
         elif kind == "broken":
             raise Broken(f"{worker} has found an error:\n{facts['trace']}")
 
-    def _bury(self, worker: str, why: str, waiting: list[Unit]) -> None:
+    def _bury(self, worker: str, why: str) -> None:
         """Another takes up the unit where its last checkpoint is."""
         self.free.discard(worker)
         self.words.pop(worker, None)
@@ -166,7 +186,7 @@ class Driver:
         warnings.warn(
             f"{worker} {why}; {', '.join(unit.items)} will go on from the last checkpoint", stacklevel=2
         )
-        waiting.insert(0, unit)
+        self.waiting.insert(0, unit)
 
     # Books
 

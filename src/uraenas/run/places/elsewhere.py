@@ -37,6 +37,7 @@ class Elsewhere:
         self.hiring = hiring
         self.crew: Crew | None = None
         self._ready: set[str] = set()
+        self._begun: Driver | None = None  # of chains that are trained while this process searches
 
     def check(self) -> None:
         self.hiring.check()
@@ -64,29 +65,45 @@ class Elsewhere:
 
         return lambda here: Asked(here, len(crew.names), working)
 
-    def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
-        run, progress, epochs = runner.run, runner.progress, runner.config.train.epochs
+    def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:
+        """By all workers but the first, whose core or GPU the search is using."""
         left = [spec for spec in specs if not runner.checkpoints.has_finished(spec)]
-        revoke(run)
-        if not left:
-            return True
-        crew = self._hired(run, runner.config, runner.task, runner.engine)
-        names = {spec.name for spec in left}
-        units: list[Unit] = []
-        kept: dict[str, set[int]] = {}
-        for number, part in enumerate(runner.parts(specs)):
-            todo = [spec for spec in part if spec.name in names]
-            costs = _costs(runner, todo)
-            units += pack(todo, costs, epochs, len(crew.names), runner.engine.stack, number)
-            kept |= runner.kept_epochs(*in_turns(part, epochs))
-        steps = epochs * runner.loader.steps
-        before = (len(specs) - len(left)) * steps
+        revoke(runner.run)
+        if not left or runner.progress.end is not None:  # under a budget the search may have to end early
+            return
+        crew = self._hired(runner.run, runner.config, runner.task, runner.engine)
+        self._begun = Driver(crew, runner.run, runner.config, self._ready)
+        self._begun.resting = {crew.names[0]}
+        self._begun.add(_units(self._begun, runner, specs, left))
+
+    def beat(self) -> None:
+        if self._begun is not None:
+            try:
+                self._begun.beat(0.0, lambda: None)
+            except BaseException:
+                self.close()
+                raise
+
+    def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
+        run, progress = runner.run, runner.progress
+        driver, self._begun = self._begun, None
+        going = set() if driver is None else driver.going
+        finished = {spec.name for spec in specs if runner.checkpoints.has_finished(spec)} - going
+        left = [spec for spec in specs if spec.name not in finished | going]
+        if driver is None:
+            revoke(run)
+            if not left:
+                return True
+            crew = self._hired(run, runner.config, runner.task, runner.engine)
+            driver = Driver(crew, run, runner.config, self._ready)
+        driver.resting = set()
+        steps = runner.config.train.epochs * runner.loader.steps
 
         def tell(driver: Driver) -> None:
-            done = before + len(driver.over) * steps + sum(unit.done for unit in driver.busy.values())
+            done = len(finished | driver.over) * steps + sum(unit.done for unit in driver.busy.values())
             _show(progress, "train", driver, done, len(specs) * steps)
 
-        driver = Driver(crew, run, runner.config, self._ready, kept)
+        units = _units(driver, runner, specs, left)
         return self._worked(driver, units, lambda: _room(progress, "train"), tell)
 
     def judge(self, judge: Judge, progress: Countdown) -> int:
@@ -106,8 +123,11 @@ class Elsewhere:
 
     def close(self) -> None:
         if self.crew is not None:
-            self.crew.leave()
-            self.crew = None
+            if self._begun is None:
+                self.crew.leave()
+            else:
+                self._begun.leave()
+            self.crew, self._ready, self._begun = None, set(), None
 
     def _worked(
         self,
@@ -128,6 +148,21 @@ class Elsewhere:
         self.prepare(run, config, task, engine)
         assert self.crew is not None
         return self.crew
+
+
+def _units(
+    driver: Driver, runner: ChainRunner, specs: Sequence[ChainSpec], left: Sequence[ChainSpec]
+) -> list[Unit]:
+    """Those chains of these that are left, as units for the driver's crew; it is told what others go on from."""
+    epochs, names = runner.config.train.epochs, {spec.name for spec in left}
+    units: list[Unit] = []
+    for number, part in enumerate(runner.parts(specs)):
+        todo = [spec for spec in part if spec.name in names]
+        costs = _costs(runner, todo)
+        units += pack(todo, costs, epochs, len(driver.crew.names), runner.engine.stack, number)
+        kept = runner.kept_epochs(*in_turns(part, epochs))
+        driver.kept |= {name: sorted(found) for name, found in kept.items()}
+    return units
 
 
 def _costs(runner: ChainRunner, specs: Sequence[ChainSpec]) -> dict[str, float]:

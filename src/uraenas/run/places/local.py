@@ -25,6 +25,12 @@ class Local:
     def asked(self, run: Run, config: Config, task: Task, engine: Engine, progress: Countdown) -> None:
         """It searches and trains itself."""
 
+    def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:
+        """It does one thing at a time."""
+
+    def beat(self) -> None:
+        """Nothing was begun."""
+
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         revoke(runner.run)  # a worker that outlived another driver may write no more
         return runner.run_all(specs)

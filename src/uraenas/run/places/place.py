@@ -29,6 +29,12 @@ class Place(Protocol):
     ) -> Elsewhere | None:
         """Who trains what a search asks for; None: whoever searches."""
 
+    def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:
+        """Have these chains trained while this process does something else, where others can; `train` ends them."""
+
+    def beat(self) -> None:
+        """Look after what was begun: to be called from time to time."""
+
     def train(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> bool:
         """Run these chains to their end, or until time is up; says whether all are through."""
 

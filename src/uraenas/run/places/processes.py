@@ -8,8 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from typing import Any, ClassVar
+from typing import Any
+
+import torch
 
 from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
@@ -21,6 +24,8 @@ from uraenas.run.places.place import News, Order
 
 MOST = 1024
 PATIENCE = 60.0  # seconds for workers to write down how far they are
+# What workers need, and take seconds to load: once for all of them.
+LOADED = ("uraenas.run.places.worker", "scipy.ndimage", "sklearn.ensemble", "sklearn.linear_model")
 
 
 def processes(argument: str) -> Elsewhere:
@@ -37,7 +42,8 @@ class Processes:
         self.count = count
 
     def check(self) -> None:
-        """They are started here."""
+        """They are started here; what they need is loaded from now on, while this process reads data and settings."""
+        _ways_to_start()
 
     def hire(self, run: Run, config: Config, engine: Engine, most: int) -> "ProcessCrew":
         gpus = _gpus() if engine.device.type == "cuda" else []
@@ -50,11 +56,9 @@ class Processes:
 class ProcessCrew:
     """Processes, each with a pipe for orders and news. Its end, or ours, is noticed by the end of the pipe."""
 
-    start: ClassVar[str] = "spawn"  # a fork of a process with threads or a GPU may hang
-
     def __init__(self, path: str, config: Mapping[str, Any], devices: Mapping[str, str | None]) -> None:
         self.path, self.config, self.devices = path, config, devices
-        self.system: Any = multiprocessing.get_context(self.start)
+        self.system = _ways_to_start()
         self.pipes: dict[str, Connection] = {}
         self.running: dict[str, Any] = {}
         for name in self.names:
@@ -126,8 +130,6 @@ def work(pipe: Connection, path: str, config: Mapping[str, Any], device: str | N
     os.environ["OMP_NUM_THREADS"] = "1"
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-    import torch
-
     from uraenas.run.places.leases import Superseded
     from uraenas.run.places.worker import Leave, Worker
 
@@ -167,10 +169,26 @@ def _listen(pipe: Connection, orders: "queue.SimpleQueue[Order | None]", leave: 
     leave()
 
 
+def _ways_to_start() -> Any:
+    """Forks of a process that does nothing but load what they need: a fork of one with threads or a GPU may hang."""
+    if torch.cuda.is_available():
+        return multiprocessing.get_context("spawn")
+    system = multiprocessing.get_context("forkserver")
+    system.set_forkserver_preload(list(LOADED))
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        forkserver.ensure_running()
+    finally:
+        if threads is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = threads
+    return system
+
+
 def _gpus() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    import torch
-
     listed = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
     return (listed or [str(number) for number in range(torch.cuda.device_count())])[
         : torch.cuda.device_count()

@@ -72,7 +72,7 @@ class Worker:
 
     def _train(self, order: Order) -> bool:
         config, task, run = self._opened(order)
-        specs = self._specs(config, task, run)
+        specs = self._specs(order, config, task, run)
         checkpoints = Checkpoints(run, config.train.epochs, task.space, config.seed)
         events = EventFiles(run.path / "tensorboard", task.space.decisions) if config.tensorboard else None
 
@@ -155,10 +155,13 @@ class Worker:
             self._prepared = config, task
         return self._prepared[1]
 
-    def _specs(self, config: Config, task: Task, run: Run) -> dict[str, ChainSpec]:
-        """All chains of the run, by name; drawn anew, with the same keys."""
-        facts = (config.ensemble, task.space, run.searched(), config.seed, task.starts)
-        plans = [plan_chains(config.method(name), *facts)[0] for name in config.methods]
+    def _specs(self, order: Order, config: Config, task: Task, run: Run) -> dict[str, ChainSpec]:
+        """The chains of methods that an order is about, by name; drawn anew, with the same keys."""
+        every = [config.method(name) for name in config.methods]
+        methods = [one for one in every if any(item.startswith(one.chains) for item in order.items)]
+        searched = run.searched() if any(one.needs_search for one in methods) else None
+        facts = (config.ensemble, task.space, searched, config.seed, task.starts)
+        plans = [plan_chains(method, *facts)[0] for method in methods]
         return {spec.name: spec for planned in plans for spec in planned}
 
     def _engine(self, config: Config) -> Engine:

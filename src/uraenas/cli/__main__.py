@@ -1,3 +1,3 @@
-from uraenas.cli import main
+from uraenas.cli import program
 
-main()
+program()

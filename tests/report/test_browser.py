@@ -123,6 +123,26 @@ def test_a_comparison_opens_its_runs(started: Any, pages: dict[str, Path], tmp_p
     assert len(ids) == len(set(ids))
 
 
+BROKEN_HEADERS = """
+const lines = (cell) => {
+  const words = document.createRange();
+  words.selectNodeContents(cell);
+  return words.getClientRects().length;
+};
+const shown = [...document.querySelectorAll('thead th')].filter((cell) => cell.getBoundingClientRect().width);
+const broken = shown.filter((cell) => cell.textContent.length <= 12 && lines(cell) > 1);
+return [shown.length, broken.map((cell) => cell.textContent)];
+"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_short_words_above_a_column_stay_on_a_line(started: Any, pages: dict[str, Path], width: int) -> None:
+    open_page(started, pages["compared"], width)
+    shown, broken = started.execute_script(BROKEN_HEADERS)
+    assert shown > 20
+    assert broken == []
+
+
 def test_a_partial_page_looks_again(started: Any, pages: dict[str, Path]) -> None:
     open_page(started, pages["partial"])
     assert started.get_log("browser") == []

@@ -85,11 +85,14 @@ class Entry:
         row = self.runs[0].row(self.method, metric, shift, calibration=calibration)
         return Value(values[0], interval=None if row is None else row.interval)
 
+    def pairs(self, other: "Entry") -> list[tuple[RunFacts, RunFacts]]:
+        """Runs of the same seed, or all with all where none share one."""
+        shared = [(a, b) for a in self.runs for b in other.runs if a.config.seed == b.config.seed]
+        return shared or [(a, b) for a in self.runs for b in other.runs]
+
     def minus(self, other: "Entry", metric: str, shift: str, calibration: str = "raw") -> Difference | None:
         """Paired over the same images; runs of the same seed pair, or all with all where none share one."""
-        own, theirs = ({facts.config.seed: facts for facts in one.runs} for one in (self, other))
-        shared = [(own[seed], theirs[seed]) for seed in own if seed in theirs]
-        pairs = shared or [(a, b) for a in self.runs for b in other.runs]
+        pairs = self.pairs(other)
         found = [_paired(a, self.method, b, other.method, (shift, calibration, metric)) for a, b in pairs]
         known = [one for one in found if one is not None]
         if not known or len(known) < len(found):

@@ -11,11 +11,11 @@ from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, 
 from uraenas.report.table import DISAGREEMENT, TableLine, best, columns_of, table
 
 LEADS = {
-    "classes": "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction "
-    "is by the truth.",
+    "classes": "Accuracy in percent, higher is better; ECE: the gap between confidence and accuracy, and NLL: how "
+    "surprised the prediction is by the truth, lower is better.",
     "numbers": "RMSE and MAE: how far the mean is off, in the unit of the target; CRPS: how far the whole prediction "
-    "is; NLL: how surprised it is by the truth; of central 90\u00a0% intervals the share that holds it, in percent, "
-    "and their width.",
+    "is; NLL: how surprised it is by the truth; lower is better. Of central 90\u00a0% intervals the share that holds "
+    "the truth, in percent, and their width.",
 }
 BOLD = (
     "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "

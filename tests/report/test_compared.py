@@ -227,6 +227,7 @@ def test_strangers_are_told_what_methods_are_and_which_seeds_are_paired(compared
         in section
     )
     assert "another seed may move a method by more than the interval" in section
+    assert "ECE leans upwards" in section
 
 
 def test_a_page_takes_few_calls_for_what_it_shows(compared: Compared) -> None:

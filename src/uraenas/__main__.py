@@ -1,6 +1,6 @@
 """`python -m uraenas`, as the command `uraenas`."""
 
-from uraenas.cli import main
+from uraenas.cli import program
 
 if __name__ == "__main__":
-    main()
+    program()

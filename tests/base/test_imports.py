@@ -59,6 +59,27 @@ def test_version_and_help_do_not_wait_for_pytorch():
     }
 
 
+ENDING = """
+import atexit, sys
+atexit.register(print, "taken apart")
+import uraenas.cli
+whole = uraenas.cli.main
+def main():
+    atexit.register(print, "left by a command")
+    whole()
+uraenas.cli.main = main
+uraenas.cli.program()
+"""
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("nonsense", 2)])
+def test_a_command_ends_with_its_code_when_its_work_is_done_and_takes_nothing_apart(argument: str, code: int):
+    done = subprocess.run([sys.executable, "-c", ENDING, argument], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "left by a command")
+    assert "taken apart" not in done.stdout
+    assert ("nonsense" in done.stderr) == (code == 2)
+
+
 BY_AND_BY = """
 import sys
 from uraenas import UraenasError

@@ -57,20 +57,24 @@ def five_nodes() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run as large as the paper's on CIFAR-10: 19 × 5 shifts, its methods, 10 members.
+def large_run(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    """A run as large as the paper's on CIFAR-10: 19 × 5 shifts, its methods, 10 members.
 
-    How many images there are hardly changes its size.
+    How many images there are hardly changes its page's size.
     """
-    path = tmp_path_factory.mktemp("large")
     suite: dict[str, Any] = {
         "shifts": SUITES["cifar10-c"],
         "severities": (1, 2, 3, 4, 5),
         "same_shifts": True,
     }
-    source = write_run(path / "run", DEFAULT, members=10, images=120, side=32, **suite)
-    (path / "report.html").write_text(report.build([source]), encoding="utf-8")
-    return path / "report.html"
+    path = tmp_path_factory.mktemp("large") / "run"
+    return write_run(path, DEFAULT, members=10, images=120, side=32, **suite)
+
+
+@pytest.fixture(scope="session")
+def large_page(large_run: Source) -> Path:
+    """Its page."""
+    return report.write(*large_run)
 
 
 @pytest.fixture(scope="session")

@@ -221,6 +221,8 @@ def test_paper_is_light_and_bare(browser: Any, page: Path) -> None:
     assert browser.execute_script(gone) == [False, False, False]
     tables = "return [...document.querySelectorAll('#methods table')].map((t) => t.checkVisibility())"
     assert browser.execute_script(tables) == [True] * 4, "paper cannot switch between tables, so it has all"
+    made = browser.execute_script("return document.querySelector('footer').innerText")
+    assert re.search(r"Made \d{4}-\d\d-\d\d \d\d:\d\d by uraenas report ", made)
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27})["data"])
     assert printed.startswith(b"%PDF")
     assert 4 < len(re.findall(rb"/Type\s*/Page\b", printed)) < 40

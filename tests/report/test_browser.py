@@ -123,6 +123,26 @@ def test_a_comparison_opens_its_runs(started: Any, pages: dict[str, Path], tmp_p
     assert len(ids) == len(set(ids))
 
 
+BROKEN_HEADERS = """
+const lines = (cell) => {
+  const words = document.createRange();
+  words.selectNodeContents(cell);
+  return words.getClientRects().length;
+};
+const shown = [...document.querySelectorAll('thead th')].filter((cell) => cell.getBoundingClientRect().width);
+const broken = shown.filter((cell) => cell.textContent.length <= 12 && lines(cell) > 1);
+return [shown.length, broken.map((cell) => cell.textContent)];
+"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_short_words_above_a_column_stay_on_a_line(started: Any, pages: dict[str, Path], width: int) -> None:
+    open_page(started, pages["compared"], width)
+    shown, broken = started.execute_script(BROKEN_HEADERS)
+    assert shown > 20
+    assert broken == []
+
+
 def test_a_partial_page_looks_again(started: Any, pages: dict[str, Path]) -> None:
     open_page(started, pages["partial"])
     assert started.get_log("browser") == []
@@ -197,6 +217,30 @@ def test_phone_has_no_sideways_scroll(browser: Any, page: Path, width: int) -> N
         "return [...document.querySelectorAll('.figure')].map((s) => s.getBoundingClientRect().toJSON())"
     )
     assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
+    hint = browser.execute_script(
+        "return getComputedStyle(document.querySelector('#methods .scroll'), '::before').content"
+    )
+    assert "Scrolls sideways" in hint
+
+
+PLACES = """
+const box = (shape) => { const b = shape.getBoundingClientRect(); return [b.top, b.bottom, b.width]; };
+return [...document.querySelectorAll('.figure')].filter((f) => f.checkVisibility()).map((f) =>
+  [box(f.querySelector('svg')), box(f.querySelector('.tools')),
+   [...f.querySelectorAll('button, [tabindex]')].filter((stop) => stop.tabIndex >= 0).length]);
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_figure_is_wide_one_stop_of_the_keyboard_and_its_buttons_lie_beneath(
+    browser: Any, page: Path, width: int
+) -> None:
+    open_page(browser, page, width)
+    found = browser.execute_script(PLACES)
+    assert len(found) > 20
+    assert all(buttons[0] >= drawing[1] for drawing, buttons, _ in found)
+    assert {stops for *_, stops in found} == {1}
+    assert all(drawing[2] >= 344 for drawing, *_ in found), "so that 12 pixels are 12"
 
 
 # Of all that can be seen, in figures as they are scaled.

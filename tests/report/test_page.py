@@ -221,6 +221,16 @@ def test_page_of_a_large_run_can_be_sent_by_mail(large_page: Path) -> None:
     assert len(page.figures["disagreement-uraenas"]) == 10 * 10
 
 
+@pytest.mark.slow
+def test_a_comparison_of_eight_large_runs_can_be_sent_by_mail(large_run: Source) -> None:
+    """Eight runs of seven methods; that they are one run does not make its shares smaller."""
+    html = report.build([large_run] * 8)
+    assert len(html.encode()) < 5_000_000
+    page = taken_apart(html)
+    assert page.errors == []
+    assert len(page.tables[0]) == 1 + 8 * 7
+
+
 def test_missing_predictions(make_run: MakeRun) -> None:
     run, test = make_run(keep_predictions=False)
     for sources in ([(run, test)], [(run, None)]):

@@ -112,6 +112,7 @@ def test_table_report_and_show_say_how_well_they_are_told_apart(uraenas, own_run
         assert "flat" in shown
         assert "AUROC" in shown
         assert auroc in shown
+    assert 'id="outside-foreign-flat"' in page, "the scores' histogram"
     assert json.loads(uraenas("show", own_run, "--json").stdout)["outside"] == [asdict(one)]
 
 

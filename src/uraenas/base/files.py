@@ -19,7 +19,7 @@ FORMAT = 2  # of everything that is written; files of another are refused
 CHECKSUM = "blake2b"  # in the header of tensors
 JSON_CHECKSUM = "checksum"  # the last key of a JSON file
 METADATA = "__metadata__"  # what safetensors calls the part of the header that is not about tensors
-DEPTH = 6  # of tables and lists in our files
+INDENTS = (4, 2, 1)  # taken off one after the other: tables and lists in our files are at most 7 deep
 MOST_JSON, MOST_HEADER, MOST_BYTES = 256 << 20, 64 << 20, 16 << 30  # no file of ours is larger
 
 
@@ -53,10 +53,9 @@ def _as_written(text: bytes) -> dict[str, Any] | None:
     body, found, end = text.rpartition(f',\n "{JSON_CHECKSUM}": "'.encode())
     if not found or end[32:] != b'"\n}\n':
         return None
-    plain = body + b"}"
-    for depth in range(DEPTH, 0, -1):  # as it is without lines, of which the checksum is
-        start = b"\n" + b" " * depth
-        plain = plain.replace(b"," + start, b", ").replace(start, b"")
+    for spaces in INDENTS:  # as it is without lines, of which the checksum is
+        body = body.replace(b"\n" + b" " * spaces, b"\n")
+    plain = body.replace(b",\n", b", ").replace(b"\n", b"") + b"}"
     if hashlib.blake2b(plain, digest_size=16).hexdigest().encode() != end[:32]:
         return None
     try:

@@ -8,7 +8,7 @@ import dataclasses
 import typing
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Generic, TypeVar
 
 from uraenas.base.errors import UraenasError, unknown
@@ -33,7 +33,7 @@ class Part(Generic[T]):
         self.made, self.defaults, self.fixed = made, defaults or {}, fixed
         self.about = about or (made.__doc__ or "").strip().split("\n")[0]
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """The fields that are settings, by name, with their types."""
         every = settings_of(typing.cast(Hashable, self.made))

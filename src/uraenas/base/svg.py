@@ -2,13 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 
 from markupsafe import Markup, escape
 
 Value = str | float | int | None
+
+finished: Callable[[str], Markup] = partial(str.__new__, Markup)  # what is escaped already
 
 
 def element(name: str, *children: str, **attributes: Value) -> Markup:
@@ -16,8 +18,8 @@ def element(name: str, *children: str, **attributes: Value) -> Markup:
     shown = "".join(
         [f' {_name(key)}="{_attribute(value)}"' for key, value in attributes.items() if value is not None]
     )
-    inside = "".join([child if type(child) is Markup else _escaped(child) for child in children])
-    return Markup(f"<{name}{shown}>{inside}</{name}>" if inside else f"<{name}{shown}/>")
+    inside = join(children)
+    return finished(f"<{name}{shown}>{inside}</{name}>" if inside else f"<{name}{shown}/>")
 
 
 @cache
@@ -38,21 +40,25 @@ def _escaped(words: str) -> str:
 
 
 def join(parts: Sequence[str]) -> Markup:
-    return Markup("".join([part if type(part) is Markup else _escaped(part) for part in parts]))
+    return finished("".join([part if type(part) is Markup else _escaped(part) for part in parts]))
+
+
+# The shapes of which a page has tens of thousands are written without a dictionary of attributes.
 
 
 def text(x: float, y: float, words: str, class_: str | None = None, anchor: str | None = None) -> Markup:
-    return element("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
+    more = f' class="{class_}"' if class_ else ""
+    more += f' text-anchor="{anchor}"' if anchor else ""
+    return finished(f'<text x="{x:.1f}" y="{y:.1f}"{more}>{_escaped(words)}</text>')
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
-    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+    return finished(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{class_}"/>')
 
 
-def rect(
-    x: float, y: float, width: float, height: float, class_: str, tip: str | None = None, **more: Value
-) -> Markup:
-    return element("rect", x=x, y=y, width=width, height=height, class_=class_, data_tip=tip, **more)
+def rect(x: float, y: float, width: float, height: float, class_: str) -> Markup:
+    size = f'width="{width:.1f}" height="{height:.1f}"'
+    return finished(f'<rect x="{x:.1f}" y="{y:.1f}" {size} class="{class_}"/>')
 
 
 def path(points: Sequence[tuple[float, float]], class_: str) -> Markup:
@@ -64,7 +70,7 @@ def path(points: Sequence[tuple[float, float]], class_: str) -> Markup:
             pen = "L"
         else:
             pen = "M"
-    return element("path", d="".join(steps), class_=class_)
+    return finished(f'<path d="{"".join(steps)}" class="{class_}"/>')
 
 
 MARKS = ("circle", "square", "triangle", "diamond", "cap", "cross", "ring", "plus")
@@ -72,19 +78,29 @@ MARKS = ("circle", "square", "triangle", "diamond", "cap", "cross", "ring", "plu
 
 def mark(shape: str, x: float, y: float, radius: float = 4.0) -> Markup:
     """A point of this shape; colour comes from the group it stands in."""
-    r = radius
     if shape in ("circle", "ring"):
-        return element("circle", cx=x, cy=y, r=r, class_="ring" if shape == "ring" else "dot")
+        class_ = "ring" if shape == "ring" else "dot"
+        return finished(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" class="{class_}"/>')
+    (right, down), steps = _outline(shape, radius)
+    class_ = "stroke" if shape in ("cross", "plus") else "dot"
+    return finished(f'<path d="M{x + right:.1f} {y + down:.1f}{steps}" class="{class_}"/>')
+
+
+@cache
+def _outline(shape: str, r: float) -> tuple[tuple[float, float], str]:
+    """Where the pen is set down, from the middle of a mark, and how it goes on from there."""
     outlines = {
-        "square": f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z",
-        "triangle": f"M{x:.1f} {y - 1.2 * r:.1f}l{1.15 * r:.1f} {2.1 * r:.1f}h{-2.3 * r:.1f}z",
-        "diamond": f"M{x:.1f} {y - 1.3 * r:.1f}l{1.3 * r:.1f} {1.3 * r:.1f}l{-1.3 * r:.1f} {1.3 * r:.1f}"
-        f"l{-1.3 * r:.1f} {-1.3 * r:.1f}z",
-        "cap": f"M{x:.1f} {y + 1.2 * r:.1f}l{1.15 * r:.1f} {-2.1 * r:.1f}h{-2.3 * r:.1f}z",
-        "plus": f"M{x - 1.3 * r:.1f} {y:.1f}h{2.6 * r:.1f}m{-1.3 * r:.1f} {-1.3 * r:.1f}v{2.6 * r:.1f}",
-        "cross": f"M{x - r:.1f} {y - r:.1f}l{2 * r:.1f} {2 * r:.1f}m0 {-2 * r:.1f}l{-2 * r:.1f} {2 * r:.1f}",
+        "square": ((-r, -r), f"h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z"),
+        "triangle": ((0, -1.2 * r), f"l{1.15 * r:.1f} {2.1 * r:.1f}h{-2.3 * r:.1f}z"),
+        "diamond": (
+            (0, -1.3 * r),
+            f"l{1.3 * r:.1f} {1.3 * r:.1f}l{-1.3 * r:.1f} {1.3 * r:.1f}l{-1.3 * r:.1f} {-1.3 * r:.1f}z",
+        ),
+        "cap": ((0, 1.2 * r), f"l{1.15 * r:.1f} {-2.1 * r:.1f}h{-2.3 * r:.1f}z"),
+        "plus": ((-1.3 * r, 0), f"h{2.6 * r:.1f}m{-1.3 * r:.1f} {-1.3 * r:.1f}v{2.6 * r:.1f}"),
+        "cross": ((-r, -r), f"l{2 * r:.1f} {2 * r:.1f}m0 {-2 * r:.1f}l{-2 * r:.1f} {2 * r:.1f}"),
     }
-    return element("path", d=outlines[shape], class_="stroke" if shape in ("cross", "plus") else "dot")
+    return outlines[shape]
 
 
 @dataclass(frozen=True)
@@ -98,9 +114,17 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
+        at_zero, slope = self._line
+        return at_zero + slope * (self._bent(value) if self.log else value)
+
+    @cached_property
+    def _line(self) -> tuple[float, float]:
+        """Pixels at zero, and for one more; the middle where there is no range."""
         low, high = self._bent(self.low), self._bent(self.high)
-        share = 0.5 if high == low else (self._bent(value) - low) / (high - low)
-        return self.start + share * (self.end - self.start)
+        if high == low:
+            return (self.start + self.end) / 2, 0.0
+        slope = (self.end - self.start) / (high - low)
+        return self.start - slope * low, slope
 
     def _bent(self, value: float) -> float:
         return math.log10(max(value, self.low)) if self.log else value  # what is too small lies on the floor

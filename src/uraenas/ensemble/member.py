@@ -3,11 +3,11 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from uraenas.base.parts import row_of, values_of
 from uraenas.spaces import Architecture, Forward, Layout, Space, facts_of, space_of
 from uraenas.weights import WEIGHTS, WeightMethod
 
+T = TypeVar("T")
+MOST_KNOWN = 100  # texts of a header that are kept
+_READ: dict[Callable[[Path, str], Any], dict[str, Any]] = {}  # by how it is read: text → what it says
 PRECISIONS = (torch.float32, torch.float16)  # in which weights are stored
 
 
@@ -174,30 +177,54 @@ class MemberFacts:
     @classmethod
     def of(cls, path: Path, header: Mapping[str, str]) -> "MemberFacts":
         facts = Fields(path, header)
-        space = space_of(parse_json(path, facts.text("space")), path)
-        kind = Fields(path, parse_json(path, facts.text("kind")))
-        row = row_of(WEIGHTS, "kind of weights", kind.text("name"))
-        settings = row.restored(kind.table("settings"))
-        kind.table("settings").only(*settings)
-        row.make(settings)  # its checks
+        space = _once(_space, path, facts.text("space"))
+        kind = _once(_kind, path, facts.text("kind"))
         numbers = {name: _whole(facts, name) for name in ("epoch", "cycle", "step", "samples")}
         run = facts.text("run") if facts.has("run") else ""
         return cls(
             space,
             space.parse(facts.text("architecture")),
             Origin(facts.text("chain"), **numbers, run=run),
-            Kind(kind.text("name"), settings),
+            kind,
         )
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """How many weights it has, with those of its kind."""
         return self.kind.layout(self.space.weight_layout(self.architecture)).size
 
     @cached_property
+    def multiply_adds(self) -> int:
+        """Of one prediction."""
+        return self.space.cost(self.architecture).multiply_adds
+
+    @cached_property
     def function(self) -> str:
         """What its architecture computes: equal for members that differ in dead edges alone."""
         return self.kind.function(self.space.canonical(self.architecture), self.draw)
+
+
+def _once(read: Callable[[Path, str], T], path: Path, text: str) -> T:
+    """What a header's text says; members of an ensemble say the same, so it is read once."""
+    known = _READ.setdefault(read, {})
+    if text not in known:
+        if len(known) > MOST_KNOWN:
+            known.clear()
+        known[text] = read(path, text)
+    return known[text]
+
+
+def _space(path: Path, text: str) -> Space:
+    return space_of(parse_json(path, text), path)
+
+
+def _kind(path: Path, text: str) -> Kind:
+    kind = Fields(path, parse_json(path, text))
+    row = row_of(WEIGHTS, "kind of weights", kind.text("name"))
+    settings = row.restored(kind.table("settings"))
+    kind.table("settings").only(*settings)
+    row.make(settings)  # its checks
+    return Kind(kind.text("name"), settings)
 
 
 def _flatten(layout: Layout, tensors: dict[str, Tensor], path: Path) -> Tensor:

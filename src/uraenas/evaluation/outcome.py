@@ -1,6 +1,7 @@
 """All that a run's evaluation has found: what metrics.json holds, typed."""
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from uraenas.base.fields import Fields, is_table
@@ -45,7 +46,7 @@ class Metrics:
     def of(cls, stored: Fields) -> "Metrics":
         """What `as_json` described."""
         rows = Row.all_of(stored.where, stored.list_of("rows", is_table, "rows"))
-        methods = {row.method for row in rows}
+        methods = set(map(attrgetter("method"), rows))
         temperatures, settings = stored.table("temperatures"), stored.table("settings")
         if not rows:
             raise stored.error("there are no rows")

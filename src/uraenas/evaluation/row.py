@@ -1,8 +1,10 @@
 """One measured value: the typed row that goes from evaluation through metrics.json to the report."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from uraenas.base.fields import MOST_NUMBER, MOST_TEXT, MOST_WHOLE, Fields
@@ -49,13 +51,23 @@ class Row(NamedTuple):  # a run has tens of thousands, and no other kind of clas
     @classmethod
     def all_of(cls, where: object, stored: Sequence[dict[str, Any]]) -> "list[Row]":
         """The rows that `as_json` described, in this file."""
-        alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-        for one in stored:
-            alike.setdefault(tuple(one), []).append(one)
-        plain = all(_are_plain(names, rows) for names, rows in alike.items())
-        if not plain:
+        shapes = list(map(tuple, stored))
+        alike: dict[tuple[str, ...], list[Any]] = {names: [] for names in dict.fromkeys(shapes)}
+        for names, one in zip(shapes, stored, strict=True):
+            alike[names].append(one.values())
+        columns = {
+            names: dict(zip(names, zip(*rows, strict=True), strict=True)) for names, rows in alike.items()
+        }
+        if not all(map(_are_plain, columns.values())):
             return [cls._checked(Fields(where, one)) for one in stored]
-        return [cls._make(map(one.get, cls._fields)) for one in stored]
+        made = {names: cls._of_columns(of_shape) for names, of_shape in columns.items()}
+        return [next(made[names]) for names in shapes]
+
+    @classmethod
+    def _of_columns(cls, columns: Mapping[str, Sequence[Any]]) -> "Iterator[Row]":
+        """The rows of these columns; fields without one are empty."""
+        made = partial(tuple.__new__, cls)  # `_make` without its look at the length
+        return map(made, zip(*(columns.get(name, repeat(None)) for name in cls._fields), strict=False))
 
     @classmethod
     def _checked(cls, stored: Fields) -> "Row":
@@ -87,22 +99,22 @@ FIELDS: dict[str, Callable[[Fields, str], Any]] = {
 NEEDED = FIELDS.keys() - {"low", "high", "baseline", "spread"}
 
 
-def _are_plain(names: tuple[str, ...], rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether rows of these fields hold values of rows beyond doubt: a column is looked at as a whole."""
-    kinds = _kinds(names)
+def _are_plain(columns: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether these columns hold values of rows beyond doubt: each is looked at as a whole."""
+    kinds = _kinds(tuple(columns))
     if kinds is None:
         return False
-    for name, kind, values in zip(names, kinds, zip(*map(dict.values, rows), strict=True), strict=True):
+    for (name, values), kind in zip(columns.items(), kinds, strict=True):
         if set(map(type, values)) != {kind}:
             return False
         if kind is str:
             fits = all(len(text) <= MOST_TEXT for text in set(values))
         else:
             least, most = _LIMITS[name]
-            fits = not any(map(math.isnan, values)) and least <= min(values) and max(values) <= most
+            fits = least <= min(values) and max(values) <= most and not math.isnan(sum(values))
         if not fits:
             return False
-    return {row["calibration"] for row in rows} <= CALIBRATIONS.keys()
+    return set(columns["calibration"]) <= CALIBRATIONS.keys()
 
 
 _LIMITS: dict[str, tuple[float, float]] = {
@@ -127,13 +139,13 @@ def _kinds(names: tuple[str, ...]) -> tuple[type, ...] | None:
 def sizes_of(rows: Iterable[Row]) -> dict[str, int]:
     """The methods, each with its number of members."""
     sizes: dict[str, int] = {}
-    for row in rows:
-        if row.members > sizes.get(row.method, 0):
-            sizes[row.method] = row.members
+    for method, members in dict.fromkeys(map(attrgetter("method", "members"), rows)):
+        sizes[method] = max(members, sizes.get(method, 0))
     return sizes
 
 
 def mean_names(rows: Iterable[Row]) -> list[str]:
     """The suite means that the rows hold, the widest first."""
-    names = {row.shift for row in rows if row.shift.startswith("mean") and row.shift[4:].isdigit()}
+    shifts = set(map(attrgetter("shift"), rows))
+    names = {shift for shift in shifts if shift.startswith("mean") and shift[4:].isdigit()}
     return sorted(names, key=lambda name: -int(name[4:]))

@@ -95,10 +95,11 @@ class Key:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, as they are stored."""
+    """Names and values, as they are stored; or names and what they mean, in prose."""
 
     title: str
     values: Mapping[str, str]
+    prose: bool = False
     kind: str = "facts"
 
 

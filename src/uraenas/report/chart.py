@@ -3,13 +3,13 @@
 import itertools
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from markupsafe import Markup, escape
 
-from uraenas.base.svg import Scale, decimals, element, join, line, mark, path, rect, text
+from uraenas.base.svg import Scale, decimals, element, finished, join, line, mark, path, rect, text
 from uraenas.report.blocks import Figure, Key
 from uraenas.report.style import colour, marker
 
@@ -198,8 +198,10 @@ def line_chart(
     """One line per method; pointing at an x gives all their values there."""
     bands = [_band(one, frame) for one in series if one.band]
     drawn = [_line(one, frame, marks) for one in series]
-    positions = sorted({x for one in series for x, _ in one.points})
-    tips = [heading(x) + "".join(_values_at(x, series, show)) for x in positions]
+    told: dict[float, list[str]] = {x: [heading(x)] for x in sorted({x for s in series for x, _ in s.points})}
+    for one in series:
+        _tell(one, show, told)
+    positions, tips = list(told), list(map("".join, told.values()))
     content = join([*bands, frame.axes(), frame.bands(positions, tips), *drawn])
     summary = "Last values: " + ", ".join(f"{s.name} {show(s.points[-1][1])}" for s in series if s.points)
     return draw(id, title, n, frame.figure_height, content, series_legend(series), summary)
@@ -220,16 +222,13 @@ def _band(one: Series, frame: Frame) -> Markup:
     return element("g", path([*low, *high], "spread"), class_=one.colour, data_method=method)
 
 
-def _values_at(x: float, series: Sequence[Series], show: Callable[[float], str]) -> list[str]:
-    found = [(one, y) for one in series for place, y in one.points if place == x]
-    between = {
-        one.name: f" ({show(low)} – {show(high)})" for one in series for p, low, high in one.band if p == x
-    }
-    return [
-        f"\n{{{one.colour}}}{one.name}\t{show(y)}{between.get(one.name, '')}"
-        for one, y in found
-        if math.isfinite(y)
-    ]
+def _tell(one: Series, show: Callable[[float], str], told: Mapping[float, list[str]]) -> None:
+    """Add a line's values to what is told at each x."""
+    between = {x: f" ({show(low)} – {show(high)})" for x, low, high in one.band}
+    name = f"\n{{{one.colour}}}{one.name}\t"
+    for x, y in one.points:
+        if math.isfinite(y):
+            told[x].append(f"{name}{show(y)}{between.get(x, '')}")
 
 
 def heat_cell(x: float, y: float, width: float, height: float, share: float, label: str, tip: str) -> Markup:
@@ -254,12 +253,8 @@ def _cell(
         f'<rect class="{kind}" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{width - 1:.1f}" '
         f'height="{height - 1:.1f}" fill-opacity="{opacity:.2f}" data-tip="{escape(tip)}"/>'
     )
-    words = (
-        f'<text class="cell" x="{x + width / 2:.1f}" y="{y + height / 2 + 4:.1f}">{escape(label)}</text>'
-        if label
-        else ""
-    )
-    return Markup(cell + words)
+    words = text(x + width / 2, y + height / 2 + 4, label, "cell") if label else ""
+    return finished(f"{cell}{words}")
 
 
 def share_of(value: float, low: float, high: float) -> float:

@@ -1,11 +1,9 @@
 """report.html: one page that needs nothing else, for one run or for several side by side."""
 
 import base64
-import gc
 import time
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -75,28 +73,13 @@ def build(
     if not sources:
         raise UraenasError("a report needs at least one run")
     chosen = methods or [()] * len(sources)
-    with _nothing_collected():
-        facts = [
-            read(run, test, _own_baseline(run, against, len(sources)), these)
-            for (run, test), these in zip(sources, chosen, strict=True)
-        ]
-        if against and not any(one.against for one in facts):
-            raise unknown(
-                "method of these runs", against, dict.fromkeys(n for one in facts for n in one.sizes)
-            )
-        return render(facts, against, paper, command)
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Rows by the hundred thousand stay to the end: looking for garbage among them takes a third of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
+    facts = [
+        read(run, test, _own_baseline(run, against, len(sources)), these)
+        for (run, test), these in zip(sources, chosen, strict=True)
+    ]
+    if against and not any(one.against for one in facts):
+        raise unknown("method of these runs", against, dict.fromkeys(n for one in facts for n in one.sizes))
+    return render(facts, against, paper, command)
 
 
 def _own_baseline(run: Run, against: str, runs: int) -> str:

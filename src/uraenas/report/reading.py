@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,13 +31,15 @@ from uraenas.evaluation import (
 )
 from uraenas.learning.methods import Assembled
 from uraenas.report.style import HEADLINE, NUMBER_HEADLINE
-from uraenas.report.table import Column, columns_of, table
+from uraenas.report.table import COLUMNS, NUMBER_COLUMNS, Column
 from uraenas.run.config import Config
 from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
 from uraenas.run.pairing import differences
 
 T = TypeVar("T", HeldOut, Residuals)
+PLACE = attrgetter("shift", "severity")
+KEY = attrgetter("method", "metric", "shift", "severity", "calibration", "members")
 
 
 class Picked:
@@ -44,14 +47,14 @@ class Picked:
 
     def __init__(self, run: Run, methods: Sequence[str] = ()) -> None:
         self.run, self.metrics, self.config, self.data = run, run.metrics(), run.config(), run.data()
-        found: dict[str, list[Row]] = {name: [] for name in sizes_of(self.metrics.rows)}
-        for row in self.metrics.rows:
-            found[row.method].append(row)
+        every = self.metrics.rows
+        sizes = sizes_of(every)
         for name in methods:
-            if name not in found:
-                raise unknown(f"method of {run.path}", name, found)
-        self.methods = list(methods or found)
-        self.rows = [row for name in self.methods for row in found[name]]
+            if name not in sizes:
+                raise unknown(f"method of {run.path}", name, sizes)
+        self.sizes = {name: sizes[name] for name in methods} if methods else sizes
+        self.methods = list(self.sizes)
+        self.rows = [row for name in methods for row in every if row.method == name] if methods else every
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -99,8 +102,7 @@ def differing(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
 
 
 def _images(rows: Sequence[Row], data: DataFacts | None) -> tuple:
-    places = frozenset((row.shift, row.severity) for row in rows)
-    return (rows[0].dataset if data is None else data.blake2b, places)
+    return (rows[0].dataset if data is None else data.blake2b, frozenset(map(PLACE, rows)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +156,10 @@ class RunFacts:
         return self.config.only(method)
 
     @cached_property
-    def replicates(self) -> dict[str, Tensor]:
+    def replicates(self) -> dict[str, np.ndarray]:
         """The bootstrap's, by shift/method/calibration/metric; none where they are not there."""
-        return self.run.replicates() if self.run.has(REPLICATES) else {}
+        found = self.run.replicates() if self.run.has(REPLICATES) else {}
+        return {name: one.double().numpy() for name, one in found.items()}
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -166,7 +169,7 @@ class RunFacts:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """Of the table of methods."""
-        return columns_of(table(self.main_rows))
+        return NUMBER_COLUMNS if any(row.metric == "rmse" for row in self.main_rows) else COLUMNS
 
     @cached_property
     def methods(self) -> list[str]:
@@ -175,10 +178,7 @@ class RunFacts:
 
     @cached_property
     def _index(self) -> dict[tuple, Row]:
-        return {
-            (row.method, row.metric, row.shift, row.severity, row.calibration, row.members): row
-            for row in self.rows
-        }
+        return dict(zip(map(KEY, self.rows), self.rows, strict=True))
 
     def row(
         self,
@@ -193,8 +193,16 @@ class RunFacts:
         size = self.sizes[method] if members is None else members
         return self._index.get((method, metric, shift, severity, calibration, size))
 
-    def value(self, method: str, metric: str, shift: str = "none", **more: Any) -> float | None:
-        row = self.row(method, metric, shift, **more)
+    def value(
+        self,
+        method: str,
+        metric: str,
+        shift: str = "none",
+        severity: int = 0,
+        calibration: str = "raw",
+        members: int | None = None,
+    ) -> float | None:
+        row = self.row(method, metric, shift, severity, calibration, members)
         return None if row is None else row.value
 
     @cached_property
@@ -211,8 +219,7 @@ class RunFacts:
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
         """All (shift, severity) that were evaluated."""
-        found = dict.fromkeys((row.shift, row.severity) for row in self.rows if row.severity > 0)
-        return list(found)
+        return [place for place in dict.fromkeys(map(PLACE, self.rows)) if place[1] > 0]
 
     @cached_property
     def shifts(self) -> list[str]:
@@ -353,7 +360,7 @@ def _promising(run: Run, methods: Sequence[str], kind: type[T]) -> dict[str, T]:
 
 def _predictions(run: Run, picked: Picked, dataset: str, test: LabelledImages) -> dict[str, Tensor]:
     found = {}
-    sizes, classes = sizes_of(picked.rows), picked.data.outputs if picked.data else 0
+    sizes, classes = picked.sizes, picked.data.outputs if picked.data else 0
     if test.labels.dtype == np.int64 and test.labels.max() >= classes:
         raise UraenasError(f"{run.path} knows {classes} classes, and its test images have others")
     for name in picked.methods:

@@ -7,7 +7,7 @@ A key is `section.name`. Which sections there are follows from the choices `meth
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from uraenas.architectures import DISTRIBUTIONS
@@ -83,6 +83,9 @@ class Setting:
 
 Schema = dict[str, Setting]
 
+TOP, DATA, CHOICE, TRAIN = Part(TopSettings), Part(DataSettings), Part(SpaceChoice), Part(TrainSettings)
+ENSEMBLE, EVALUATE, ENGINE = Part(EnsembleSettings), Part(EvaluateSettings), Part(EngineSettings)
+
 
 class Config:
     """Everything that decides a run's result, and how it is computed: dotted keys → values, and the parts they make.
@@ -142,7 +145,7 @@ class Config:
 
     @cached_property
     def data(self) -> DataSettings:
-        return self._made("data", Part(DataSettings))
+        return self._made("data", DATA)
 
     @cached_property
     def network(self) -> Space:
@@ -165,7 +168,7 @@ class Config:
 
     @cached_property
     def train(self) -> TrainSettings:
-        return self._made("train", Part(TrainSettings))
+        return self._made("train", TRAIN)
 
     @cached_property
     def augmentations(self) -> tuple[Augmentation, ...]:
@@ -174,15 +177,15 @@ class Config:
 
     @cached_property
     def ensemble(self) -> EnsembleSettings:
-        return self._made("ensemble", Part(EnsembleSettings))
+        return self._made("ensemble", ENSEMBLE)
 
     @cached_property
     def evaluate(self) -> EvaluateSettings:
-        return self._made("evaluate", Part(EvaluateSettings))
+        return self._made("evaluate", EVALUATE)
 
     @cached_property
     def engine(self) -> EngineSettings:
-        return self._made("engine", Part(EngineSettings))
+        return self._made("engine", ENGINE)
 
     def method(self, name: str) -> Assembled:
         """A method with the parts that these settings make."""
@@ -313,10 +316,10 @@ def _schema(values: Mapping[str, Any]) -> Schema:
         return values.get(key, default)
 
     methods = chosen("methods", DEFAULT)
-    schema: Schema = _of(None, Part(TopSettings))
+    schema: Schema = dict(_of(None, TOP))
     TopSettings(**{key: chosen(key, setting.default) for key, setting in schema.items()})  # its checks
-    schema |= _of("data", Part(DataSettings))
-    schema |= _of("network", Part(SpaceChoice))
+    schema |= _of("data", DATA)
+    schema |= _of("network", CHOICE)
     schema |= _of("network", row_of(SPACES, "space", chosen("network.space", SpaceChoice.space)))
     rows = [method(name) for name in methods]
     sources = dict.fromkeys(row.source for row in rows)
@@ -329,7 +332,7 @@ def _schema(values: Mapping[str, Any]) -> Schema:
         schema |= _of(f"search.{distribution}", DISTRIBUTIONS[distribution])
         part = row_of(loop.weights, "search.weights", weights)
         schema |= _of(f"search.{part.made.section}", part)
-    schema |= _of("train", Part(TrainSettings))
+    schema |= _of("train", TRAIN)
     for name in chosen("train.augmentation", TrainSettings.augmentation):
         schema |= _of(f"train.{name}", row_of(AUGMENTATIONS, "augmentation", name))
     schema |= of_sources
@@ -338,8 +341,8 @@ def _schema(values: Mapping[str, Any]) -> Schema:
     for name in dict.fromkeys(row.weights for row in rows):
         schema |= _of(f"train.{WEIGHTS[name].made.section}", WEIGHTS[name])
     if not all(row.single for row in rows):
-        schema |= _of("ensemble", Part(EnsembleSettings))
-    return schema | _of("evaluate", Part(EvaluateSettings)) | _of("engine", Part(EngineSettings))
+        schema |= _of("ensemble", ENSEMBLE)
+    return {**schema, **_of("evaluate", EVALUATE), **_of("engine", ENGINE)}
 
 
 def _loop_of(distribution: str) -> Loop:
@@ -347,7 +350,8 @@ def _loop_of(distribution: str) -> Loop:
     return LOOPS[row_of(DISTRIBUTIONS, "distribution", distribution).made.loop]
 
 
-def _of(section: str | None, part: Part[Any]) -> Schema:
+@cache
+def _of(section: str | None, part: Part[Any]) -> Mapping[str, Setting]:
     """The settings of a part, by key."""
     defaults = {field.name: field.default for field in dataclasses.fields(part.made)} | dict(part.defaults)
     prefix = "" if section is None else f"{section}."
@@ -379,9 +383,9 @@ def _every_part() -> Iterator[tuple[str | None, Part[Any]]]:
     """All parts that have settings, with their sections."""
     return iter(
         [
-            (None, Part(TopSettings)),
-            ("data", Part(DataSettings)),
-            ("network", Part(SpaceChoice)),
+            (None, TOP),
+            ("data", DATA),
+            ("network", CHOICE),
             *(("network", part) for part in SPACES.values()),
             *(("search", loop.settings) for loop in LOOPS.values()),
             *((f"search.{name}", part) for name, part in DISTRIBUTIONS.items()),
@@ -390,12 +394,12 @@ def _every_part() -> Iterator[tuple[str | None, Part[Any]]]:
                 for loop in LOOPS.values()
                 for part in loop.weights.values()
             ),
-            ("train", Part(TrainSettings)),
+            ("train", TRAIN),
             *((f"train.{name}", part) for name, part in {**AUGMENTATIONS, **SOURCES, **RECIPES}.items()),
             *((f"train.{part.made.section}", part) for part in WEIGHTS.values()),
-            ("ensemble", Part(EnsembleSettings)),
-            ("evaluate", Part(EvaluateSettings)),
-            ("engine", Part(EngineSettings)),
+            ("ensemble", ENSEMBLE),
+            ("evaluate", EVALUATE),
+            ("engine", ENGINE),
         ]
     )
 

@@ -38,14 +38,14 @@ def section(entries: Entries) -> Section:
     found.blocks.append(Table(caption, header, lines))
     found.blocks.append(
         Note(
-            f"Coverage is read off the test {entries.examples}, so it is no promise. uraenas predict RUN --risk "
-            f"0.02 takes the threshold from held-out {entries.examples} and keeps it with a certainty of 95 %; a "
-            "run's own section “Promises” shows how that falls out. No such promise holds under shift."
-            + (
-                ""
+            (
+                f"The shares are read off the test {entries.examples}, so they are no promise."
                 if with_coverage
-                else " Predictions are not in these run directories, so coverage is left out."
+                else "How much can be answered at a risk is left out: predictions are not in these run directories."
             )
+            + f" uraenas predict RUN --risk 0.02 abstains so that at most 2\u00a0% of its answers are wrong, by a "
+            f"threshold from held-out {entries.examples}, with a certainty of 95\u00a0%; a run's own section "
+            "“Promises” shows how that falls out. No such promise holds under shift."
         )
     )
     return found

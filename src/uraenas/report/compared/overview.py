@@ -3,7 +3,9 @@
 from markupsafe import Markup
 
 from uraenas.base.svg import Scale, element, join, line, mark, padded, rect, round_ticks, text
-from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
+from uraenas.learning.recipes import RECIPES
+from uraenas.learning.sources import SOURCES
+from uraenas.report.blocks import Cell, Choice, Facts, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.compared.words import beneath, keys, runs_of, said, shapes, tested_on
 from uraenas.report.entries import Difference, Entries, Entry
@@ -12,6 +14,7 @@ from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, listed, marker, show
 from uraenas.report.table import Column
 from uraenas.run.directory import PRIMARY
+from uraenas.weights import WEIGHTS
 
 ROW = 18
 GAP = 8  # between methods
@@ -46,11 +49,24 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
         found.blocks.append(Note(why))
     if paper:
         found.blocks.append(reference())
+    found.blocks.append(_about(entries))
     if entries.runs[0].classes:
         found.blocks.append(Note(ECE_LEANS))
     found.blocks += keys(entries)
     found.blocks.append(Grid([figure for c in _compared(entries) if (figure := _dots(entries, c))]))
     return found
+
+
+def _about(entries: Entries) -> Facts:
+    """What the methods are: where their architectures come from, and their weights."""
+    found = {}
+    for entry in entries:
+        if entry.method in entry.runs[0].methods:
+            row = entry.runs[0].method(entry.method).row
+            parts = [SOURCES[row.source], WEIGHTS[row.weights]]
+            parts += [RECIPES[row.recipes]] if row.recipes != "same" else []
+            found[entry.method] = " ".join(part.about for part in parts)
+    return Facts("What the methods are", found, prose=True)
 
 
 ECE_LEANS = (
@@ -103,9 +119,7 @@ def _tile(entries: Entries, column: Column) -> Tile:
     names = [entries.names[one] for one in tied]
     more = [f"{len(names) - MOST_TIED} more"] if len(names) > MOST_TIED else []
     others = (
-        f"not clearly worse: {listed(names[:MOST_TIED] + more)}"
-        if names
-        else "clearly, of all that can be paired"
+        f"not clearly worse: {listed(names[:MOST_TIED] + more)}" if names else _ahead(entries, best, column)
     )
     ours = next((one for name in PRIMARY for one in entries if one.method == name), None)
     rank = ""
@@ -113,6 +127,13 @@ def _tile(entries: Entries, column: Column) -> Tile:
         place = entries.rank(ours, metric, shifted)
         rank = f"{entries.names[ours]}: rank {place} of {len(entries)}"
     return Tile(title, said(metric, value), f"{entries.names[best]}; {others}", rank)
+
+
+def _ahead(entries: Entries, best: Entry, column: Column) -> str:
+    """Of whom the best is clearly ahead."""
+    place = (column.metric, best.shift(column.shifted))
+    every = all(one is best or one.minus(best, *place) is not None for one in entries)
+    return "clearly ahead of all others" if every else "clearly ahead of all that can be paired with it"
 
 
 def _tables(entries: Entries, baseline: Entry | None, kind: str) -> list[Table]:
@@ -156,14 +177,32 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
             found = entry.minus(baseline, column.metric, baseline.shift(column.shifted), kind)
             cells.append(_difference(found, column.metric))
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
-    seeds = "; over seeds, where all agree" if entries.folded else ""
-    alone = "" if entries.folded else " Of one run each: another seed may move a method by more than that."
+    seeds = " and all seeds agree" if entries.folded else ""
     caption = (
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
         f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
-        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired.{alone}"
+        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired."
     )
+    caption += _of_which_seeds(entries, baseline)
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
+
+
+def _of_which_seeds(entries: Entries, baseline: Entry) -> str:
+    """Whose difference rests on fewer seeds than its mean, and whose on one."""
+    words = ""
+    pairs = {entry: entry.pairs(baseline) for entry in entries if entry is not baseline}
+    partly = [
+        f"{entries.names[entry]} (seed {', '.join(str(own.config.seed) for own, _ in of)})"
+        for entry, of in pairs.items()
+        if len(of) < max(len(entry.runs), len(baseline.runs))
+    ]
+    if partly:
+        words += f" Paired by the seeds that both have, so not the difference of the means above: {listed(partly)}."
+    if any(len(of) == 1 for of in pairs.values()):
+        words += (
+            " Where one run is held against one, another seed may move a method by more than the interval."
+        )
+    return words
 
 
 def _difference(found: Difference | None, metric: str) -> Cell:

@@ -120,7 +120,7 @@ def cost_of(facts: RunFacts, method: str) -> Cost:
         sum(_with_shared(amounts, "seconds") for amounts in (*chains, choice)) if chains else None,
         sum(_with_shared(part, "images") for part in (*chains, searched or {})) if known else None,
         sum(kept.values()) if kept else None,
-        sum(m.space.cost(m.architecture).multiply_adds for m in members) if members else None,
+        sum(member.multiply_adds for member in members) if members else None,
     )
 
 

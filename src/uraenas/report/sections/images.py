@@ -3,6 +3,7 @@
 import base64
 import io
 from collections.abc import Hashable
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -134,7 +135,12 @@ def thumbnail(image: np.ndarray) -> str:
     pixels = image if image.dtype == np.uint8 else np.rint(image * 255).clip(0, 255).astype(np.uint8)
     channels = pixels.shape[-1]
     flat = pixels[..., :3] if channels >= 3 else pixels.mean(axis=-1).astype(np.uint8)
-    picture = Image.fromarray(np.ascontiguousarray(flat))
+    return _address(flat.tobytes(), flat.shape)
+
+
+@lru_cache(maxsize=1000)  # figures and runs often show the same ones
+def _address(pixels: bytes, shape: tuple[int, ...]) -> str:
+    picture = Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape))
     picture.thumbnail((LARGEST, LARGEST))
     stored = io.BytesIO()
     picture.save(stored, format="PNG", optimize=True)

@@ -1,5 +1,7 @@
 """The table of methods, and the differences to the baseline."""
 
+from operator import attrgetter
+
 from markupsafe import Markup
 
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
@@ -11,12 +13,13 @@ from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, 
 from uraenas.report.table import DISAGREEMENT, TableLine, best, columns_of, table
 
 LEADS = {
-    "classes": "Accuracy in percent; ECE: the gap between confidence and accuracy; NLL: how surprised the prediction "
-    "is by the truth.",
+    "classes": "Accuracy in percent, higher is better; ECE: the gap between confidence and accuracy, and NLL: how "
+    "surprised the prediction is by the truth, lower is better.",
     "numbers": "RMSE and MAE: how far the mean is off, in the unit of the target; CRPS: how far the whole prediction "
-    "is; NLL: how surprised it is by the truth; of central 90\u00a0% intervals the share that holds it, in percent, "
-    "and their width.",
+    "is; NLL: how surprised it is by the truth; lower is better. Of central 90\u00a0% intervals the share that holds "
+    "the truth, in percent, and their width.",
 }
+COLUMN = attrgetter("metric", "shift", "calibration", "baseline")
 BOLD = (
     "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "
     "95\u00a0% intervals, where there are any, stand beneath."
@@ -110,11 +113,7 @@ def _leaders(facts: RunFacts, kind: str, place: int, top: float | None, lines: l
         return set()
     column = lines[0].columns[place]
     where = (column.metric, (facts.shifted or "") if column.shifted else "none", kind, first)
-    rows = [
-        row
-        for row in facts.metrics.differences
-        if (row.metric, row.shift, row.calibration, row.baseline) == where
-    ]
+    rows = [row for row in facts.metrics.differences if COLUMN(row) == where]
     shown = {line.method for line in lines}
     tied = {row.method for row in rows if row.method in shown and verdict(row) != "worse"}
     return {first} | tied | {line.method for line in lines if line.values[place] == top}

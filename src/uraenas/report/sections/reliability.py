@@ -142,7 +142,7 @@ def _curve(log_p: Tensor, labels: Tensor) -> list[tuple[float, float]]:
     risk = metrics.risk_at_coverage(confidence, right)
     images = len(risk)
     kept = torch.linspace(1, images, min(COVERAGES, images)).round().long().unique()
-    return [(int(k) / images, float(risk[k - 1])) for k in kept]
+    return [(k / images, one) for k, one in zip(kept.tolist(), risk[kept - 1].tolist(), strict=True)]
 
 
 def _risk(facts: RunFacts) -> Figure:

@@ -59,7 +59,7 @@ def section(facts: RunFacts) -> Section:
 def at_severity(facts: RunFacts, method: str, metric: str, severity: int, kind: str = "raw") -> list[float]:
     """The values of single shifts at one severity; at 0, that of clean images."""
     shifts = facts.shifts if severity else ["none"]
-    found = [facts.value(method, metric, shift, severity=severity, calibration=kind) for shift in shifts]
+    found = [facts.value(method, metric, shift, severity, kind) for shift in shifts]
     return [value for value in found if value is not None]
 
 
@@ -96,13 +96,18 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
 
 
 def _heat_maps(facts: RunFacts, metric: str) -> list[Figure]:
-    found = [facts.value(name, metric, s, severity=k) for name in facts.methods for s, k in facts.cells]
-    values = [value for value in found if value is not None]
+    every = {
+        name: {cell: v for cell in facts.cells if (v := facts.value(name, metric, *cell)) is not None}
+        for name in facts.methods
+    }
+    values = [value for of_method in every.values() for value in of_method.values()]
     low, high = min(values, default=0.0), max(values, default=1.0)
-    return [_heat_map(facts, metric, name, low, high) for name in facts.methods]
+    return [_heat_map(facts, metric, name, values, low, high) for name, values in every.items()]
 
 
-def _heat_map(facts: RunFacts, metric: str, method: str, low: float, high: float) -> Figure:
+def _heat_map(
+    facts: RunFacts, metric: str, method: str, values: dict[tuple[str, int], float], low: float, high: float
+) -> Figure:
     top, width = HEAD + 18, (WIDTH - LABELS) / len(facts.severities)
     places = enumerate(facts.severities)
     parts = [text(LABELS + width * (k + 0.5), top - 6, f"{s}", "tick", "middle") for k, s in places]
@@ -112,8 +117,7 @@ def _heat_map(facts: RunFacts, metric: str, method: str, low: float, high: float
         words = shift.replace("_", " ")
         parts.append(text(LABELS - 8, y + ROW / 2 + 4, shortened(words, 17), "tick", "end"))
         for k, severity in enumerate(facts.severities):
-            value = facts.value(method, metric, shift, severity=severity)
-            if value is None:
+            if (value := values.get((shift, severity))) is None:
                 continue
             share = share_of(value, low, high)
             tip = f"{words}, severity {severity}\n{method}\t{show(metric, value)}"

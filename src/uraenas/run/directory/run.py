@@ -133,9 +133,9 @@ class Run(RunMembers):
         found, facts = self.read_tensors(REPLICATES)
         with self.mending(REPLICATES):
             shapes = {(one.ndim, len(one), one.dtype) for one in found.values() if one.ndim}
-            if len(shapes) != 1 or not all(
-                one.ndim == 1 and torch.isfinite(one).all() for one in found.values()
-            ):
+            if len(shapes) != 1 or any(one.ndim != 1 for one in found.values()):
+                raise facts.error("it does not hold as many replicates of every metric")
+            if not torch.isfinite(torch.stack(list(found.values()))).all():
                 raise facts.error("it does not hold as many replicates of every metric")
         return found
 

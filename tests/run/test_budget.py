@@ -10,7 +10,7 @@ from short_runs import FEW
 from uraenas import UraeNAS, UraenasError
 from uraenas.run import budget
 from uraenas.run.budget import Choice, seconds_of
-from uraenas.run.config import preset
+from uraenas.run.config import override, preset
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Forecast
 from uraenas.run.pipeline import ENOUGH_STEPS, FEW_STEPS, Pipeline
@@ -97,6 +97,14 @@ def test_networks_with_too_few_steps_are_said_to_be_undertrained(tmp_path):
     wanted = "train.epochs=46, and they want 125, which would take a budget of about 24 s here"
     assert said == f"networks are undertrained: {wanted}"
     assert long.doubts(long.best()) == []
+
+
+def test_networks_that_start_trained_are_not_said_to_be_undertrained(tmp_path, finished_run):
+    start = {"train.sampled.start": str(finished_run)}
+    for methods, said in (("uraenas", 0), ("uraenas,deep-ensemble", 1)):  # the second's weights are drawn
+        config = override(Run(finished_run).config(), {"methods": methods, **start})
+        choice = Choice(Pipeline.checked(tmp_path / "run", config), given, 10)
+        assert len(choice.doubts(choice.best())) == said
 
 
 def test_batches_are_halved_where_steps_are_few_and_smaller_ones_cost_little(tmp_path):

@@ -63,6 +63,16 @@ def test_what_others_have_explored_is_not_run_again(tmp_path):
     assert both.seconds["train"] == 10 + 5
 
 
+def test_other_ways_to_predict_are_counted_by_how_often_members_see_an_image(tmp_path):
+    """Digits are moved, not mirrored: five views; norms that know the images take two passes."""
+    changes = {"methods": "random-ensemble", "evaluate.references": False}
+    plain, others = (
+        expected(tmp_path / "run", evaluating=True, **changes, **{"evaluate.test_time": ways}).seconds
+        for ways in ((), "views,statistics")
+    )
+    assert others["evaluate"] - 1 == 8 * (plain["evaluate"] - 1)  # a second to measure
+
+
 def test_what_is_done_is_not_counted(finished_run, own_run):
     whole = Pipeline.resume(finished_run)
 

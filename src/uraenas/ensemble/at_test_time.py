@@ -28,6 +28,11 @@ def predicted(
     return over_views(predictor, images, flip, padding)
 
 
+def passes(way: str, flip: bool, padding: int) -> int:
+    """How often members see an image in this way."""
+    return 2 if way == "statistics" else (5 if padding else 1) * (2 if flip else 1)
+
+
 def over_views(predictor: SharedPredictor, images: np.ndarray, flip: bool, padding: int) -> dict[str, Tensor]:
     """Of each member the mean over views of an image, as training has shown them."""
     if not (flip or padding):

@@ -202,9 +202,9 @@ class Choice:
             width //= 2
 
     def doubts(self, chosen: Candidate) -> list[str]:
-        """That networks are trained too little, in a line."""
+        """That networks are trained too little, in a line; nobody knows how much those want that start trained."""
         epochs, enough = chosen.config.train.epochs, self._epochs(ENOUGH_STEPS)
-        if epochs >= enough:
+        if epochs >= enough or all(self.asked.method(name).source.start for name in self.asked.methods):
             return []
         seconds = self._try(enough, self._least[1]).expected.total / (1 - RESERVE)
         return [

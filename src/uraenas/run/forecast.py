@@ -7,6 +7,7 @@ from typing import Any
 
 from uraenas.base.progress import Progress, in_words
 from uraenas.data.loader import suited_batch
+from uraenas.ensemble import at_test_time
 from uraenas.evaluation import REFERENCES, cell_count
 from uraenas.learning.chains import RESTARTS, ChainSpec, chains_for, in_turns, shared_epochs
 from uraenas.learning.loops import LoopSettings
@@ -149,7 +150,9 @@ def _evaluating(sets: Mapping[str, int], config: Config, task: Task, rates: Rate
     for method in map(config.method, config.methods):
         kind = (method.origin, method.row.weights)
         distinct[kind] = max(distinct.get(kind, 0), _members(method, config))
-    predicted = most * images * _rounds(sum(distinct.values()), rates) * rates.predict
+    seen, facts = 1, (task.dataset.flip, task.dataset.padding)
+    seen += sum(at_test_time.passes(way, *facts) for way in config.evaluate.test_time)
+    predicted = most * images * seen * _rounds(sum(distinct.values()), rates) * rates.predict
     shifted = rates.shifts * images * len(config.evaluate.severities) if most > 1 else 0.0
     references = len(REFERENCES) if config.evaluate.references else 0
     measured = sum(left * rates.cell(_members(config.method(name), config)) for name, left in sets.items())

@@ -208,7 +208,7 @@ class Supernet(nn.Module):
         mixing = mixing.to(self.weights.dtype)
         if parts > 1:
             return self.space.partial_forward(weights, images, mixing, parts)  # type: ignore[attr-defined]
-        if hard and not images.is_cuda and hasattr(self.space, "chosen_forward"):
+        if hard and images.device.type == "cpu" and hasattr(self.space, "chosen_forward"):
             chosen = mixing.argmax(dim=-1).tolist()
             return self.space.chosen_forward(weights, images, mixing, chosen)
         return self.space.supernet_forward(weights, images, mixing)

@@ -251,7 +251,11 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
         top += height
     words = entries.place(column.shifted)
     percent = " in %" if column.metric == "accuracy" else ""
-    bars = "bars: 95 %, of seeds ± sd" if entries.folded else "bars: 95 % intervals"
+    bars = (
+        "bars: 95 % of one run, ± sd of several seeds; their lengths do not compare"
+        if entries.folded
+        else "bars: 95 % intervals"
+    )
     n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {tested_on(entries)}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
     summary = ", ".join(f"{entries.names[e]} {show(column.metric, v.mean)}" for e, v in shown.items())

@@ -36,9 +36,11 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
     if lines:
         caption = (
             f"NLL minus that of {entries.names[baseline]}, as predicted, means over severities (and seeds): under "
-            "how many kinds of shift it is better, that is lower, and under which it is best and worst."
+            "how many kinds of shift it is better, that is lower, and under which it is furthest ahead and least."
         )
-        found.blocks.append(Table(caption, ["Method", "Better under", "Best under", "Worst under"], lines))
+        found.blocks.append(
+            Table(caption, ["Method", "Better under", "Furthest ahead", "Least ahead"], lines)
+        )
     maps = {
         METRIC_NAMES[m]: _maps(entries, others[:MOST], baseline, m)
         for m in ("nll", *(m for m in HEADLINE if m != "nll"))

@@ -26,7 +26,7 @@ def section(entries: Entries) -> Section:
         "compared-cost",
         "What does it cost?",
         "Cost to the right, quality upwards or downwards; dotted: the front, where no other method is cheaper and "
-        "better. Work that methods share is charged in full to each, as if it had been run alone. Seeds: means of runs.",
+        "better. Work that methods share is charged in full to each, as if it had been run alone. Seeds: means.",
     )
     spent = {entry: _mean_cost(entry) for entry in entries if entry.method in entry.runs[0].methods}
     units = known_units(list(spent.values()))

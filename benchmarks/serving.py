@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     options = parser.parse_args()
     port = free_port()
-    command = [sys.executable, "-m", "uraenas.cli", "serve", options.run, "--port", str(port)]
+    command = [sys.executable, "-m", "uraenas", "serve", options.run, "--port", str(port)]
     with subprocess.Popen(command) as server:
         try:
             press(port, server.pid, options.clients, options.seconds)

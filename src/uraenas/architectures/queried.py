@@ -5,6 +5,7 @@ each did: its accuracy on validation images. Who asks for recipes, too, has `rec
 float64, so that a file of them is one of numbers.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -156,7 +157,7 @@ def facts(state: Tensors, shares: Tensor) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Asking:
+class Asking(ABC):
     """What is learned from queries. Abstract: an entry adds what it asks for, what it favours and how it draws."""
 
     together: int = 10  # trained side by side
@@ -172,8 +173,9 @@ class Asking:
     def initial(self, options: Sequence[int], key: int) -> Tensors:
         return nothing_queried(options)
 
+    @abstractmethod
     def favour(self, state: Tensors) -> Tensor:
-        raise NotImplementedError
+        """As the seam has it."""
 
     def mode(self, state: Tensors) -> Tensor:
         """The best that was trained."""

@@ -119,7 +119,7 @@ def convolve(
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
     WIDE: tl.constexpr = GROUP * OUTPUTS
     table = edges + (first + tl.program_id(0)) * EDGE_COLUMNS
-    if SKIPS:  # noqa: SIM102
+    if SKIPS:
         if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
             return
     taps = tl.load(table + EDGE_TAPS).to(tl.int32)
@@ -326,7 +326,7 @@ def weight_gradient(
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
     WIDE: tl.constexpr = GROUP * OUTPUTS
     table = edges + (first + tl.program_id(0)) * EDGE_COLUMNS
-    if SKIPS:  # noqa: SIM102
+    if SKIPS:
         if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
             return
     taps = tl.load(table + EDGE_TAPS).to(tl.int32)

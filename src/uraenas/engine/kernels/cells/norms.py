@@ -66,7 +66,7 @@ def finish_statistics(
     at_scale = tl.load(table + EDGE_SCALE)
     if at_scale < 0:  # a shortcut has no norm
         return
-    if SKIPS:  # noqa: SIM102
+    if SKIPS:
         if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
             return
     channel = tl.arange(0, CHANNELS)
@@ -146,7 +146,7 @@ def sum_gradients(
 ):  # fmt: skip
     """Σ g and Σ g (y − mean) per channel of one edge, for a run of pixel blocks."""
     edge = tl.load(order + first + tl.program_id(0))
-    if SKIPS:  # noqa: SIM102
+    if SKIPS:
         if tl.load(mixing + tl.load(edges + edge * EDGE_COLUMNS + EDGE_FACTOR)) == 0:
             return
     g = maps + tl.load(edges + edge * EDGE_COLUMNS + EDGE_ARRIVING) * (pixels * CHANNELS)
@@ -177,7 +177,7 @@ def finish_gradients(
     """dγ and dβ of one edge, and a, b, c."""
     edge = tl.load(order + first + tl.program_id(0))
     table = edges + edge * EDGE_COLUMNS
-    if SKIPS:  # noqa: SIM102
+    if SKIPS:
         if tl.load(mixing + tl.load(table + EDGE_FACTOR)) == 0:
             return
     channel = tl.arange(0, CHANNELS)
@@ -202,7 +202,7 @@ def apply_gradients(
 ):  # fmt: skip
     """y becomes dy = a g + b y + c, for one pixel block of one edge."""
     edge = tl.load(order + first + tl.program_id(0))
-    if SKIPS:  # noqa: SIM102
+    if SKIPS:
         if tl.load(mixing + tl.load(edges + edge * EDGE_COLUMNS + EDGE_FACTOR)) == 0:
             return
     g = maps + tl.load(edges + edge * EDGE_COLUMNS + EDGE_ARRIVING) * (pixels * CHANNELS)

@@ -27,7 +27,7 @@ from uraenas.engine.kernels.cells.tables import (
 def pack(weights, packed, packs, mixing, SKIPS: tl.constexpr, BLOCK: tl.constexpr):
     """Packed weights of one convolution, in the maps' number format."""
     table = packs + tl.program_id(0) * PACK_COLUMNS
-    if SKIPS:  # noqa: SIM102
+    if SKIPS:
         if tl.load(mixing + tl.load(table + PACK_FACTOR)) == 0:
             return
     outputs, inputs = tl.load(table + PACK_OUTPUTS).to(tl.int32), tl.load(table + PACK_INPUTS).to(tl.int32)

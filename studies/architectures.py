@@ -4,7 +4,8 @@
 
 For every entry and seed: a search; ten chains of its expected architecture and ten of its draws, 30 epochs each; both
 as ensembles on clean and shifted images. Everything lies in a run directory of its own under OUT, so a call that is cut
-off goes on where it was. OUT/table.md and OUT/table.json are written anew after every run. At toy size:
+off goes on where it was, and several calls may share OUT. After every run OUT/table.md is written anew, from what all
+of OUT/rows/ holds. At toy size:
 
     python studies/architectures.py runs/toy --preset tiny --seeds 0 --set ensemble.members=3 --set search.queries=6
 """
@@ -12,7 +13,6 @@ off goes on where it was. OUT/table.md and OUT/table.json are written anew after
 import argparse
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 
 from uraenas.architectures import Searched, entropy_of
 from uraenas.base.errors import UraenasError
-from uraenas.base.files import write_json
+from uraenas.base.files import read_json, write_json
 from uraenas.base.whole_files import whole_file
 from uraenas.run.config import Config, parse_assignments, preset
 from uraenas.run.directory import Run
@@ -77,13 +77,13 @@ def main() -> None:
         if name not in ENTRIES:
             parser.error(f"unknown entry {name!r}; there are {', '.join(ENTRIES)}")
     changes = parse_assignments(given.set)
-    rows: list[dict[str, Any]] = []
     for seed in seeds:
         for name in names:
             config = settings_of(name, given.preset, seed, changes)
-            rows.append({"entry": name, "seed": seed, **outcome(given.out / f"{name}-{seed}", config)})
-            write(given.out, rows)
-            print(json.dumps(rows[-1]), flush=True)
+            row = {"entry": name, "seed": seed, **outcome(given.out / f"{name}-{seed}", config)}
+            write_json(given.out / "rows" / f"{name}-{seed}.json", row)
+            write_table(given.out)
+            print(json.dumps(row), flush=True)
 
 
 def settings_of(name: str, base: str, seed: int, changes: dict[str, str]) -> Config:
@@ -140,9 +140,10 @@ def measured(run: Run, labels: torch.Tensor) -> dict[str, Any]:
     return found
 
 
-def write(out: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """The table, for people and for machines."""
-    write_json(out / "table.json", {"rows": list(rows)})
+def write_table(out: Path) -> None:
+    """Of all rows that there are, in the order of the entries."""
+    rows = [read_json(path) for path in (out / "rows").glob("*.json")]
+    rows.sort(key=lambda row: (list(ENTRIES).index(row["entry"]), row["seed"]))
     head = (
         "Entry | Seed | Expected architecture | Entropy per edge | Search, s | One copy | One draw | Copies: Acc, ECE, "
         "NLL | shifted | Draws: Acc, ECE, NLL | shifted"

@@ -1,6 +1,7 @@
 """Milliseconds of one search step: the engine (on a GPU captured) beside the plain way, in one run.
 
 python benchmarks/search_step.py [--batch 64] [--steps 50] [--distributions dirichlet gdas] [--no-plain]
+                                 [--overlap launches weight_gradients] [--profile]
 OMP_NUM_THREADS=1 python benchmarks/search_step.py --device cpu --cells 1 --steps 12 --no-plain
 """
 
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from uraenas.architectures import DISTRIBUTIONS
 from uraenas.bench.cases import Bench, Size
@@ -28,6 +30,22 @@ def milliseconds(step: Callable[[], None], count: int, clock: Callable[[], float
     return statistics.median(times), max(times) - min(times)
 
 
+def profiled(step: Callable[[], None], count: int) -> str:
+    """Milliseconds and launches of one call, by kernel."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        for _ in range(count):
+            step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    rows = [row for row in found.key_averages() if row.self_device_time_total > 0]
+    rows.sort(key=lambda row: -row.self_device_time_total)
+    lines = [
+        f"{row.self_device_time_total / 1e3 / count:8.3f} ms {row.count / count:6.1f}× {row.key[:80]}"
+        for row in rows[:30]
+    ]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -40,7 +58,14 @@ def main() -> None:
     mixed = [name for name, row in DISTRIBUTIONS.items() if row.made.loop == "supernet"]
     parser.add_argument("--distributions", nargs="+", default=["dirichlet"], choices=mixed)
     parser.add_argument("--no-plain", action="store_true", help="time the engine alone")
+    parser.add_argument("--overlap", nargs="*", default=[], choices=("launches", "weight_gradients"))
+    parser.add_argument("--profile", action="store_true", help="and which kernels take how long")
     options = parser.parse_args()
+    if options.overlap:
+        from uraenas.engine.kernels.cells.tuning import OVERLAPS  # takes Triton
+
+        for name in options.overlap:
+            setattr(OVERLAPS, name, True)
     engine = Engine(EngineSettings(device=options.device, precision=options.precision))
     on_gpu = options.device == "cuda"
     # By the host's clock on a GPU, for launching is a large part of the plain way; on a CPU in processor time.
@@ -63,6 +88,9 @@ def main() -> None:
     for name, step in (*ways, *plain, *ways):
         median, spread = milliseconds(step, options.steps, clock)
         print(f"{name:10} {median:8.2f} ms (spread {spread:.2f})")
+    if options.profile:
+        for name, step in ways:
+            print(f"{name}\n{profiled(step, options.steps)}")
     if on_gpu:
         print(f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB")
 

@@ -343,8 +343,8 @@ class Program:
                 convolutions.weight_gradient, (span.count, 1 if form.steps(reach) == 3 else form.steps(reach), splits),
                 reading.maps, buffers.maps, self.weight_partials, self.mixing, buffers.edges, span.first,
                 buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride,
-                INPUTS=reading.channels, OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reach, RECTIFY=reading.rectify,
-                SKIPS=self.skips, BLOCK=tuning.block,
+                INPUTS=reading.channels, OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reach,
+                RECTIFY=reading.rectify, SKIPS=self.skips, BLOCK=tuning.block,
                 EXACT=buffers.pixels == splits * each * tuning.block * form.group,
                 num_warps=tuning.warps, num_stages=tuning.stages,
             )  # fmt: skip

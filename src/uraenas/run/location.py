@@ -39,8 +39,9 @@ def require_run(path: Path) -> None:
     if (path / "estimator.json").exists():
         raise UraenasError(f"{path} is a saved UraeNAS, not a run; open it with UraeNAS.load in Python")
     if not is_run(path):
+        why = "" if path.exists() else ": it does not exist"
         raise UraenasError(
-            f"{path} is not a run directory; start one with: uraenas run --out {shlex.quote(str(path))} "
+            f"{path} is not a run directory{why}; start one with: uraenas run --out {shlex.quote(str(path))} "
             f"(pretrained, to predict with: {', '.join(pretrained_names())})"
         )
 

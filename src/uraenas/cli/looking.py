@@ -187,8 +187,9 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     from uraenas.learning.methods import METHODS
     from uraenas.learning.recipes import RECIPES
     from uraenas.learning.sources import SOURCES
-    from uraenas.run.config import explanations, preset
+    from uraenas.run.config import preset
     from uraenas.run.directory import pretrained_names
+    from uraenas.run.schema import explanations
     from uraenas.shifts import SHIFTS, SUITES
     from uraenas.spaces import SPACES
     from uraenas.weights import WEIGHTS
@@ -250,7 +251,7 @@ def _of_search(values: dict[str, Any]) -> set[str]:
 
 def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> None:
     """Settings with their values, in the order of the sections."""
-    from uraenas.run.config import explanations
+    from uraenas.run.schema import explanations
 
     chosen, told = set(keys) - {"methods"}, explanations()
     console.print(f"[bold]{title}[/]", highlight=False)

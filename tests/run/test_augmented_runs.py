@@ -1,21 +1,18 @@
 """Runs whose training images are augmented: settings, stops, stacks, and what is not augmented."""
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from short_runs import assert_same_members, trained
+from short_runs import assert_same_members, stopped_in_training, trained
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages
 from uraenas.data.augment import AUGMENTATIONS
 from uraenas.data.loader import Loader
 from uraenas.run.config import FREE_KEYS, build, deciding, from_json, preset
-from uraenas.run.cost import Costs
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.rates import Rates
@@ -38,15 +35,7 @@ def test_a_run_that_is_stopped_ends_as_if_nothing_had_been(
     monkeypatch.setattr(Rates, "_timed", lambda rates, step, steps: 1e-3)  # nobody asks how long it will take
     whole = uraenas(*run_of(tmp_path / "whole", name))
     assert whole.returncode == 0, whole.stderr
-    add = Costs.add
-
-    def add_and_stop(costs: Costs, items: dict) -> None:
-        add(costs, items)
-        if any(item.startswith("chains/") for item in items):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with monkeypatch.context() as stopping:
-        stopping.setattr(Costs, "add", add_and_stop)
+    with stopped_in_training():
         assert uraenas(*run_of(tmp_path / "stopped", name)).returncode == 130
     assert uraenas("train", tmp_path / "stopped").returncode == 0
     runs = Run(tmp_path / "whole"), Run(tmp_path / "stopped")

@@ -13,7 +13,6 @@ from uraenas.run.config import (
     Config,
     build,
     differences,
-    explanations,
     from_json,
     override,
     parse_assignments,
@@ -22,6 +21,7 @@ from uraenas.run.config import (
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.presets import PRESETS
+from uraenas.run.schema import explanations
 
 DEFAULTS = build({})
 GENOTYPE = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_1x1~2|"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from short_runs import stopped_in_training
 
-from uraenas.run.cost import Costs
 from uraenas.run.directory import Run
 
 # `uraenas` that stays where it is once something of this kind is booked: in the midst of a stage, after an epoch.
@@ -59,15 +59,7 @@ def stopped_process(uraenas: Callable, out: Path, *more: str) -> tuple[int, str]
 
 def stopped_here(uraenas: Callable, out: Path, *more: str) -> tuple[int, str]:
     """In this process, which signals to itself after the first epoch of a chain."""
-    add = Costs.add
-
-    def add_and_stop(costs: Costs, items: dict) -> None:
-        add(costs, items)
-        if any(item.startswith("chains/") for item in items):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Costs, "add", add_and_stop)
+    with stopped_in_training():
         done = uraenas(*RUN, "--json", "--out", out, *more)
     return done.returncode, done.stderr
 

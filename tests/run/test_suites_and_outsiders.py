@@ -65,6 +65,10 @@ def test_an_unknown_suite_names_the_nearest_when_it_is_needed():
     """Not before: a run may be looked at where its suite is not."""
     with pytest.raises(UraenasError, match=r"unknown suite or folder 'basics'\. Did you mean 'basic'"):
         list(evaluation_sets("digits", digits().test, EvaluateSettings(suite="basics")))
+    with pytest.raises(
+        UraenasError, match=r"^\./other does not exist; allowed: a path, or one of none, basic"
+    ):
+        list(evaluation_sets("digits", digits().test, EvaluateSettings(suite="./other")))
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """The errors a user can cause and mend."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 MOST_NAMES = 25  # more than these are not listed
 
@@ -39,3 +40,12 @@ def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
         close = difflib.get_close_matches(given, names, n=5, cutoff=0.0)
         return UraenasError(f"unknown {kind} {given!r}.{hint} Nearest of {len(names)}: {', '.join(close)}.")
     return UraenasError(f"unknown {kind} {given!r}.{hint} Allowed: {', '.join(names)}.")
+
+
+def unknown_or_missing(
+    kind: str, given: str, allowed: Sequence[str], folders: Sequence[str] = ()
+) -> UraenasError:
+    """The error for what is neither a name in a table, nor one of the folders here, nor a path to another."""
+    if given == Path(given).name:
+        return unknown(f"{kind} or folder", given, (*allowed, *folders))
+    return UraenasError(f"{given} does not exist; allowed: a path, or one of {', '.join(allowed)}")

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.text import Text
 
 from uraenas.base.errors import UraenasError
-from uraenas.cli.looking import lines_of, progress_words
 from uraenas.cli.printing import console, is_terminal
+from uraenas.cli.screen import lines_of, progress_words
 
 if TYPE_CHECKING:
     from uraenas.architectures import Searched

@@ -1,24 +1,21 @@
 """Commands that look: at a run, at what there is to choose from, at how fast this machine is."""
 
 import json
-import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.parts import values_of
-from uraenas.base.progress import in_words
 from uraenas.base.words import printable
 from uraenas.cli.printing import AsJson, console, outside_table, shown
 from uraenas.cli.runs import PresetOption
-from uraenas.run.location import PRETRAINED
+from uraenas.cli.screen import date, lines_of, progress_words
 from uraenas.run.presets import PRESETS
 
 
@@ -56,73 +53,6 @@ def show(
         _print_members(facts["members"])
 
 
-def lines_of(path: Path, facts: dict[str, Any]) -> Group:
-    """A run on one screen of eighty columns."""
-    heading = f"[bold]{shown(str(path))}[/]: {shown(facts['dataset'])}, seed {facts['seed']}"
-    parts: list[Any] = [heading]
-    if dates := facts["dates"]:
-        parts.append(f"  begun {_date(dates['begun'])}, last worked on {_date(dates['last'])}")
-    if cost := facts["cost"]:
-        each = ", ".join(f"{stage} {in_words(seconds)}" for stage, seconds in cost.items())
-        parts.append(f"  took {in_words(sum(cost.values()))}: {each}")
-    if path.parent == PRETRAINED:
-        parts.append("  pretrained: comes with the package, ready to predict")
-    else:
-        parts += [f"  {stage:9} {state}" for stage, state in facts["stages"].items()]
-    if facts["progress"]:
-        parts.append(f"  [bold]{progress_words(facts['progress'])}[/]")
-    if facts["metrics"]:
-        parts.append(_headline(facts["metrics"]))
-    for method, own in facts["members"].items():
-        distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
-        words = f"{len(own)} members of {chains} chains; distinct architectures: {distinct}"
-        parts.append(f"  {shown(method):18} {words}")
-    return Group(*(Text.from_markup(one) if isinstance(one, str) else one for one in parts))
-
-
-def progress_words(facts: dict[str, Any]) -> str:
-    share = 100 * facts["done"] / facts["total"] if facts["total"] else 100.0
-    words = [f"{facts['stage']} {share:.0f} %"]
-    if facts["found"]:
-        words.append(shown(facts["found"]))
-    if facts.get("speed"):
-        words.append(
-            f"{facts['speed']:.3g} steps/s" if facts["stage"] == "train" else f"{facts['speed']:.3g}/s"
-        )
-    if "left" in facts and facts["working"]:
-        words.append(f"{in_words(facts['left'])} left")
-    said = "running: " if facts["working"] else f"stopped {_date(facts['time'])}, at "
-    return said + ", ".join(words) + ("" if facts["working"] else "; the same command goes on from there")
-
-
-def _headline(lines: list[dict[str, Any]]) -> Table:
-    """Headline metrics, best in bold."""
-    table = Table(box=None, padding=(0, 1), show_edge=False, pad_edge=False)
-    keys = [key for key in lines[0] if key not in ("method", "members")]
-    keys = [key for key in keys if any(line[key] is not None for line in lines)]
-    names = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "crps": "CRPS"}
-    table.add_column("  Method", no_wrap=True)
-    for heading in (
-        "E",
-        *(("c" * k.startswith("shifted_")) + names[k.removeprefix("shifted_")] for k in keys),
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    tops = {}
-    for key in keys:
-        values = [line[key] for line in lines if line[key] is not None]
-        tops[key] = max(values) if key.endswith("accuracy") else min(values)
-    for line in lines:
-        cells = []
-        for key in keys:
-            value = line[key]
-            words = (
-                "–" if value is None else f"{100 * value:.2f}" if key.endswith("accuracy") else f"{value:.3f}"
-            )
-            cells.append(f"[bold]{words}[/]" if value is not None and value == tops[key] else words)
-        table.add_row(f"  {shown(line['method'])}", str(line["members"]), *cells)
-    return table
-
-
 def _print_members(members: dict[str, list[dict[str, Any]]]) -> None:
     for method, rows in members.items():
         console.print(f"[bold]{shown(method)}[/]", highlight=False)
@@ -152,7 +82,7 @@ def _list_runs(path: Path, runs: list[Path], as_json: bool) -> None:
         if "error" in facts:
             table.add_row(shown(name), "", "", "", shown(facts["error"]), "")
             continue
-        last = _date(facts["dates"]["last"])[:10] if facts["dates"] else "–"
+        last = date(facts["dates"]["last"])[:10] if facts["dates"] else "–"
         table.add_row(
             shown(name), shown(facts["dataset"]), str(facts["seed"]), last, _state(facts), _best(facts)
         )
@@ -174,10 +104,6 @@ def _best(facts: dict[str, Any]) -> str:
     return f"{min(found.values()):.3f} {shown(min(found, key=found.__getitem__))}" if found else "–"
 
 
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
 def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
     """Name presets, methods with their settings, datasets, pretrained runs, shifts and suites, spaces and kinds."""
     from uraenas.architectures import DISTRIBUTIONS
@@ -187,8 +113,9 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     from uraenas.learning.methods import METHODS
     from uraenas.learning.recipes import RECIPES
     from uraenas.learning.sources import SOURCES
-    from uraenas.run.config import explanations, preset
+    from uraenas.run.config import preset
     from uraenas.run.directory import pretrained_names
+    from uraenas.run.schema import explanations
     from uraenas.shifts import SHIFTS, SUITES
     from uraenas.spaces import SPACES
     from uraenas.weights import WEIGHTS
@@ -250,7 +177,7 @@ def _of_search(values: dict[str, Any]) -> set[str]:
 
 def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> None:
     """Settings with their values, in the order of the sections."""
-    from uraenas.run.config import explanations
+    from uraenas.run.schema import explanations
 
     chosen, told = set(keys) - {"methods"}, explanations()
     console.print(f"[bold]{title}[/]", highlight=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.errors import UraenasError, unknown, unknown_or_missing
 from uraenas.data.cifar import CIFAR10, CIFAR100, Cifar, is_cifar_folder, load_cifar
 from uraenas.data.dataset import Dataset
 from uraenas.data.digits import digits
@@ -118,10 +118,8 @@ def load_dataset(
         raise UraenasError(
             f"{path} is not a dataset; allowed: a table (.csv, .parquet), an .npz file, a CIFAR archive or a folder"
         )
-    if len(path.parts) > 1:
-        raise UraenasError(f"{path} does not exist; allowed: a path, or one of {', '.join(DATASETS)}")
     folders = [entry.name for entry in Path().iterdir() if entry.is_dir() and entry.name[0] != "."]
-    raise unknown("dataset or folder", str(name), [*DATASETS, *folders])
+    raise unknown_or_missing("dataset", str(name), DATASETS, folders)
 
 
 def load_images(

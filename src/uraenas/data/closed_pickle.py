@@ -10,7 +10,7 @@ its size.
 import math
 import pickletools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class _Array:
         numbers = all(type(size) is int and size >= 0 for size in shape)
         if not numbers or math.prod(shape) * dtype.dtype.itemsize != len(raw):
             raise Damaged(f"the pickle holds an array of {len(raw)} bytes that claims another size")
-        order = "F" if column_major else "C"
-        self.array = np.frombuffer(raw, dtype.dtype).reshape(shape, order=order)  # type: ignore[call-overload]
+        order: Literal["F", "C"] = "F" if column_major else "C"
+        self.array = np.frombuffer(raw, dtype.dtype).reshape(shape, order=order)
 
 
 class _Type:

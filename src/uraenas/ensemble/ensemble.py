@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,48 +12,26 @@ import torch
 from torch import Tensor
 
 from uraenas.base.errors import DamagedFile, UraenasError
-from uraenas.base.fields import Fields, is_text, is_whole
-from uraenas.base.files import (
-    FORMAT,
-    checksum_of,
-    digest_of,
-    read_json,
-    read_tensors,
-    require_format,
-    write_json,
-)
+from uraenas.base.files import FORMAT, checksum_of, digest_of, write_json
 from uraenas.base.svg import element
 from uraenas.data.arrays import as_images
 from uraenas.data.dataset import require_distinct
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble.description import DESCRIPTION, DRAWS, NOBODY, Description, Owner
 from uraenas.ensemble.held_out import COVERAGE, SHARE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
-from uraenas.ensemble.member import Member, MemberFacts, member_files
+from uraenas.ensemble.member import Member, member_files
 from uraenas.ensemble.predictor import MembersPredictor, Predicting
 from uraenas.ensemble.runtime import EarningPredictor
 from uraenas.evaluation import Measures, UncertaintyBySource, conformal, measures_of, numbers
 from uraenas.evaluation.metrics import undefined_sources
-from uraenas.spaces import Space, facts_of, space_of
+from uraenas.spaces import Space, facts_of
 from uraenas.spaces.pictures import gallery, standalone
 
-DESCRIPTION = "ensemble.json"
-DRAWS = "draws"
-MOST_MEMBERS = 10_000
 LEAST_TEMPERATURE = 1e-6
 MOST_VARIANTS = 20  # of rows with a category that was never seen: the most frequent ones it may be
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose members these are: a method of a run, or nobody's."""
-
-    run: str = ""  # its identity
-    method: str = ""
-
-
-NOBODY = Owner()
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,81 +306,22 @@ class Ensemble:
     @classmethod
     def load(cls, path: Path | str, owner: Owner | None = None) -> "Ensemble":
         """Read what `save` wrote. Where the owner is known, it must be the same."""
-        folder = Path(path)
-        facts = description(folder, owner)
-        space = space_of(facts.table("space").stored, facts.where)
-        read = [(one, read_tensors(one, checksum)) for one, checksum in vouched_for(folder, facts).items()]
-        described = [MemberFacts.of(one, header) for one, (_, header) in read]
-        if any(member.space != space for member in described):
-            raise facts.error("its space is not that of its members")
-        networks = [
-            Member.from_tensors(member, tensors, one)
-            for member, (one, (tensors, _)) in zip(described, read, strict=True)
-        ]
-        for one, member in zip(read, networks, strict=True):
-            if not member.is_finite:
-                raise DamagedFile(f"{one[0]} holds weights that are not finite")
-        members = [replace(networks[place], draw=draw) for place, draw in drawn_from(facts, len(networks))]
+        described = Description.read(Path(path), owner)
+        facts, members = described.facts, described.members()
         try:
             return cls(
-                tuple(members),
-                space,
+                members,
+                described.space,
                 Normalisation.stored_in(facts),
                 facts.texts("classes"),
                 facts.number("temperature", LEAST_TEMPERATURE, 1 / LEAST_TEMPERATURE),
                 facts.flag("of_bytes"),
-                known_of(folder, facts),
+                described.known(),
             )
         except DamagedFile:
             raise
         except UraenasError as error:
             raise facts.error(str(error)) from error
-
-
-def description(folder: Path, owner: Owner | None = None) -> Fields:
-    """What ensemble.json says; it must be that of the owner, where one is given."""
-    path = folder / DESCRIPTION
-    stored = read_json(path)
-    require_format(folder, stored)
-    facts = Fields(path, stored)
-    found = Owner(facts.text("run"), facts.text("method"))
-    if owner not in (None, found):
-        whose = (
-            f"of method {found.method}" if owner is not None and found.run == owner.run else "of another run"
-        )
-        raise DamagedFile(f"{path} and its members are those {whose}, put in this place")
-    return facts
-
-
-def vouched_for(folder: Path, facts: Fields) -> dict[Path, str]:
-    """The members' files, each with its checksum."""
-    checksums = facts.list_of("members", lambda one: is_text(one, 32) and len(one) == 32, "checksums")
-    if not 1 <= len(checksums) <= MOST_MEMBERS:
-        raise facts.error(f"it has {len(checksums)} members")
-    return dict(zip(member_files(folder, len(checksums)), checksums, strict=True))
-
-
-def drawn_from(facts: Fields, files: int) -> list[tuple[int, int]]:
-    """The file and the draw of each member."""
-    if not facts.has(DRAWS):
-        return [(place, 0) for place in range(files)]
-    found = facts.list_of(DRAWS, lambda one: _is_draw(one, files), "a file and a draw")
-    if not 1 <= len(found) <= MOST_MEMBERS or {place for place, _ in found} != set(range(files)):
-        raise facts.error(f"its {DRAWS} do not fit its files")
-    return [(place, draw) for place, draw in found]
-
-
-def _is_draw(one: Any, files: int) -> bool:
-    pair = isinstance(one, list) and len(one) == 2
-    return pair and is_whole(one[0], most=files - 1) and is_whole(one[1], most=MOST_MEMBERS)
-
-
-def known_of(folder: Path, facts: Fields) -> Known | None:
-    """What the ensemble that these facts describe keeps of the images it knows."""
-    if facts.stored.get("known") is None:
-        return None
-    members = len(drawn_from(facts, len(vouched_for(folder, facts))))
-    return Known.load(folder / KNOWN, members, facts.text("known", 32))
 
 
 def checked_share(share: float) -> float:

@@ -30,8 +30,7 @@ def wide(space: Space, members: int) -> Space:
     if members == 1:
         return space
     shape = replace(space.shape, classes=members * space.shape.classes)
-    found: Space = replace(space, shape=shape)  # type: ignore[type-var]  # a space is a dataclass
-    return found
+    return replace(space, shape=shape)
 
 
 def weights_of(members: Sequence[Member], space: Space, device: torch.device, dtype: torch.dtype) -> Tensor:

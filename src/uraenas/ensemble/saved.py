@@ -16,7 +16,8 @@ from uraenas.base.fields import Fields
 from uraenas.base.files import FORMAT, checksum_of, read_json, require_format, write_json
 from uraenas.base.lock import alone_in
 from uraenas.base.whole_files import flush_folder, writing
-from uraenas.ensemble.ensemble import DESCRIPTION, NOBODY, Ensemble
+from uraenas.ensemble.description import DESCRIPTION, NOBODY
+from uraenas.ensemble.ensemble import Ensemble
 
 POINTER = "estimator.json"
 OWN_FOLDER = re.compile(r"ensemble-[0-9a-f]{16}")

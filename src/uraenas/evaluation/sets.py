@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from uraenas import shifts
-from uraenas.base.errors import UraenasError, require_range, unknown
+from uraenas.base.errors import UraenasError, require_range, unknown, unknown_or_missing
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.fit import in_units_of
 from uraenas.evaluation.row import TEST_TIME
@@ -116,8 +116,12 @@ def set_names(dataset: str, test: LabelledImages, settings: EvaluateSettings) ->
 def require_suite_fits(test: LabelledImages, settings: EvaluateSettings) -> None:
     """Refuse a suite that does not fit the images, or whose requirements are missing."""
     if _is_folder(settings):
+        if not Path(settings.suite).exists():
+            raise unknown_or_missing("suite", settings.suite, ("none", *shifts.SUITES))
         if not Path(settings.suite).is_dir():
-            raise unknown("suite or folder", settings.suite, ("none", *shifts.SUITES))
+            raise UraenasError(
+                f"{settings.suite} is a file; a suite is a folder, as `uraenas corrupt` makes it"
+            )
         suite = open_suite(settings.suite)
         if not np.array_equal(suite.labels, test.labels):
             raise UraenasError(f"{settings.suite} holds other images than the test set: its labels differ")

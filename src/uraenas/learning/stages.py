@@ -11,7 +11,7 @@ import torch
 from uraenas.architectures import Mixed
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_range
-from uraenas.spaces import Space, Tensors
+from uraenas.spaces import InParts, Space, Tensors
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,13 @@ class Stages:
         before, after = self.parts(epoch - 1), self.parts(epoch)
         if before == after:
             return flat
+        assert isinstance(space, InParts)  # `check` has seen to it
         key = draws.key(seed, "search", "stage", self.at(epoch))
-        return {name: space.widened(one, before, after, key) for name, one in flat.items()}  # type: ignore[attr-defined]
+        return {name: space.widened(one, before, after, key) for name, one in flat.items()}
 
     def check(self, space: Space) -> None:
         """Refuse parts of channels that there are not."""
-        channels = getattr(space, "channels", 0) if hasattr(space, "partial_forward") else 0
+        channels = space.channels if isinstance(space, InParts) else 0
         if max(self.partial) > 1 and (not channels or channels % max(self.partial)):
             raise UraenasError(
                 f"search.partial = {self.partial} is not allowed; networks of {space.name} with "

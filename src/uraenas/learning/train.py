@@ -279,13 +279,17 @@ def train(
     `collect` sees every weight sample, then `checkpoint` the chains that gave it, after every epoch; `tick` hears of
     every step. Stacks that do not fit into memory are made smaller, and go on from the last epoch.
     """
+
+    def begun(group: list[ChainState]) -> StackOfChains:
+        return StackOfChains(group, settings, space, loader, engine, seed)
+
     latest = {chain.spec.name: chain for chain in chains}
     size = engine.stack
     while waiting := [chain.restarted() for chain in latest.values() if not chain.is_over(settings.epochs)]:
         for group in stacks_of(waiting, size):
             try:
                 with naming_want_of_memory():
-                    for states in _epochs(group, settings, space, loader, engine, seed, collect, tick):
+                    for states in _epochs(begun(group), collect, tick):
                         checkpoint(states)
                         latest.update({state.spec.name: state for state in states})
             except torch.OutOfMemoryError as error:
@@ -296,17 +300,9 @@ def train(
 
 
 def _epochs(
-    group: list[ChainState],
-    settings: TrainSettings,
-    space: Space,
-    loader: Loader,
-    engine: Engine,
-    seed: int,
-    collect: Callable[[Member], None],
-    tick: Callable[[int], None],
+    stack: StackOfChains, collect: Callable[[Member], None], tick: Callable[[int], None]
 ) -> Iterator[list[ChainState]]:
     """The states of a stack after each epoch, when its samples have been collected."""
-    stack = StackOfChains(group, settings, space, loader, engine, seed)
     while not stack.done:
         for member in stack.advance(tick):
             collect(member)

@@ -1,13 +1,10 @@
-"""A run's settings: the sections of the parts that its methods are made of, and what presets and `key=value` change.
+"""A run's settings: values by key, the parts that they make, what presets and `key=value` change, and what differs.
 
-A key is `section.name`. Which sections there are follows from the choices `methods`, `network.space`,
-`search.distribution`, `search.weights` and `train.augmentation`, so a run has no setting that none of its methods uses.
+Which keys there are is in `schema.py`.
 """
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from uraenas.architectures import DISTRIBUTIONS
@@ -20,14 +17,13 @@ from uraenas.engine import EngineSettings
 from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
 from uraenas.learning.chains import TrainSettings
-from uraenas.learning.loops import LOOPS, Loop, LoopParts
-from uraenas.learning.methods import DEFAULT, METHODS, Assembled, method
+from uraenas.learning.loops import LoopParts
+from uraenas.learning.methods import DEFAULT, Assembled, method
 from uraenas.learning.recipes import RECIPES
-from uraenas.learning.search import SearchSettings
 from uraenas.learning.sources import SOURCES
-from uraenas.run.explained import explained
 from uraenas.run.parsing import parse
 from uraenas.run.presets import PRESETS
+from uraenas.run.schema import DATA, ENGINE, ENSEMBLE, EVALUATE, TRAIN, every_key, loop_of, schema_of, who_has
 from uraenas.spaces import SPACES, Space
 from uraenas.weights import WEIGHTS
 
@@ -45,46 +41,6 @@ FREE_KEYS = (
     "engine.checkpoint_seconds",
 )
 NO_SETTINGS = ("format", "run", "chains")  # what config.json says besides them: whose it is
-
-
-@dataclass(frozen=True)
-class TopSettings:
-    """What belongs to no section."""
-
-    seed: int = 0
-    methods: tuple[str, ...] = DEFAULT
-    tensorboard: bool = False  # event files of search and training under RUN/tensorboard
-
-    def __post_init__(self) -> None:
-        if not self.methods:
-            raise UraenasError(f"methods is empty; choose from {', '.join(METHODS)}")
-        for name in self.methods:
-            method(name)
-        if len(set(self.methods)) < len(self.methods):
-            raise UraenasError(f"methods names one twice: {', '.join(self.methods)}")
-        if not 0 <= self.seed < 2**63:
-            raise UraenasError(f"seed = {self.seed} is out of range; it must lie in 0 … 2^63 - 1")
-
-
-@dataclass(frozen=True)
-class SpaceChoice:
-    """Which space networks are from; its own settings follow."""
-
-    space: str = "nasbench201"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One key: its type, and its value unless it is set."""
-
-    kind: Any
-    default: Any
-
-
-Schema = dict[str, Setting]
-
-TOP, DATA, CHOICE, TRAIN = Part(TopSettings), Part(DataSettings), Part(SpaceChoice), Part(TrainSettings)
-ENSEMBLE, EVALUATE, ENGINE = Part(EnsembleSettings), Part(EvaluateSettings), Part(EngineSettings)
 
 
 class Config:
@@ -158,7 +114,7 @@ class Config:
         if "search.distribution" not in self.values:
             return None
         name = self.values["search.distribution"]
-        loop, weights = _loop_of(name), self.values["search.weights"]
+        loop, weights = loop_of(name), self.values["search.weights"]
         part = row_of(loop.weights, "search.weights", weights)
         return loop.parts(
             self._made("search", loop.settings),
@@ -223,19 +179,19 @@ def build(values: Mapping[str, Any], required: Iterable[str] = ()) -> Config:
 
     Values of settings that none of its methods has are put aside, unless they are `required` to count.
     """
-    every = _every_key()
+    every = every_key()
     for key in values:
         if key not in every:
             name = key.rpartition(".")[2]  # often right, in another section
             namesakes = [one for one in every if one.rpartition(".")[2] == name]
             raise unknown("setting", key, namesakes or every)
     parsed = {key: parse(key, value, every[key]) for key, value in values.items()}
-    schema = _schema(parsed)
+    schema = schema_of(parsed)
     for key in required:
         if key not in schema:
             raise UraenasError(
                 f"{key} is no setting of {', '.join(parsed.get('methods', DEFAULT))}; methods that have it: "
-                f"{', '.join(_who_has(key, parsed)) or 'none, with these choices'}"
+                f"{', '.join(who_has(key, parsed)) or 'none, with these choices'}"
             )
     taken = {key: parsed.get(key, setting.default) for key, setting in schema.items()}
     return Config(taken, {key: value for key, value in parsed.items() if key not in schema})
@@ -304,106 +260,3 @@ def measured_differently(settings: Mapping[str, Any], config: Config) -> dict[st
     """What metrics were measured by, where it differs from the settings now: key → (old, new)."""
     now = measuring(config)
     return {key: (old, now[key]) for key, old in settings.items() if key in now and old != now[key]}
-
-
-# Which settings there are
-
-
-def _schema(values: Mapping[str, Any]) -> Schema:
-    """The settings that follow from the choices among these values."""
-
-    def chosen(key: str, default: Any) -> Any:
-        return values.get(key, default)
-
-    methods = chosen("methods", DEFAULT)
-    schema: Schema = dict(_of(None, TOP))
-    TopSettings(**{key: chosen(key, setting.default) for key, setting in schema.items()})  # its checks
-    schema |= _of("data", DATA)
-    schema |= _of("network", CHOICE)
-    schema |= _of("network", row_of(SPACES, "space", chosen("network.space", SpaceChoice.space)))
-    rows = [method(name) for name in methods]
-    sources = dict.fromkeys(row.source for row in rows)
-    of_sources = {key: s for name in sources for key, s in _of(f"train.{name}", SOURCES[name]).items()}
-    if any(_needs_search(name, values) for name in sources):
-        distribution = chosen("search.distribution", SearchSettings.distribution)
-        loop = _loop_of(distribution)
-        schema |= _of("search", loop.settings)
-        weights = chosen("search.weights", schema["search.weights"].default)
-        schema |= _of(f"search.{distribution}", DISTRIBUTIONS[distribution])
-        part = row_of(loop.weights, "search.weights", weights)
-        schema |= _of(f"search.{part.made.section}", part)
-    schema |= _of("train", TRAIN)
-    for name in chosen("train.augmentation", TrainSettings.augmentation):
-        schema |= _of(f"train.{name}", row_of(AUGMENTATIONS, "augmentation", name))
-    schema |= of_sources
-    for name in dict.fromkeys(row.recipes for row in rows):
-        schema |= _of(f"train.{name}", RECIPES[name])
-    for name in dict.fromkeys(row.weights for row in rows):
-        schema |= _of(f"train.{WEIGHTS[name].made.section}", WEIGHTS[name])
-    if not all(row.single for row in rows):
-        schema |= _of("ensemble", ENSEMBLE)
-    return {**schema, **_of("evaluate", EVALUATE), **_of("engine", ENGINE)}
-
-
-def _loop_of(distribution: str) -> Loop:
-    """How the distribution of this name is searched for."""
-    return LOOPS[row_of(DISTRIBUTIONS, "distribution", distribution).made.loop]
-
-
-@cache
-def _of(section: str | None, part: Part[Any]) -> Mapping[str, Setting]:
-    """The settings of a part, by key."""
-    defaults = {field.name: field.default for field in dataclasses.fields(part.made)} | dict(part.defaults)
-    prefix = "" if section is None else f"{section}."
-    return {f"{prefix}{name}": Setting(kind, defaults[name]) for name, kind in part.settings.items()}
-
-
-def _needs_search(source: str, values: Mapping[str, Any]) -> bool:
-    names = SOURCES[source].settings
-    own = {name: values[key] for name in names if (key := f"train.{source}.{name}") in values}
-    with naming(f"train.{source}"):
-        return SOURCES[source].make(own).needs_search
-
-
-def explanations() -> dict[str, str]:
-    """What each setting is for, in a line."""
-    return {
-        f"{section}.{name}" if section else name: explained(part.made, name)
-        for section, part in _every_part()
-        for name in part.settings
-    }
-
-
-def _every_key() -> dict[str, Any]:
-    """All keys that there are, whatever is chosen, with their types."""
-    return {key: s.kind for section, part in _every_part() for key, s in _of(section, part).items()}
-
-
-def _every_part() -> Iterator[tuple[str | None, Part[Any]]]:
-    """All parts that have settings, with their sections."""
-    return iter(
-        [
-            (None, TOP),
-            ("data", DATA),
-            ("network", CHOICE),
-            *(("network", part) for part in SPACES.values()),
-            *(("search", loop.settings) for loop in LOOPS.values()),
-            *((f"search.{name}", part) for name, part in DISTRIBUTIONS.items()),
-            *(
-                (f"search.{part.made.section}", part)
-                for loop in LOOPS.values()
-                for part in loop.weights.values()
-            ),
-            ("train", TRAIN),
-            *((f"train.{name}", part) for name, part in {**AUGMENTATIONS, **SOURCES, **RECIPES}.items()),
-            *((f"train.{part.made.section}", part) for part in WEIGHTS.values()),
-            ("ensemble", ENSEMBLE),
-            ("evaluate", EVALUATE),
-            ("engine", ENGINE),
-        ]
-    )
-
-
-def _who_has(key: str, values: Mapping[str, Any]) -> list[str]:
-    """The methods that have a setting."""
-    return [name for name in METHODS if key in _schema({**values, "methods": (name,)})]

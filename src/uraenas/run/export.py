@@ -91,29 +91,28 @@ def with_search_of(source: Run, config: Config) -> Config:
 
 
 def check_search(source: Run, config: Config, task: Task) -> None:
-    """Refuse a search of another space, and one that may have seen images which are held out now.
-
-    A search on other images is welcome. On the same images the seed and the data's settings say which are held out.
-    """
-    theirs, images = source.config(), source.data()
+    """Refuse a search of another space, and one that may have seen images which are held out now."""
     if _searched(source).space.decisions != task.space.decisions:
         raise UraenasError(f"the search of {source.path} is of another space than {task.space.name}")
-    if images is not None and images.blake2b == task.facts.blake2b:
-        _require_alike(source, theirs, config, ("seed", "data."), "search")
+    require_same_division(source, config, task, "search", "search anew (--search-of none)")
 
 
 def check_starts(config: Config, task: Task) -> None:
     """Refuse to start chains from networks that may have been trained on images which are held out now."""
     for start in {config.method(name).source.start for name in config.methods} - {""}:
-        source = Run.find(start)
-        images = source.data()
-        if images is not None and images.blake2b == task.facts.blake2b:
-            require_same_division(source, config, "training (train.sampled.start)")
+        what, instead = "training (train.sampled.start)", "start from another run's networks, or from none"
+        require_same_division(Run.find(start), config, task, what, instead)
 
 
-def require_same_division(source: Run, config: Config, what: str) -> None:
-    """Refuse another run's work on the same images where other ones of them are held out now."""
-    _require_alike(source, source.config(), config, ("seed", "data."), what)
+def require_same_division(source: Run, config: Config, task: Task, what: str, instead: str) -> None:
+    """Refuse another run's work that may have seen images which are held out now, and say what to do instead.
+
+    Work on other images is welcome. On the same images the seed and the data's settings say which are held out.
+    """
+    images = source.data()
+    if images is not None and images.blake2b == task.facts.blake2b:
+        why = f", so it may have seen images that are held out now; set this as it was there, or {instead}"
+        _require_alike(source, config, ("seed", "data."), what, why)
 
 
 def _searched(source: Run) -> Searched:
@@ -134,17 +133,17 @@ def check_chains(run: Run, source: Run, config: Config, data: DataFacts) -> None
     changed = differences(source.config(), config)
     deciding = tuple(key for key in changed if not key.startswith("ensemble.") and key not in free)
     if deciding:
-        _require_alike(source, source.config(), config, deciding, "chains")
+        _require_alike(source, config, deciding, "chains")
     if source.data() != data:
         raise UraenasError(
             f"the chains of {source.path} were trained on other images than {config.data.name}"
         )
 
 
-def _require_alike(source: Run, theirs: Config, config: Config, deciding: tuple[str, ...], what: str) -> None:
-    changed = {k: v for k, v in differences(theirs, config).items() if k.startswith(deciding)}
+def _require_alike(source: Run, config: Config, deciding: tuple[str, ...], what: str, why: str = "") -> None:
+    changed = {k: v for k, v in differences(source.config(), config).items() if k.startswith(deciding)}
     if changed:
-        raise UraenasError(f"the {what} of {source.path} does not fit: {in_words(changed)}")
+        raise UraenasError(f"the {what} of {source.path} does not fit: {in_words(changed)}{why}")
 
 
 def take_search(run: Run, source: Run, space: Space) -> None:

@@ -1,7 +1,6 @@
-"""Runs on the Hugging Face hub: pushed as the folder that `export` writes, with a model card; fetched and opened."""
+"""Runs on the Hugging Face hub: pushed as the folder that `export` writes, with a model card."""
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,24 +8,11 @@ from typing import Any
 from uraenas.base.errors import UraenasError
 from uraenas.base.versions import version_of
 from uraenas.evaluation import Metrics
-from uraenas.run.directory import TEACHER, Run
+from uraenas.run.directory import Run
 from uraenas.run.export import export
+from uraenas.run.fetching import LIBRARY, PREFIX, client, refused
 
-PREFIX = "hf://"  # what users write before OWNER/NAME
 CARD = "README.md"
-LIBRARY = "uraenas"
-# What is fetched: a run's own files, all of which are read with care, and no page that another has written.
-WANTED = (
-    "config.json",
-    "data.json",
-    "environment.json",
-    "cost.json",
-    "metrics.json",
-    TEACHER,
-    "search/architecture.safetensors",
-    "methods/*/members/ensemble.json",
-    "methods/*/members/*.safetensors",
-)
 COLUMNS = {"accuracy": "Accuracy", "nll": "NLL", "ece": "ECE", "brier": "Brier"}
 
 
@@ -42,7 +28,7 @@ def push(
 
     The token is the hub's own: from `hf auth login`, or HF_TOKEN.
     """
-    hub = _hub()
+    hub = client()
     if (data := run.data()) is not None and data.is_table:
         raise UraenasError(f"{run.path} predicts rows of a table; the hub takes images")
     with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
@@ -58,28 +44,8 @@ def push(
                 ignore_patterns=["lock", "log.jsonl"],
             )
         except Exception as error:
-            raise _refused(hub, f"{repo} could not be pushed", error) from error
+            raise refused(hub, f"{repo} could not be pushed", error) from error
     return str(address)
-
-
-def fetch(repo: str, revision: str = "") -> Run:
-    """The run in a repository of the hub, from the hub's cache on this machine where it is there already."""
-    hub = _hub()
-    name = repo.removeprefix(PREFIX)
-    try:
-        path = hub.snapshot_download(
-            name,
-            revision=revision or None,
-            allow_patterns=list(WANTED),
-            library_name=LIBRARY,
-            library_version=version_of(LIBRARY),
-        )
-    except Exception as error:
-        raise _refused(hub, f"{name} could not be fetched", error) from error
-    found = Run(path)
-    if not found.exists:
-        raise UraenasError(f"{name} on the hub holds no run of uraenas (no config.json)")
-    return found
 
 
 def card(run: Run, repo: str, licence: str = "") -> str:
@@ -181,26 +147,3 @@ def _plain(text: str) -> str:
     """A name as Markdown shows it, in one line."""
     line = " ".join(str(text).split())
     return "".join(f"\\{one}" if one in "\\`*_[]<>|#" else one for one in line)
-
-
-def _hub() -> Any:
-    try:
-        import huggingface_hub
-        import huggingface_hub.errors
-        import huggingface_hub.utils
-    except ImportError as error:
-        raise UraenasError(f"{error.name} is missing; install it with: pip install 'uraenas[hub]'") from error
-    if not sys.stderr.isatty():
-        huggingface_hub.utils.disable_progress_bars()
-    return huggingface_hub
-
-
-def _refused(hub: Any, what: str, error: Exception) -> UraenasError:
-    """The hub's reasons in one line; what is no reason of the hub's or the network's goes on as it is."""
-    if isinstance(error, UraenasError):
-        return error
-    known = (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError, ValueError, RuntimeError)
-    if not isinstance(error, known) and "http" not in type(error).__module__:
-        raise error
-    words = " ".join(str(error).split())
-    return UraenasError(f"{what}: {words[:300]}")

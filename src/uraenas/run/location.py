@@ -8,6 +8,7 @@ from pathlib import Path
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.fields import Fields
 from uraenas.base.files import read_json, require_format
+from uraenas.run.fetching import fetch
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 REPLICATES = "bootstrap.safetensors"
@@ -24,9 +25,7 @@ def found(path: Path | str) -> Path:
     """The run in this directory or under hf://OWNER/NAME; where there is none, the pretrained one of this name."""
     own, name = Path(path), str(path)
     if name.startswith(HUB):
-        from uraenas.run.hub import fetch  # which needs this module
-
-        return fetch(name.removeprefix(HUB).lstrip("/"), "").path
+        return fetch(name.removeprefix(HUB).lstrip("/"))
     return PRETRAINED / name if not is_run(own) and name in pretrained_names() else own
 
 
@@ -39,8 +38,9 @@ def require_run(path: Path) -> None:
     if (path / "estimator.json").exists():
         raise UraenasError(f"{path} is a saved UraeNAS, not a run; open it with UraeNAS.load in Python")
     if not is_run(path):
+        why = "" if path.exists() else ": it does not exist"
         raise UraenasError(
-            f"{path} is not a run directory; start one with: uraenas run --out {shlex.quote(str(path))} "
+            f"{path} is not a run directory{why}; start one with: uraenas run --out {shlex.quote(str(path))} "
             f"(pretrained, to predict with: {', '.join(pretrained_names())})"
         )
 

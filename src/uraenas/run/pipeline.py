@@ -17,9 +17,8 @@ from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
-from uraenas.learning.loops import LOOPS, search
-from uraenas.learning.search import SearchState
-from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
+from uraenas.learning.loops import LOOPS
+from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
 from uraenas.run.directory import SEARCH_STATE, Run
@@ -38,11 +37,12 @@ from uraenas.run.members import Chooser
 from uraenas.run.places import Local, Place
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.recipes import check_recipes, recipe_notes
+from uraenas.run.searching import Searcher
 from uraenas.run.task import prepare
 from uraenas.run.teaching import Teaching
 from uraenas.run.telling import Telling
 from uraenas.run.tensorboard import EventFiles
-from uraenas.run.training import ChainRunner, TimeUp
+from uraenas.run.training import ChainRunner
 
 FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as these
 
@@ -225,35 +225,10 @@ class Pipeline:
             elsewhere = self.place.asked(self.run, config, task, self.engine, self.progress)
         else:
             self.place.begin(self._runner, self._searched_for_none())
-        facts = (parts, task.space, images, self.engine, config.seed)
-        searching = loop.begin(*facts, self.checkpoints.search(), elsewhere)
-        clock, booked = Clock(), 0
-
-        def checkpoint(state: SearchState) -> None:
-            nonlocal booked
-            unsaved["search"] = state
-            self._watch("search", state.history)
-            if state.history:
-                self.progress.found["search"] = _so_far(state.history[-1])
-            seen, booked = searching.images - booked, searching.images
-            self.run.costs.add({"search": {"seconds": clock.lap(), "images": seen}})
-            small = not state.weights  # answers to queries, each of which took a training
-            if self.checkpoints.due(config.engine.checkpoint_seconds) or small:
-                self.checkpoints.store_search(state)
-                del unsaved["search"]
-            if self.progress.is_slow("search"):
-                raise TimeUp
-
-        def tick(*steps: int) -> None:
-            self.progress("search", *steps)
-            self.place.beat()
-
-        self.progress("search", *searching.steps)
-        with saved_when_cut_short(self.checkpoints.store_search) as unsaved:
-            try:
-                found = search(searching, checkpoint, tick)
-            except TimeUp:
-                found = searching.found()
+        known = (parts, task.space, images, self.engine, config.seed)
+        searching = loop.begin(*known, self.checkpoints.search(), elsewhere)
+        facts = (self.run, self.checkpoints, config.engine.checkpoint_seconds, self._watch, self.progress)
+        found = Searcher(*facts).search(searching, self.place.beat)
         epochs, settings = searching.epoch, parts.settings
         if not searching.done:
             self.left_out.append(f"the search was ended after {epochs} of {settings.units} {settings.unit}")
@@ -388,13 +363,6 @@ class Pipeline:
             return self.run.metrics()
         except UraenasError:
             return Metrics([])
-
-
-def _so_far(row: Mapping[str, Any]) -> str:
-    """What a search has come to: its expected architecture, how good that is where it is known, and how sure it is."""
-    numbers = [f"{name} {row[name]:.3f}" for name in ("best", "entropy") if name in row]
-    losses = [f"loss {row['validation_loss']:.3f}"] if row.get("validation_loss") is not None else []
-    return f"{row['genotype']}, {', '.join([*numbers, *losses])}"
 
 
 def _require_finished(checkpoints: Checkpoints, plans: Mapping[str, Sequence[ChainSpec]]) -> None:

@@ -6,7 +6,7 @@ Draws are keyed, so nothing of the run changes by what is tried here.
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -194,17 +194,17 @@ class Rates:
 
     def _timed(self, step: Callable[[int], object], steps: int) -> float:
         """The mean over steps from all of so many, for those that explore and those that sample differ."""
-        first = self._lap(lambda: step(0))
+        first = self._lap(partial(step, 0))
         if first > 10 * self.patience or (steps > 1 and first * steps < SHORT):
             return first
         if steps > 1:  # a captured step is made when it is first asked for
-            self._lap(lambda: step(steps - 1))
+            self._lap(partial(step, steps - 1))
         took: list[float] = []
         most = MOST_STEPS if steps > 1 else FEW_LAPS
         patience = min(self.patience, MOST_SHARE * steps * first) if steps > 1 else self.patience
         while len(took) < most and sum(took) <= patience:
             position = (len(took) * 7 + 3) % MOST_STEPS  # 7 has no divisor in common with it: each once
-            took.append(self._lap(lambda p=position: step(p * steps // MOST_STEPS)))  # type: ignore[misc]
+            took.append(self._lap(partial(step, position * steps // MOST_STEPS)))
         return sum(took) / len(took)
 
     def _lap(self, work: Callable[[], object]) -> float:

@@ -138,7 +138,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         raise UraenasError(f"heads predict classes, and {dataset.name} has a number to predict")
     height, width, channels = training.images.shape[1:]
     shape = Shape(height, width, channels, dataset.target.outputs(len(dataset.classes)))
-    space = replace(config.network, shape=shape)  # type: ignore[type-var]
+    space = replace(config.network, shape=shape)
     start = next((one.start for name in config.methods if (one := config.method(name).source).start), "")
     return Task(
         dataset,

@@ -65,9 +65,7 @@ class Teaching:
                 raise UraenasError(
                     f"train.heads.architectures has {heads} heads, and train.teacher {len(theirs)} members"
                 )
-        images = self.run.data()
-        if images is not None and images.blake2b == task.facts.blake2b:
-            require_same_division(self.run, config, "teacher (train.teacher)")
+        require_same_division(self.run, config, task, "teacher (train.teacher)", "choose another teacher")
 
 
 def distilling(

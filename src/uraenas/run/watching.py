@@ -6,7 +6,7 @@ from uraenas.architectures import Searched
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.directory import Run
 from uraenas.run.show import progress_of
-from uraenas.spaces import Shape, Space
+from uraenas.spaces import Shape
 
 
 def is_worked_on(run: Run) -> bool:
@@ -19,7 +19,7 @@ def searched_so_far(run: Run) -> Searched | None:
     config, data = run.config(), run.data()
     if run.has_search or config.search is None or data is None:
         return run.searched()
-    space: Space = replace(config.network, shape=Shape(*data.image, data.outputs))  # type: ignore[type-var]
+    space = replace(config.network, shape=Shape(*data.image, data.outputs))
     state = Checkpoints(run, config.train.epochs, space, config.seed).search()
     if state is None:
         return run.searched()  # it may have come to its end just now

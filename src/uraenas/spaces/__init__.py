@@ -1,4 +1,4 @@
-"""Which networks exist. A space is a row of SPACES; `space.py` says what it must offer."""
+"""Which networks exist. A space is a row of SPACES; `space.py` says what it must offer, and what it may."""
 
 from typing import Any
 
@@ -11,11 +11,15 @@ from uraenas.spaces.passage import PLAIN, Apply, Passage, Term
 from uraenas.spaces.perceptrons import Perceptron, PerceptronSpace
 from uraenas.spaces.space import (
     Architecture,
+    ChosenAlone,
     Cost,
     Decision,
     Features,
+    Folding,
+    InParts,
     Shape,
     Space,
+    Together,
     architecture_count,
     facts_of,
     folded,
@@ -24,7 +28,7 @@ from uraenas.spaces.space import (
     shape_of,
 )
 
-SPACES: dict[str, Part[Any]] = {
+SPACES: dict[str, Part[Space]] = {
     "nasbench201": Part(
         CellSpace,
         about="NAS-Bench-201: a cell of four nodes and five operations, 15,625 genotypes.",
@@ -61,13 +65,16 @@ __all__ = [
     "Apply",
     "Architecture",
     "CellSpace",
+    "ChosenAlone",
     "Cost",
     "Decision",
     "Draw",
     "Entry",
     "Features",
+    "Folding",
     "Forward",
     "Genotype",
+    "InParts",
     "Layout",
     "Network",
     "Passage",
@@ -79,6 +86,7 @@ __all__ = [
     "Supernet",
     "Tensors",
     "Term",
+    "Together",
     "architecture_count",
     "as_it_is",
     "carried_over",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from uraenas.spaces.layout import Layout, Tensors, aligned
 from uraenas.spaces.passage import PLAIN, Passage
-from uraenas.spaces.space import Architecture, Features, Space, require_valid
+from uraenas.spaces.space import Architecture, ChosenAlone, Features, InParts, Space, Together, require_valid
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,8 @@ class Stack(nn.Module):
 
     @cached_property
     def runs_together(self) -> bool:
-        """Whether many members in training are one batch, since the space has a method `together` for it.
-
-        It takes architectures, flat weights one after another, and images, and gives what `forward` does. Weights that
-        a kind adds or widens it does not know.
-        """
-        return hasattr(self.space, "together") and self.is_plain
+        """Whether many members in training are one batch, in a space that is `Together` and knows all their weights."""
+        return isinstance(self.space, Together) and self.is_plain
 
     @property
     def is_plain(self) -> bool:
@@ -119,7 +115,8 @@ class Stack(nn.Module):
         """
         chosen = [self.architectures[m] for m in members]
         if self.runs_together and forward is None and self.training:
-            return self.space.together(chosen, torch.cat(list(weights)), images)  # type: ignore[attr-defined]
+            assert isinstance(self.space, Together)
+            return self.space.together(chosen, torch.cat(list(weights)), images)
         running = self.statistics.split(self.statistics_sizes)
         named = [aligned(self.weight_layouts[m].views(w)) for m, w in zip(members, weights, strict=True)]
         statistics = [self.statistics_layouts[m].views(running[m]) for m in members]
@@ -199,16 +196,15 @@ class Supernet(nn.Module):
     ) -> Tensor:
         """Logits [N, K]; with `frozen` weights no gradient is computed for them.
 
-        Options run on one of so many `parts` of the channels; a space may have a method `partial_forward` for it, and
-        `widened`, the flat vector as it is when there are fewer parts.
-        Where mixing is `hard` (one-hot), a space may have a method `chosen_forward`, which runs the chosen options
-        alone. A GPU's steps are captured before it is known which these are, so it is for CPUs.
+        Options run on one of so many `parts` of the channels, in a space that is `InParts`. Where mixing is `hard`
+        (one-hot), the chosen ones run alone in a space that is `ChosenAlone`, on a CPU: a GPU's steps are captured
+        before it is known which these are.
         """
         weights = aligned(self.layout.views(self.weights.detach() if frozen else self.weights))
         mixing = mixing.to(self.weights.dtype)
         if parts > 1:
-            return self.space.partial_forward(weights, images, mixing, parts)  # type: ignore[attr-defined]
-        if hard and images.device.type == "cpu" and hasattr(self.space, "chosen_forward"):
-            chosen = mixing.argmax(dim=-1).tolist()
-            return self.space.chosen_forward(weights, images, mixing, chosen)
+            assert isinstance(self.space, InParts)  # a search asks before it begins
+            return self.space.partial_forward(weights, images, mixing, parts)
+        if hard and images.device.type == "cpu" and isinstance(self.space, ChosenAlone):
+            return self.space.chosen_forward(weights, images, mixing, mixing.argmax(dim=-1).tolist())
         return self.space.supernet_forward(weights, images, mixing)

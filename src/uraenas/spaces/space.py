@@ -2,12 +2,15 @@
 
 A space is a frozen dataclass. Its fields are the settings `network.…`, but for `name` and `shape`. An architecture is
 any hashable value whose `str` is its text. Everything else in the program speaks of decisions, options and layouts.
+
+All of `Space` is required. Below it stand four small protocols, each with what a space may offer besides: `Folding`,
+`Together`, `InParts` and `ChosenAlone`. A space offers one by having its methods, and does without by not having them.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import Field, asdict, dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from markupsafe import Markup
 from torch import Tensor
@@ -68,6 +71,8 @@ class Cost:
 
 class Space(Protocol):
     """The protocol. Shapes: M members, N images, K classes, D decisions, O options (the most that a decision has)."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # it is a dataclass
 
     @property
     def name(self) -> str: ...
@@ -163,15 +168,50 @@ class Space(Protocol):
         """Name, class and a sample of everything that drawings are made of."""
 
 
-def folded(space: Space, architecture: Architecture, weights: Tensors, statistics: Tensors) -> Tensors:
-    """Weights for which `forward` and `trace` compute the same in evaluation, in fewer steps.
+@runtime_checkable
+class Folding(Protocol):
+    """Norms can become part of what stands before them: members predict in fewer steps."""
 
-    A space may have a method of this name that makes its norms part of what stands before them. For one that has not,
-    the weights stay as they are.
-    """
-    own = getattr(space, "folded", None)
-    found: Tensors = own(architecture, weights, statistics) if own else weights
-    return found
+    def folded(self, architecture: Architecture, weights: Tensors, statistics: Tensors) -> Tensors:
+        """Weights for which `forward` and `trace` compute the same in evaluation."""
+
+
+@runtime_checkable
+class Together(Protocol):
+    """Many members are one batch in training: that pays where networks are small."""
+
+    def together(self, architectures: Sequence[Architecture], flat: Tensor, images: Tensor) -> Tensor:
+        """What `forward` gives in training, [M, N, K], of the members' flat weights one after another."""
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """Options of the supernet can run on some of the channels: `search.partial` needs it."""
+
+    @property
+    def channels(self) -> int:
+        """How many there are to divide."""
+
+    def partial_forward(self, weights: Tensors, images: Tensor, mixing: Tensor, parts: int) -> Tensor:
+        """What `supernet_forward` gives, with options that run on one of so many parts of the channels."""
+
+    def widened(self, flat: Tensor, before: int, after: int, key: int) -> Tensor:
+        """The supernet's flat weights, or what goes with them, when `before` parts become the fewer `after`."""
+
+
+@runtime_checkable
+class ChosenAlone(Protocol):
+    """Where mixing weights are one-hot, options that are not chosen need not run."""
+
+    def chosen_forward(
+        self, weights: Tensors, images: Tensor, mixing: Tensor, chosen: Sequence[int]
+    ) -> Tensor:
+        """What `supernet_forward` gives, with option `chosen[d]` alone at decision d."""
+
+
+def folded(space: Space, architecture: Architecture, weights: Tensors, statistics: Tensors) -> Tensors:
+    """Weights to predict with: those of a space that is `Folding`, else these."""
+    return space.folded(architecture, weights, statistics) if isinstance(space, Folding) else weights
 
 
 def option_counts(space: Space) -> tuple[int, ...]:
@@ -190,7 +230,7 @@ def require_valid(space: Space, architecture: Architecture) -> None:
 
 def facts_of(space: Space) -> dict[str, Any]:
     """The space as it is stored: its settings, and the shape it was made for."""
-    return asdict(space)  # type: ignore[call-overload]  # a space is a dataclass
+    return asdict(space)
 
 
 def shape_of(facts: Fields) -> Shape:

@@ -1,6 +1,6 @@
 """What kinds of weights have in common that are learned by descent, as in `point.py`. Entries add to it."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from uraenas.base.parts import given
 from uraenas.spaces import Tensors
 from uraenas.weights.cycle import Cycle
 from uraenas.weights.descent import move, require_momentum
-from uraenas.weights.method import Step
+from uraenas.weights.method import Candidate, Step, passes
 
 
 @dataclass(frozen=True)
@@ -54,3 +54,11 @@ class OneCosine(Descending):
 
     def check(self, epochs: int) -> None:
         self.cycle(epochs, 1)
+
+    @property
+    def members_per_chain(self) -> int:
+        """How many passes of the one network at its end are members."""
+        raise NotImplementedError
+
+    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
+        return passes(samples, self.members_per_chain)

@@ -5,7 +5,6 @@
 One mask serves a whole batch. Each pass is a member; published is a Gaussian in their place (Wan et al., 2013).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +15,7 @@ from uraenas.base.errors import require_range, unknown
 from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, number_of, require_chance
-from uraenas.weights.method import Candidate, Changes, passes
+from uraenas.weights.method import Changes
 
 LAYERS = ("all", "dense")
 
@@ -61,9 +60,6 @@ class DropConnect(OneCosine):
     def _dropped(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
         own = {e.name: self._kept(name, weights[e.name], draw) for name, e in layout.layers.items()}
         return {**weights, **own}
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.draws)
 
     @property
     def members_per_chain(self) -> int:

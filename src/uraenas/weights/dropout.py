@@ -5,7 +5,6 @@
 before every layer but the one that reads the images. Each pass is a member.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +14,7 @@ from uraenas.base.errors import require_range, unknown
 from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, mask, require_chance
-from uraenas.weights.method import Candidate, Changes, passes
+from uraenas.weights.method import Changes
 
 AXES = {"channel": 2, "value": 4}  # of a map [N, C, H, W], that a mask differs along
 
@@ -66,9 +65,6 @@ class Dropout(OneCosine):
             return apply(x * (mask(draw, name, x, AXES[self.per], keep) / keep), weight)
 
         return network(weights, Passage(layer=layer))
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.draws)
 
     @property
     def members_per_chain(self) -> int:

@@ -11,7 +11,6 @@ heads that follow members have a mean that follows theirs. Their disagreement fo
 with members. Each head stands for the architecture of the member that it follows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -22,7 +21,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.engine import cross_entropy
 from uraenas.spaces import Draw, Entry, Layout, Tensors
 from uraenas.weights.descending import OneCosine
-from uraenas.weights.method import Candidate, Changes, passes
+from uraenas.weights.method import Changes
 
 MOST_HEADS = 1000
 
@@ -72,9 +71,6 @@ class Heads(OneCosine):
         total = losses_HM.sum(dim=0)
         # Told is the mean, as a loss that can be read; the slope is the sum's: a head learns as if it were alone.
         return losses_HM.mean(dim=0).detach() + total - total.detach()
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, len(self.architectures))
 
     @property
     def members_per_chain(self) -> int:

@@ -13,7 +13,7 @@ network is the point estimate, so that the chains are those of `point`.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ from uraenas.base.errors import require_not_negative, require_range, unknown
 from uraenas.spaces import Draw, Entry, Layout, Network, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS
-from uraenas.weights.method import Candidate, Changes, Seen, passes
+from uraenas.weights.method import Changes, Seen
 
 CURVATURES = ("kronecker", "full")
 ROWS, COLUMNS, DEVIATION, WHOLE = (f".laplace.{part}" for part in ("rows", "columns", "deviation", "whole"))
@@ -87,9 +87,6 @@ class Laplace(OneCosine):
             name.removesuffix(part) for name in weights for part in (WHOLE, ROWS) if name.endswith(part)
         )
         return network(_moved(weights, last, f"{last.removesuffix('.weight')}.bias", draw))
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.draws)
 
     @property
     def members_per_chain(self) -> int:

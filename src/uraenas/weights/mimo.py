@@ -6,7 +6,6 @@ In training the M images of a row are unlike: every input has an order of its ow
 left as they are. In prediction all M are the same image, and each head is a member.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from uraenas.engine import cross_entropy
 from uraenas.spaces import Draw, Entry, Layout, Network, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.heads import one_head
-from uraenas.weights.method import Candidate, Changes, passes
+from uraenas.weights.method import Changes
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,6 @@ class Mimo(OneCosine):
     def objective(self, logits_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
         heads = logits_MNK.chunk(self.inputs, dim=2)
         return torch.stack([cross_entropy(head, labels, weights_MN) for head in heads]).sum(dim=0)
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.inputs)
 
     @property
     def members_per_chain(self) -> int:

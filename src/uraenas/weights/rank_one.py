@@ -10,7 +10,7 @@ itself in training, with the prior N(1, prior²):
     KL = Σ log(prior/σ) + (σ² + (μ − 1)²) / (2 prior²) − ½.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ from uraenas.base.errors import require_not_negative, require_positive, require_
 from uraenas.spaces import Apply, Draw, Entry, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, number_of
-from uraenas.weights.method import Candidate, Changes, passes
+from uraenas.weights.method import Changes
 from uraenas.weights.normal import raw_spread
 
 INPUTS, OUTPUTS, SPREAD = ".inputs", ".outputs", ".spread"
@@ -68,9 +68,6 @@ class BatchEnsemble(OneCosine):
             return _times(apply(_times(x, before), weight), after)
 
         return network(weights, Passage(layer=layer))
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.size)
 
     @property
     def members_per_chain(self) -> int:
@@ -143,9 +140,6 @@ class RankOne(OneCosine):
         sigma = F.softplus(torch.cat([weights[f"{name}{SPREAD}"].flatten() for name in names]))
         square = (sigma**2 + (mean - 1) ** 2) / (2 * self.prior**2)
         return (torch.log(self.prior / sigma) + square - 0.5).sum() / images
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.draws)
 
     @property
     def members_per_chain(self) -> int:

@@ -66,9 +66,6 @@ class SpikeAndSlab(OneCosine):
     def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
         return divergence(weights, self.prior, self.inclusion) / images
 
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.draws)
-
     @property
     def members_per_chain(self) -> int:
         return self.draws

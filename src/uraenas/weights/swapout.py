@@ -9,7 +9,6 @@ values, and only passes with masks make sense. Stochastic depth masks whole term
 alone, and scales what is left: it is the control, a regulariser without an ensemble.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from uraenas.base.errors import UraenasError, require_range
 from uraenas.spaces import Draw, Network, Passage, Tensors, Term
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, mask
-from uraenas.weights.method import UNCHANGED, Candidate, Changes, as_they_are, passes
+from uraenas.weights.method import UNCHANGED, Changes
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,6 @@ class Swapout(OneCosine):
             return x * mask(draw, one.name, x, x.dim(), _chance(one, self.keep))
 
         return network(weights, Passage(term=term))
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.draws)
 
     @property
     def members_per_chain(self) -> int:
@@ -80,9 +76,6 @@ class StochasticDepth(OneCosine):
             return x * (mask(draw, one.name, x, 1, chance) / chance)
 
         return network(weights, Passage(term=term))
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return as_they_are(samples)
 
 
 def _chance(one: Term, keep: float) -> float:

@@ -7,7 +7,6 @@ rest is added here. With both priors alike this is the bound for the prior N(0, 
 published, the spread has a prior of its own, and KL grows from 0 over the first part of training.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from uraenas.base.errors import require_positive, require_range
 from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS
-from uraenas.weights.method import Candidate, Changes, passes
+from uraenas.weights.method import Changes
 from uraenas.weights.normal import SPREAD, divergence_of_spread, drawn_weights, normal_layer, spreads
 
 
@@ -60,9 +59,6 @@ class MeanField(OneCosine):
         raw = torch.cat([one.flatten() for name, one in weights.items() if name.endswith(SPREAD)])
         share = (progress / self.annealing).clamp(max=1) if self.annealing else 1.0
         return share * divergence_of_spread(F.softplus(raw), self.prior).sum() / images
-
-    def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
-        return passes(samples, self.draws)
 
     @property
     def members_per_chain(self) -> int:

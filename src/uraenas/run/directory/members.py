@@ -4,13 +4,12 @@ import os
 import shutil
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.tables import Columns
 from uraenas.ensemble import SHARE, Ensemble, Known, Member, MemberFacts, Owner, member_files
-from uraenas.ensemble.ensemble import DESCRIPTION, description, drawn_from, known_of, vouched_for
+from uraenas.ensemble.description import DESCRIPTION, Description
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
@@ -43,22 +42,21 @@ class RunMembers(RunChains):
 
     def member_facts(self, method: str) -> list[MemberFacts]:
         """What the members' files say of them, where they are there."""
-        folder = self.members_folder(method)
-        if not (folder / DESCRIPTION).exists():
-            return []
         with self._mending_members(method):
-            facts = description(folder, Owner(self.identity, method))
-            found = [MemberFacts.read(path, one) for path, one in vouched_for(folder, facts).items()]
-            places = drawn_from(facts, len(found))
-            return [replace(found[place], draw=draw, place=place) for place, draw in places]
+            described = self._described(method)
+            return [] if described is None else described.member_facts()
 
     def inputs(self, method: str) -> Columns | None:
         """The columns that a method's members read, where they are there and of a table."""
-        folder = self.members_folder(method)
-        if not (folder / DESCRIPTION).exists():
-            return None
         with self._mending_members(method):
-            return Columns.of(description(folder, Owner(self.identity, method)))
+            described = self._described(method)
+            return None if described is None else Columns.of(described.facts)
+
+    def _described(self, method: str) -> Description | None:
+        """What is said of a method's members, where they are there."""
+        folder = self.members_folder(method)
+        has_some = (folder / DESCRIPTION).exists()
+        return Description.read(folder, Owner(self.identity, method)) if has_some else None
 
     def _mending_members(self, method: str) -> AbstractContextManager[None]:
         return self.mending(f"methods/{method}/members/{DESCRIPTION}")
@@ -80,13 +78,9 @@ class RunMembers(RunChains):
 
     def is_trained(self, method: str) -> bool:
         """Whether the method's members are there, all of them, and what says when they should abstain."""
-        folder = self.members_folder(method)
-        if not (folder / DESCRIPTION).exists():
-            return False
         with self._mending_members(method):
-            facts = description(folder, Owner(self.identity, method))
-            complete = facts.stored.get("known") is None or (folder / KNOWN).exists()
-            return complete and all(path.exists() for path in vouched_for(folder, facts))
+            described = self._described(method)
+            return described is not None and described.is_complete
 
     @property
     def trained(self) -> list[str]:
@@ -114,11 +108,11 @@ class RunMembers(RunChains):
 
     def known(self, method: str) -> Known | None:
         """What the method's ensemble keeps of the images it knows, where it has been kept."""
-        folder = self.members_folder(method)
-        if not (folder / KNOWN).exists():
+        if not (self.members_folder(method) / KNOWN).exists():
             return None
         with self._mending_members(method):
-            return known_of(folder, description(folder, Owner(self.identity, method)))
+            described = self._described(method)
+            return None if described is None else described.known()
 
     def threshold(self, risk: float, method: str = "", certainty: float = CERTAINTY) -> Threshold:
         """The confidence below which to abstain, for this share of errors among the rest."""

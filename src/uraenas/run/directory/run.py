@@ -18,6 +18,7 @@ from uraenas.evaluation import Metrics
 from uraenas.run.directory.chains import LOSSES, SEARCH_FILES
 from uraenas.run.directory.files import COSTS, TEACHER
 from uraenas.run.directory.members import RunMembers
+from uraenas.run.fetching import fetch
 from uraenas.run.location import PRETRAINED, PROGRESS, REPLICATES, pretrained_names
 from uraenas.run.location import found as found_at
 
@@ -49,9 +50,7 @@ class Run(RunMembers):
     @classmethod
     def from_hub(cls, repo: str, revision: str = "") -> "Run":
         """The run in the repository OWNER/NAME of the Hugging Face hub; needs `uraenas[hub]`."""
-        from uraenas.run.hub import fetch  # which needs this module
-
-        return fetch(repo, revision)
+        return cls(fetch(repo, revision))
 
     @classmethod
     def find(cls, path: Path | str) -> "Run":

@@ -94,7 +94,9 @@ class Chooser:
             share = wanted // len(panels) + (place < wanted % len(panels))
             judged = log_p[panel.members][:, images], labels[images], min(share, len(panel.members))
             again = settings.selection == "repeated"
-            best = selection.greedy(*judged, self.task.normalisation.target, again)
+            weights = self.task.held_out.weights
+            importance = None if weights is None else torch.from_numpy(weights)[images]
+            best = selection.greedy(*judged, self.task.normalisation.target, again, importance)
             found += [panel.members[position] for position in best]
         return found
 

@@ -117,9 +117,9 @@ def short_run(made_once: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def table_runs(made_once: Callable[..., Path]) -> dict[str, Path]:
-    """A run on a table for each kind of target: `numbers` and `classes`."""
+    """A run on a table for each kind of target: `numbers`, `classes` and `several`."""
     made = made_once("tables", lambda out: make_runs(out, call_uraenas))
-    return {kind: made / kind for kind in ("numbers", "classes")}
+    return {kind: made / kind for kind in ("numbers", "classes", "several")}
 
 
 @pytest.fixture

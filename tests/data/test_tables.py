@@ -123,6 +123,27 @@ def test_a_dataset_divides_rows_and_learns_columns_from_training_rows_alone(hous
     assert by_name == dict(zip(again.names, again.labels, strict=True))
 
 
+def test_several_targets_are_columns_of_labels_and_rows_need_all_of_them(tmp_path: Path) -> None:
+    frame = {
+        "x": np.arange(40.0),
+        "a, b": np.arange(40.0) ** 2,
+        "c": np.arange(40) % 3,
+        "d": np.sin(np.arange(40)),
+    }
+    frame["d"][:5] = np.nan
+    found = table_dataset("rows", frame, TableSettings("c,d", ("a, b",)))
+    assert found.notes[0] == "5 rows without d are left out"
+    assert [part.column for part in found.target.parts] == ["c", "d"]
+    assert found.columns is not None
+    assert found.columns.names == ("x",)
+    rows = [int(name.split()[1]) + 4 for name in found.train.names]
+    np.testing.assert_array_equal(found.train.labels, np.stack([frame["c"], frame["d"]], axis=1)[rows])
+    alone = table_dataset("rows", frame, TableSettings("a, b"))  # a name with a comma in it
+    assert [part.column for part in alone.target.parts] == ["a, b"]
+    np.savez(tmp_path / "two.npz", x=frame["x"][:, None], y=np.stack([frame["c"], frame["a, b"]], axis=1))
+    assert [part.column for part in load_dataset(tmp_path / "two.npz").target.parts] == ["y0", "y1"]
+
+
 def changed(column: int, value: str) -> list[str]:
     return [",".join([*(cells := line.split(","))[:column], value, *cells[column + 1 :]]) for line in lines()]
 
@@ -137,6 +158,15 @@ BAD = {
     "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
     "few rows": (lines(6), {}, "6 row.s. have price; needed: 10"),
     "texts as numbers": (lines(), {"target": "town", "kind": "numbers"}, "town holds texts"),
+    "several, one unknown": (lines(), {"target": "price, cost"}, "there is no column 'cost'"),
+    "several, one constant": (changed(1, "3"), {"target": "price,area"}, "area is 3 in all rows"),
+    "several, one of texts": (
+        lines(),
+        {"target": "price,town"},
+        "town holds texts.*several targets are numbers",
+    ),
+    "several classes": (lines(), {"target": "price,area", "kind": "classes"}, "several targets are numbers"),
+    "one twice": (lines(), {"target": "price,price"}, "two or more, each once, not price, price"),
     "ragged": ([*lines(), "1,2"], {}, "line 62 has 2 values"),
     "nothing": ([], {}, "no rows below its first line"),
     "unknown column": (lines(), {"leave_out": ("dai",)}, "Did you mean 'day'"),

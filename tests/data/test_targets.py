@@ -7,7 +7,9 @@ import torch.nn.functional as F
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields
-from uraenas.data.targets import FLOOR, Classes, Numbers, target_of
+from uraenas.data.dataset import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
+from uraenas.data.targets import FLOOR, Classes, Numbers, Several, Target, numbers_of, target_of
 
 LABELS = np.array([3.0, 5.0, 10.0, 2.0, 4.0])
 
@@ -56,8 +58,65 @@ def test_hessians_of_a_number_are_those_expected_of_its_loss() -> None:
         torch.testing.assert_close((found[0] + found[1]) / 2, expected)
 
 
+def test_several_numbers_are_each_what_they_are_alone() -> None:
+    """The loss and the log-likelihood are sums; predictions, hessians and mixtures of variants stand side by side."""
+    labels = np.stack([LABELS, 100 * LABELS[::-1] ** 2], axis=1)
+    target = numbers_of(["a", "b"]).fitted(labels)
+    alone = [Numbers(name).fitted(labels[:, k]) for k, name in enumerate("ab")]
+    assert target.parts == tuple(alone)
+    outputs = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    weights = torch.rand(3, 5, generator=torch.Generator().manual_seed(3))
+    coded = target.coded(labels).expand(3, 5, 2)
+    pairs = [(one, outputs[..., 2 * k : 2 * k + 2]) for k, one in enumerate(alone)]
+    losses = [one.loss(own, coded[..., k], weights) for k, (one, own) in enumerate(pairs)]
+    assert torch.equal(target.loss(outputs, coded, weights), losses[0] + losses[1])
+    told = target.prediction(outputs)
+    assert torch.equal(told, torch.cat([one.prediction(own) for one, own in pairs], dim=-1))
+    said = [
+        one.log_likelihood(one.prediction(own), torch.tensor(labels[:, k]))
+        for k, (one, own) in enumerate(pairs)
+    ]
+    assert torch.equal(target.log_likelihood(told, torch.from_numpy(labels)), said[0] + said[1])
+    blocks = [
+        torch.block_diag(*own) for own in zip(*(one.hessians(own[0]) for one, own in pairs), strict=True)
+    ]
+    assert torch.equal(target.hessians(outputs[0]), torch.stack(blocks))
+    joined = torch.cat([one.joined(own[:, None]) for one, own in pairs], dim=-1)
+    assert torch.equal(target.joined(outputs[:, None]), joined)
+    scores = [one.scores(one.prediction(own), labels[:, k], None) for k, (one, own) in enumerate(pairs)]
+    np.testing.assert_allclose(target.scores(told, labels, None), np.sqrt(np.prod(scores, axis=0)))
+
+
+@pytest.mark.parametrize(
+    "target", [Numbers("y"), Classes(), numbers_of(["a", "b"])], ids=lambda one: one.name
+)
+def test_whole_weights_are_the_loss_of_repeated_rows_and_0_that_of_rows_left_out(target: Target) -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, 9) if target.name == "classes" else random.random((9, 2))
+    labels = labels[:, 0] if target.name == "numbers" else labels
+    counts = np.array([0, 1, 2, 3, 0, 1, 4, 1, 2])
+    outputs = torch.from_numpy(random.standard_normal((1, 9, 4)))
+    every, many = np.arange(9), np.repeat(np.arange(9), counts)
+
+    def loss_of(index: np.ndarray, weights: np.ndarray | None) -> torch.Tensor:
+        """By what a loader makes of the weights, with all rows in one batch."""
+        images = index.astype(np.float32)[:, None, None, None]
+        part = LabelledImages(images, labels[index], weights)
+        units = Normalisation((0.0,), (1.0,), target)
+        loader = Loader(part, units, len(index), 0, False, torch.device("cpu"), torch.float64)
+        rows, coded, own = loader.batch_at(loader.draw([1], 0), 0)
+        place = rows[0].flatten().long()
+        return target.loss(outputs[:, place], coded, own)
+
+    weighted = loss_of(every, counts.astype(np.float32))
+    torch.testing.assert_close(weighted, loss_of(many, None))
+    kept = every[counts > 0]
+    torch.testing.assert_close(weighted, loss_of(kept, counts[kept].astype(np.float32)))
+
+
 def test_a_target_survives_being_stored() -> None:
-    for target in (Numbers("price", 3.5, 0.25), Classes()):
+    price = Numbers("price", 3.5, 0.25)
+    for target in (price, Classes(), Several((price, Numbers("rent", 1.0, 2.0)))):
         assert target_of(Fields("here", target.as_json())) == target
 
 

@@ -159,7 +159,7 @@ def test_save_killed_at_every_call_that_writes_leaves_the_old_model_or_the_new_o
 def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path: Path) -> None:
     OLD.save(tmp_path / "model")
     before = sorted((tmp_path / "model").rglob("*"))
-    broken = replace(NEW.ensemble_, temperature=float("nan"))  # JSON cannot hold it
+    broken = replace(NEW.ensemble_, temperatures=float("nan"))  # JSON cannot hold it
     unsaved = fitted(100, "c", "d")
     unsaved.ensemble_ = broken
     with pytest.raises(ValueError, match="JSON"):

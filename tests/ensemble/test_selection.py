@@ -54,6 +54,14 @@ def test_greedy_agrees_with_trying_every_next_member(key: int, repeated: bool) -
     assert greedy(log_p, labels, count, repeated=repeated) == chosen
 
 
+def test_whole_weights_choose_as_repeated_examples_would() -> None:
+    log_p, labels = candidates(7)
+    counts = torch.tensor([0, 1, 3, 0, 2, 1, 1, 5, 0, 2, 1, 4])
+    repeated = greedy(log_p.repeat_interleave(counts, dim=1), labels.repeat_interleave(counts), 5)
+    assert greedy(log_p, labels, 5, weights_N=counts.float()) == repeated
+    assert greedy(log_p, labels, 5) != repeated
+
+
 def test_greedy_begins_with_the_best_and_takes_each_once() -> None:
     log_p, labels = candidates(6)
     chosen = greedy(log_p, labels, 6)

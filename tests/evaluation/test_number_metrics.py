@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import integrate, stats
 
+from uraenas.data.targets import Numbers, Several
 from uraenas.ensemble.residuals import Residuals
-from uraenas.evaluation import MEASURES, numbers
+from uraenas.evaluation import MEASURES, measures_of, numbers
 
 MEASURED = MEASURES["numbers"]
 
@@ -157,3 +158,50 @@ def test_a_temperature_of_few_members_becomes_that_of_many(between: float, own: 
     mended = numbers.temperature_of_more(few, mixture[:4], 20)
     assert abs(mended - many) < 0.25 * (few - many)
     assert numbers.temperature_of_more(few, mixture[:4], 4) == few
+
+
+def test_several_targets_are_measured_each_as_if_alone_and_as_a_mean_that_knows_no_unit() -> None:
+    members = torch.cat([mixture(seed=1), mixture(seed=2)], dim=-1)
+    labels = torch.stack([LABELS, LABELS.flip(0)], dim=1)
+    functions, chains = ["a", "a", "b"], ["0", "1", "2"]
+    counts, subsets = torch.tensor([[1.0, 0, 2, 1]]), torch.tensor([[1.0, 0, 1]], dtype=torch.float64)
+
+    def found(unit: float) -> tuple[dict, tuple]:
+        """Where the second target is in another unit."""
+        said, true = members.clone(), labels.clone()
+        said[..., 2], said[..., 3] = said[..., 2] * unit, said[..., 3] + 2 * math.log(unit)
+        true[:, 1] *= unit
+        measures = measures_of(Several((Numbers("x", 0, 2.0), Numbers("y", 0, 3.0 * unit))))
+        temperature = measures.fit(measures.mean(said), true)
+        scaled = measures.scaled(measures.mean(said), temperature)
+        metrics = measures.of(scaled, true) | measures.of_members(said, functions, chains)
+        metrics |= {f"b.{key}": float(one) for key, one in measures.bootstrap(scaled, true, counts).items()}
+        metrics |= {f"s.{key}": float(one) for key, one in measures.of_subsets(said, true, subsets).items()}
+        metrics["uncertainty"] = float(measures.uncertainty(said).sum())
+        assert set(measures.names) <= set(metrics)
+        return metrics, temperature
+
+    metrics, temperature = found(1.0)
+    for k, name in enumerate("xy"):
+        said, true = members[..., 2 * k : 2 * k + 2], labels[:, k]
+        assert temperature[k] == MEASURED.fit(said, true)
+        alone = MEASURED.of(MEASURED.scaled(said, temperature[k]), true)
+        assert {key: metrics[f"{name}.{key}"] for key in alone} == alone
+    assert metrics["rmse"] == pytest.approx((metrics["x.rmse"] / 2 + metrics["y.rmse"] / 3) / 2)
+    other, _ = found(1000.0)
+    means = [key for key in metrics if "y" not in key.split(".")]  # all that is not said of the second alone
+    assert len(means) > 20
+    assert {key: other[key] for key in means} == pytest.approx({key: metrics[key] for key in means}, rel=1e-5)
+
+
+def test_intervals_of_several_targets_are_those_of_each_alone() -> None:
+    said = torch.stack([mixture(rows=40, seed=1), mixture(rows=40, seed=2)], dim=2)
+    labels = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    which = torch.ones(40), torch.zeros(40), torch.zeros(3)
+    both = Residuals.of(said, labels, *which)
+    assert both.is_sound
+    for k, ends in enumerate(both.interval(said, 0.8).unbind(dim=1)):
+        alone = Residuals.of(said[:, :, k], labels[:, k], *which)
+        assert torch.equal(ends, alone.interval(said[:, :, k], 0.8))
+    again = Residuals.from_tensors(both.tensors())
+    assert torch.equal(again.interval(said, 0.8), both.interval(said, 0.8))

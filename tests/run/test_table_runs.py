@@ -17,6 +17,7 @@ from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables.columns import Category, Number
 from uraenas.deploy import Exported, Wanted, export_file
+from uraenas.deploy.serving.rows import RowsModel
 from uraenas.deploy.web import export_web
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.table_rows import Asked, predict_rows
@@ -41,6 +42,72 @@ def test_numbers_have_their_metrics_for_every_method_and_size(runs: dict[str, Pa
     parts = (found[f"{part}_uncertainty"] for part in ("data", "weight", "architecture"))
     assert sum(parts) == pytest.approx(found["total_uncertainty"])
     assert {row.metric for row in Run(runs["classes"]).metrics().rows} >= {"accuracy", "ece", "nll"}
+
+
+def test_several_targets_have_metrics_of_their_own_and_a_mean(
+    runs: dict[str, Path], uraenas: Callable
+) -> None:
+    run = Run(runs["several"])
+    found = {
+        row.metric: row.value for row in run.metrics().rows if row.members == 4 and row.calibration == "raw"
+    }
+    assert {f"{name}{metric}" for name in ("", "price.", "rooms.") for metric in numbers.METRICS} <= set(
+        found
+    )
+    price, rooms = run.ensemble().normalisation.target.parts
+    mean = (found["price.crps"] / price.scale + found["rooms.crps"] / rooms.scale) / 2
+    assert found["crps"] == pytest.approx(mean)
+    assert {row.metric for row in run.metrics().rows if row.low is not None} >= {
+        "rmse",
+        "price.rmse",
+        "rooms.nll",
+    }
+    page = (runs["several"] / "report.html").read_text()
+    assert "2 numbers to predict: price and rooms" in page
+    for words in (
+        "price, uraenas-adam",
+        "rooms: Observed coverage",
+        "Conformal intervals of rooms",
+        "rooms, in its own unit",
+    ):
+        assert words in page
+    assert "each in units of its standard deviation" in page
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_several_targets_are_predicted_printed_exported_and_served(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable
+) -> None:
+    run, file = Run(runs["several"]), tmp_path / "both.onnx"
+    ensemble, asked = run.ensemble(), Asked(coverage=0.5)
+    given = {"area": np.array([50.0, 150.0]), "town": np.array(["a", "never seen"], object)}
+    rows = predict_rows(ensemble, given, asked)
+    fields = ("predicted", "deviation", "low", "high", "total", "data", "weights", "architecture")
+    names = [f"{target}.{field}" for target in ("price", "rooms") for field in fields]
+    assert list(rows[0]) == ["row", *names, "p_value", "foreign", "note"]
+    told = {name: np.array([row[name] for row in rows]) for name in names}
+    split, ends = ensemble.uncertainty(given), ensemble.predict_interval(given, 0.5)
+    for k, target in enumerate(("price", "rooms")):
+        np.testing.assert_array_equal(told[f"{target}.predicted"], ensemble.predict(given)[:, k])
+        np.testing.assert_array_equal(told[f"{target}.high"], ends[:, k, 1])
+        np.testing.assert_array_equal(told[f"{target}.architecture"], split.architecture[:, k])
+    export_file(run, file, wanted=Wanted(coverage=0.5))
+    exported = Exported(file)(given)
+    for name in names:
+        np.testing.assert_allclose(exported[name], told[name], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(exported["p_value"], [row["p_value"] for row in rows], atol=0.02)
+    served = RowsModel("both", ensemble, asked)
+    assert served([{"area": 50.0, "town": "a"}, {"area": 150.0, "town": "never seen"}]) == rows
+    assert served.about()["targets"] == ["price", "rooms"]
+    assert list(served.outputs) == [*names, "p_value", "foreign"]
+    assert set(served.schema["properties"]) == set(rows[0])
+    new = table(tmp_path / "new.csv", 3)
+    text = uraenas("predict", runs["several"], new, "--csv").stdout
+    assert set(names) <= set(next(csv.DictReader(io.StringIO(text))))
+    said = uraenas("predict", runs["several"], new).stdout
+    assert [said.count(word) for word in ("price", "rooms")] == [3, 3]
+    assert "for each target by itself" in said
 
 
 def test_the_page_has_the_sections_of_its_target(runs: dict[str, Path]) -> None:

@@ -27,7 +27,7 @@ from uraenas.base.progress import Progress as Report
 from uraenas.base.words import printable
 
 if TYPE_CHECKING:
-    from uraenas.evaluation import Metrics, Separated
+    from uraenas.evaluation import Row, Separated
     from uraenas.run.budget import Planned
     from uraenas.run.directory import Run
 
@@ -138,11 +138,11 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
     console.print(shown)
 
 
-def methods_table(metrics: "Metrics", calibration: str, title: str) -> Table:
+def methods_table(rows: "Sequence[Row]", calibration: str, title: str) -> Table:
     """The table of methods in the form of the paper's Table 1, best values in bold."""
     from uraenas import report
 
-    lines = report.table(metrics.rows, calibration)
+    lines = report.table(rows, calibration)
     best = report.best(lines)
     shown = Table(title=title, title_justify="left")
     shown.add_column("Method", no_wrap=True)

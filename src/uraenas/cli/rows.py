@@ -4,7 +4,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ def predict_tables(
         print(json.dumps({**facts, **asdict(asked), "predictions": _finite(rows)}))
     elif as_csv:
         writer = csv.writer(sys.stdout)
-        writer.writerow(list(rows[0]))
+        writer.writerow([csv_cell(name) for name in rows[0]])
         for row in rows:
             writer.writerow([csv_cell(_cell(value)) for value in row.values()])
     else:
@@ -67,37 +67,45 @@ def _cell(value: Any) -> Any:
 
 
 def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], coverage: float) -> None:
-    is_number = not ensemble.classes
+    """A line for each row; of several targets one for each of them."""
+    target = ensemble.normalisation.target
+    several = [part.column for part in target.parts] if len(target.parts) > 1 else []
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    own = (
-        ("Predicted", "±", f"{100 * coverage:g} %")
-        if is_number
-        else ("Class", "Prob", f"Set, {100 * coverage:g} %")
-    )
-    for heading in ("Row", *own, "Total", "Data", "Weights", "Arch", ""):
+    own = ("Class", "Prob", f"Set, {100 * coverage:g} %")
+    if target.parts:
+        own = ("Predicted", "±", f"{100 * coverage:g} %")
+    for heading in ("Row", *(["Target"] if several else []), *own, "Total", "Data", "Weights", "Arch", ""):
         table.add_column(heading, no_wrap=not heading.startswith("Set"))
     for row in rows[:MOST_SHOWN]:
-        if is_number:
-            said = [
-                f"{row['predicted']:.4g}",
-                f"{row['deviation']:.3g}",
-                f"{row['low']:.4g} … {row['high']:.4g}",
-            ]
-        else:
-            said = [
-                shown(row["predicted"]),
-                f"{row['probability']:.3f}",
-                shown(", ".join(row["prediction_set"])),
-            ]
-        parts = [f"{row[source]:.3g}" for source in ("total", "data", "weights", "architecture")]
         marks = {"foreign": row["foreign"], "abstain": row.get("abstain"), "unseen": row["note"]}
         word = next((name for name, holds in marks.items() if holds), "")
-        table.add_row(str(row["row"]), *said, *parts, word)
+        if not several:
+            table.add_row(str(row["row"]), *_words(row), word)
+        for k, column in enumerate(several):
+            said = {name.removeprefix(f"{column}."): value for name, value in row.items()}
+            row_word, mark = ("", "") if k else (str(row["row"]), word)
+            table.add_row(row_word, shown(column), *_words(said), mark)
     console.print(table)
     if len(rows) > MOST_SHOWN:
         console.print(Text(f"{len(rows) - MOST_SHOWN:,} more rows; --csv and --json have all."))
     unseen = [row for row in rows if row["note"]]
     if unseen:
         console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']} ({len(unseen):,} such rows)."))
-    unit = "variance" if is_number else "entropy in nats"
+    unit = "variance" if target.parts else "entropy in nats"
     console.print(Text(f"Total, data, weights and architecture: {unit}."))
+    if several:
+        console.print(Text("Intervals hold for each target by itself, not for all at once."))
+
+
+def _words(said: Mapping[str, Any]) -> list[str]:
+    """What is said of a target, and where its doubt comes from."""
+    if "probability" in said:
+        own = [
+            shown(said["predicted"]),
+            f"{said['probability']:.3f}",
+            shown(", ".join(said["prediction_set"])),
+        ]
+    else:
+        ends = f"{said['low']:.4g} … {said['high']:.4g}"
+        own = [f"{said['predicted']:.4g}", f"{said['deviation']:.3g}", ends]
+    return [*own, *(f"{said[source]:.3g}" for source in ("total", "data", "weights", "architecture"))]

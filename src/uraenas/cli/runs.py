@@ -316,7 +316,8 @@ def export(
 def _file_in_words(out: Path, facts: dict[str, Any], size: int) -> str:
     apart, members = facts["parity"], len(facts["architectures"])
     name = "probabilities" if "probabilities" in apart else "predicted"
-    same = f"{name} within {apart[name]:.1g} of predict's in float32"
+    worst = max(value for key, value in apart.items() if key.rpartition(".")[2] == name)
+    same = f"{name} within {worst:.1g} of predict's in float32"
     return f"wrote {out}: {facts['method']}, {members} members, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
 
 
@@ -356,7 +357,7 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
-    from uraenas.evaluation import CALIBRATIONS, separations, unbeaten
+    from uraenas.evaluation import CALIBRATIONS, rows_of_target, separations, unbeaten
 
     note(unbeaten(metrics.rows, pipeline.run.primary))
     dataset = pipeline.measured
@@ -366,7 +367,13 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
         if calibration not in made:
             continue
         title = f"{shown(dataset.name)}, {len(dataset.test):,} {of} {dataset.example}s, {words}"
-        console.print(methods_table(metrics, calibration, title))
+        targets = [part.column for part in dataset.target.parts] if len(dataset.target.parts) > 1 else []
+        if targets:
+            title += f", mean over {len(targets)} targets in units of their standard deviations"
+        console.print(methods_table(metrics.rows, calibration, title))
+        for target in targets:
+            rows = rows_of_target(metrics.rows, target)
+            console.print(methods_table(rows, calibration, f"{shown(target)}, {words}"))
     if apart := separations(metrics.rows):
         console.print(outside_table(apart))
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:

@@ -22,7 +22,7 @@ class LabelledImages:
     """N images with one label each."""
 
     images: np.ndarray  # [N, H, W, C], uint8 or float32
-    labels: np.ndarray  # [N], int64, 0 … K-1; or float64, where the target is a number
+    labels: np.ndarray  # [N], int64, 0 … K-1; or float64, where the target is a number; [N, T] of T numbers
     weights: np.ndarray | None = None  # [N], float32: how much each image counts in the training loss
     names: tuple[str, ...] | None = None  # [N], by which a person finds them again
 
@@ -34,7 +34,8 @@ class LabelledImages:
             )
         if images.size == 0:
             raise UraenasError(f"there are no images: the array is {images.shape}")
-        if labels.shape != (len(images),) or labels.dtype not in (np.int64, np.float64):
+        shaped = labels.ndim == 1 or (labels.ndim == 2 and labels.dtype == np.float64)
+        if not shaped or len(labels) != len(images) or labels.dtype not in (np.int64, np.float64):
             raise UraenasError(
                 f"{len(images)} images need {len(images)} int64 labels, not {labels.shape} {labels.dtype}"
             )

@@ -154,7 +154,8 @@ class Loader:
         self.windows = windows.movedim(3, 5)  # [A·N, top, left, H, W, C]
         self.target = normalisation.target
         labels = self.target.coded(part.labels).to(device)
-        self.labels = (labels.to(dtype) if labels.is_floating_point() else labels).repeat(self.kinds)
+        labels = labels.to(dtype) if labels.is_floating_point() else labels
+        self.labels = torch.cat([labels] * self.kinds)
         self.weights: Tensor | None = None
         if part.weights is not None:
             if not part.weights.sum() > 0:
@@ -259,7 +260,10 @@ class Loader:
         return targets if self.weights is None else targets * self.weights[index, None]
 
     def labels_at(self, drawn: EpochDraws, position: int | Tensor) -> tuple[Tensor, Tensor | None]:
-        """Labels [M, B] and, where given, weights [M, B]; of mixed and taught images class probabilities alone."""
+        """Labels [M, B] ([M, B, T] of T numbers) and, where given, weights [M, B].
+
+        Of mixed and taught images they are class probabilities alone.
+        """
         if drawn.targets is not None:
             return _at(drawn.targets, position), None
         index = _at(drawn.order, position)

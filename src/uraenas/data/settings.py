@@ -38,7 +38,7 @@ class DataSettings:
     )
     flip: str = "auto"  # mirror images at random: on, off, or auto: only CIFAR and Fashion-MNIST
     padding: int = -1  # black pixels around images for random crops; -1: an eighth of the size of own images
-    target: str = ""  # tables only: the column to predict
+    target: str = ""  # tables only: the column to predict; several columns of numbers with commas
     predict: str = "auto"  # tables only: the target as classes or as numbers; auto: by its values
     leave_out: str = ""  # tables only: columns that are not looked at, with commas
     pieces: int = 0  # tables only: of each column of numbers between its quantiles, read beside it; 0: none

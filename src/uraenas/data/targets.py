@@ -1,8 +1,9 @@
 """The seam `Target`: what is predicted. It knows the loss, how many numbers a network gives, and what they say.
 
-Two entries: `Classes`, one of several names, and `Numbers`, a real number with a Gaussian about it. A target travels
-with the `Normalisation`, since both say how a network's numbers and those of the data belong together. Its measures are
-the row of its name in `evaluation/measures.py`. Shapes: M members, N examples, K numbers that a network gives.
+Three entries: `Classes`, one of several names; `Numbers`, a real number with a Gaussian about it; and `Several` of
+these. A target travels with the `Normalisation`, since both say how a network's numbers and those of the data belong
+together. Its measures are the row of its name in `evaluation/measures.py`. Shapes: M members, N examples, K numbers
+that a network gives.
 """
 
 import math
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.fields import Fields
+from uraenas.base.fields import Fields, is_table
 
 FLOOR = 1e-6  # of a variance, relative to that of the training labels: none is surer than a thousandth of their spread
 RARE = 6  # a class of fewer examples goes with the largest, where that is allowed
@@ -27,6 +28,10 @@ class Target(Protocol):
     """The protocol."""
 
     name: ClassVar[str]
+
+    @property
+    def parts(self) -> "tuple[Numbers, ...]":
+        """The numbers that are predicted; of classes none."""
 
     def outputs(self, classes: int) -> int:
         """How many numbers a network gives for each example, where there are so many classes."""
@@ -85,6 +90,10 @@ class Classes:
     )
 
     name: ClassVar[str] = "classes"
+
+    @property
+    def parts(self) -> "tuple[Numbers, ...]":
+        return ()
 
     def outputs(self, classes: int) -> int:
         return classes
@@ -172,6 +181,10 @@ class Numbers:
 
     name: ClassVar[str] = "numbers"
 
+    @property
+    def parts(self) -> "tuple[Numbers, ...]":
+        return (self,)
+
     def outputs(self, classes: int) -> int:
         return 2
 
@@ -241,12 +254,113 @@ class Numbers:
         return {"target": asdict(self)}
 
 
+@dataclass(frozen=True)
+class Several:
+    """Several numbers, each with a Gaussian of its own from the one network; labels are [N, T] of T targets.
+
+    A network gives 2 T numbers, two for each target in turn, and says as many. The loss is the sum of the targets'
+    losses: given the row and the network they are taken to be independent.
+    """
+
+    parts: tuple[Numbers, ...]
+
+    name: ClassVar[str] = "several"
+
+    def __post_init__(self) -> None:
+        names = [part.column for part in self.parts]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise UraenasError(f"several targets are two or more, each once, not {', '.join(names)}")
+
+    def outputs(self, classes: int) -> int:
+        return 2 * len(self.parts)
+
+    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+        for k, part in enumerate(self.parts):
+            part.check(where, classes, {kind: own[:, k] for kind, own in labels.items()})
+
+    def fitted(self, labels: np.ndarray) -> "Several":
+        return Several(tuple(part.fitted(labels[:, k]) for k, part in enumerate(self.parts)))
+
+    def strata(self, labels: np.ndarray) -> np.ndarray:
+        """Those of the mean of all targets, each in its own standard units."""
+        deviation = labels.std(axis=0)
+        scaled = (labels - labels.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+        return self.parts[0].strata(scaled.mean(axis=1))
+
+    def strata_names(self, classes: Sequence[str]) -> Sequence[str]:
+        return ()
+
+    def groups(self, labels: np.ndarray) -> np.ndarray:
+        return self.parts[0].groups(labels)
+
+    def coded(self, labels: np.ndarray) -> Tensor:
+        return torch.stack([part.coded(labels[:, k]) for k, part in enumerate(self.parts)], dim=1)
+
+    def loss(self, outputs_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
+        own = zip(self.parts, _pairs(outputs_MNK), labels.unbind(dim=-1), strict=True)
+        return torch.stack([part.loss(pair, label, weights_MN) for part, pair, label in own]).sum(dim=0)
+
+    def smoothed(
+        self, losses_M: Tensor, outputs_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor
+    ) -> Tensor:
+        return losses_M
+
+    def prediction(self, outputs: Tensor) -> Tensor:
+        own = zip(self.parts, _pairs(outputs), strict=True)
+        return torch.cat([part.prediction(pair) for part, pair in own], dim=-1)
+
+    def log_likelihood(self, predictions: Tensor, labels_N: Tensor) -> Tensor:
+        """Of all labels [N, T] of an example together."""
+        own = zip(self.parts, _pairs(predictions), labels_N.unbind(dim=-1), strict=True)
+        return torch.stack([part.log_likelihood(pair, label) for part, pair, label in own]).sum(dim=0)
+
+    def hessians(self, outputs_NK: Tensor) -> Tensor:
+        """Those of the targets along the diagonal, and nothing between them."""
+        found = outputs_NK.new_zeros(len(outputs_NK), outputs_NK.shape[1], outputs_NK.shape[1])
+        for k, (part, pair) in enumerate(zip(self.parts, _pairs(outputs_NK), strict=True)):
+            found[:, 2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = part.hessians(pair)
+        return found
+
+    def joined(self, variants_VMNK: Tensor) -> Tensor:
+        own = zip(self.parts, _pairs(variants_VMNK), strict=True)
+        return torch.cat([part.joined(pair) for part, pair in own], dim=-1)
+
+    def scores(self, predictions_MNK: Tensor, labels: np.ndarray, weights: np.ndarray | None) -> list[float]:
+        """The geometric means of the targets' scores."""
+        own = zip(self.parts, _pairs(predictions_MNK), labels.T, strict=True)
+        found = [part.scores(pair, np.ascontiguousarray(label), weights) for part, pair, label in own]
+        return np.exp(np.log(np.maximum(found, 1e-300)).mean(axis=0)).tolist()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"targets": [asdict(part) for part in self.parts]}
+
+
+def numbers_of(columns: Sequence[str]) -> Target:
+    """The target that these columns of numbers are."""
+    parts = tuple(Numbers(column) for column in columns)
+    return parts[0] if len(parts) == 1 else Several(parts)
+
+
+def names_of(target: Target, name: str) -> tuple[str, ...]:
+    """What a field is called that is said of each number: of several with the target's name before it."""
+    return (name,) if len(target.parts) < 2 else tuple(f"{part.column}.{name}" for part in target.parts)
+
+
 def target_of(stored: Fields) -> Target:
     """What `as_json` wrote among other fields."""
-    if not stored.has("target"):
-        return CLASSES
-    facts = stored.table("target")
+    if stored.has("targets"):
+        tables = stored.list_of("targets", is_table, "targets")
+        return Several(tuple(_numbers_in(Fields(stored.where, one)) for one in tables))
+    return _numbers_in(stored.table("target")) if stored.has("target") else CLASSES
+
+
+def _numbers_in(facts: Fields) -> Numbers:
     return Numbers(facts.text("column"), facts.number("centre"), facts.number("scale", 1e-300))
+
+
+def _pairs(numbers: Tensor) -> tuple[Tensor, ...]:
+    """Numbers [..., 2 T] by target."""
+    return numbers.split(2, dim=-1)
 
 
 def _negative_log_density(residual: Tensor, log_variance: Tensor) -> Tensor:

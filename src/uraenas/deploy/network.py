@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from uraenas.data.targets import names_of
 from uraenas.engine.runtime import Output
 from uraenas.ensemble import Ensemble, Known
 from uraenas.ensemble.graph import MembersNetwork
@@ -65,61 +66,93 @@ class EnsembleNetwork(nn.Module):
 class NumbersNetwork(nn.Module):
     """The same of rows whose target is a number: its mean and deviation, an interval, and variance by source.
 
-    The interval holds the true value of rows like the held-out ones as often as `coverage` says.
+    The interval holds the true value of rows like the held-out ones as often as `coverage` says. Of several targets
+    all this is said of each, and called by its name.
     """
 
     def __init__(self, ensemble: Ensemble, share: float, coverage: float) -> None:
         super().__init__()
         known = ensemble.require_known()
         self.members, self.groups = _members(ensemble), _groups(ensemble)
-        self.temperature, self.share = ensemble.temperature, share
+        self.target, self.share = ensemble.normalisation.target, share
+        factors = ensemble.temperatures
+        self.temperatures = factors if isinstance(factors, tuple) else (factors,)
         self.foreign = _Foreign(known, [place for place, _ in self.members.places])
         held_out = known.of_numbers
         panels = held_out.panels.tolist()
-        self.panels = [  # with the members of each, and how many of its deviations its interval reaches
-            ([m for m, panel in enumerate(panels) if panel == number], quantile)
-            for number, quantile in held_out.quantiles(coverage).items()
+        self.panels = [
+            [  # with the members of each, and how many of its deviations its interval reaches
+                ([m for m, panel in enumerate(panels) if panel == number], quantile)
+                for number, quantile in of_target.quantiles(coverage).items()
+            ]
+            for of_target in held_out.by_target
         ]
 
     @property
     def outputs(self) -> list[Output]:
         """What `forward` returns, in order."""
+        about = {
+            "predicted": "the mean",
+            "deviation": "standard deviation, temperature-scaled",
+            "low": "lower end of the interval",
+            "high": "upper end of the interval",
+            **{source: f"{source} variance, not scaled" for source in SOURCES},
+        }
         return [
-            Output("predicted", "the mean"),
-            Output("deviation", "standard deviation, temperature-scaled"),
-            Output("low", "lower end of the interval"),
-            Output("high", "upper end of the interval"),
-            *(Output(source, f"{source} variance, not scaled") for source in SOURCES),
+            *(
+                Output(names_of(self.target, name)[k], words)
+                for k in range(len(self.target.parts))
+                for name, words in about.items()
+            ),
             Output("p_value", "how often a row like those of the training looks like this"),
             Output("foreign", "it is unlike the training rows"),
         ]
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         said, features = self.members.look(images)
-        means, variances = [one[..., 0] for one in said], [one[..., 1].exp() for one in said]
+        found: list[Tensor] = []
+        totals = []
+        for k in range(len(self.target.parts)):
+            means, variances = [one[..., 2 * k] for one in said], [one[..., 2 * k + 1].exp() for one in said]
+            total, *parts = self._variance(means, variances)
+            deviation = (total * self.temperatures[k]).sqrt()
+            ends = _interval(self.panels[k], means, variances)
+            found += [_mean(means), deviation, *ends, total, *parts]
+            totals.append(total)
+        p_value = self.foreign(self._uncertainty(totals), features)
+        return *found, p_value, p_value <= self.share
+
+    def _uncertainty(self, totals: list[Tensor]) -> Tensor:
+        """As `Measures` have it: of one target in its own unit, of several their mean in standard units."""
+        if len(totals) == 1:
+            return totals[0]
+        pairs = zip(totals, self.target.parts, strict=True)
+        return _mean([total / part.scale**2 for total, part in pairs])
+
+    def _variance(self, means: list[Tensor], variances: list[Tensor]) -> tuple[Tensor, ...]:
+        """The total, and its parts due to data, weights and architecture."""
         mean, data = _mean(means), _mean(variances)
         own = [_mean([means[m] for m in group]) for group in self.groups]
         between = [(one - mean) ** 2 * len(group) for one, group in zip(own, self.groups, strict=True)]
         within = [(means[m] - one) ** 2 for one, group in zip(own, self.groups, strict=True) for m in group]
         architecture, weights = (torch.stack(one).sum(dim=0) / len(means) for one in (between, within))
-        total = data + weights + architecture
-        p_value = self.foreign(total, features)
-        ends = self._interval(means, variances)
-        split = (total, data, weights, architecture)
-        return mean, (total * self.temperature).sqrt(), *ends, *split, p_value, p_value <= self.share
+        return data + weights + architecture, data, weights, architecture
 
-    def _interval(self, means: list[Tensor], variances: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """As `Residuals.interval` has it."""
-        lows, highs = [], []
-        for members, quantile in self.panels:
-            mean = _mean([means[m] for m in members])
-            variance = _mean([variances[m] + (means[m] - mean) ** 2 for m in members])
-            reach = quantile * variance.sqrt()
-            lows.append(mean - reach)
-            highs.append(mean + reach)
-        count = len(self.panels)
-        low = torch.stack(lows).kthvalue((count + 1) // 2, dim=0).values
-        return low, torch.stack(highs).kthvalue(count // 2 + 1, dim=0).values
+
+def _interval(
+    panels: list[tuple[list[int], float]], means: list[Tensor], variances: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """As `Residuals.interval` has it."""
+    lows, highs = [], []
+    for members, quantile in panels:
+        mean = _mean([means[m] for m in members])
+        variance = _mean([variances[m] + (means[m] - mean) ** 2 for m in members])
+        reach = quantile * variance.sqrt()
+        lows.append(mean - reach)
+        highs.append(mean + reach)
+    count = len(panels)
+    low = torch.stack(lows).kthvalue((count + 1) // 2, dim=0).values
+    return low, torch.stack(highs).kthvalue(count // 2 + 1, dim=0).values
 
 
 def _members(ensemble: Ensemble) -> MembersNetwork:

@@ -8,6 +8,7 @@ import torch
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Columns, Number
+from uraenas.data.targets import Target, names_of
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
 from uraenas.ensemble.runtime import PARITY
@@ -95,9 +96,7 @@ def parity_of_rows(
     """
     columns = ensemble.normalisation.columns
     assert columns is not None
-    unit = getattr(ensemble.normalisation.target, "scale", 1.0)
-    units = dict.fromkeys(SOURCES, unit**2)
-    units |= {} if ensemble.classes else dict.fromkeys(("predicted", "deviation", "low", "high"), unit)
+    units = _units(ensemble.normalisation.target)
     worst: dict[str, float] = {}
     for count in BATCHES:
         rows = _made_up(columns, count)
@@ -123,6 +122,18 @@ def parity_of_rows(
                 f"the file does not say what the ensemble says: {name} differ by {worst[name]:.2g}"
             )
     return worst
+
+
+def _units(target: Target) -> dict[str, float]:
+    """What differences are held against, by output."""
+    if not target.parts:
+        return dict.fromkeys(SOURCES, 1.0)
+    found: dict[str, float] = {}
+    for k, part in enumerate(target.parts):
+        found |= {names_of(target, source)[k]: part.scale**2 for source in SOURCES}
+        of_number = ("predicted", "deviation", "low", "high")
+        found |= {names_of(target, name)[k]: part.scale for name in of_number}
+    return found
 
 
 def _relative(found: np.ndarray, expected: np.ndarray, unit: float) -> float:

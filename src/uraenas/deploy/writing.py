@@ -121,7 +121,7 @@ def _facts(ensemble: Ensemble, network: EnsembleNetwork | NumbersNetwork, wanted
     facts = {
         "classes": list(ensemble.classes),
         **(of_images if columns is None else columns.as_json()),
-        "temperature": ensemble.temperature,
+        "temperature": ensemble.temperatures,
         "ensemble": ensemble.identity,
         "architectures": [str(member.architecture) for member in ensemble.members],
         "precision": wanted.precision,

@@ -27,6 +27,7 @@ from uraenas.ensemble.predictor import MembersPredictor, Predicting
 from uraenas.ensemble.runtime import EarningPredictor
 from uraenas.evaluation import Measures, UncertaintyBySource, conformal, measures_of, numbers
 from uraenas.evaluation.metrics import undefined_sources
+from uraenas.evaluation.temperature import Temperature, only, stored_temperature
 from uraenas.spaces import Space, facts_of
 from uraenas.spaces.pictures import gallery, standalone
 
@@ -45,7 +46,7 @@ class Ensemble:
     space: Space
     normalisation: Normalisation
     classes: tuple[str, ...]
-    temperature: float = 1.0  # fitted on held-out data; 1 leaves predictions as they are
+    temperatures: Temperature = 1.0  # fitted on held-out data; 1 leaves predictions as they are
     of_bytes: bool = True  # trained on uint8 images; the others lie in 0 … 1
     known: Known | None = None  # what it keeps of the images it knows
 
@@ -60,6 +61,8 @@ class Ensemble:
             )
         if not len(units.mean) == len(units.deviation) == shape.channels or min(units.deviation) <= 0:
             raise UraenasError(f"the normalisation is not one of {shape.channels} channels")
+        if np.size(self.temperatures) != max(1, len(units.target.parts)):
+            raise UraenasError("each target has one temperature")
 
     def __len__(self) -> int:
         return len(self.members)
@@ -70,16 +73,22 @@ class Ensemble:
         canonical = self.space.canonical
         return tuple(m.kind.function(canonical(m.architecture), m.draw) for m in self.members)
 
+    @property
+    def temperature(self) -> float:
+        """That of a single target; several have `temperatures`."""
+        return only(self.temperatures)
+
     @cached_property
     def identity(self) -> str:
         """The same for ensembles alone that predict the same, and are as sure of it."""
-        return digest_of(self.temperature, *(member.identity for member in self.members))
+        return digest_of(self.temperatures, *(member.identity for member in self.members))
 
     def __repr__(self) -> str:
         distinct = len(set(self.functions))
+        temperature = ", ".join(f"{one:.3g}" for one in np.atleast_1d(self.temperatures))
         return (
             f"Ensemble({len(self)} members, {distinct} distinct architectures, {len(self.classes)} classes, "
-            f"temperature {self.temperature:.3g})"
+            f"temperature {temperature})"
         )
 
     def _repr_html_(self) -> str:
@@ -188,7 +197,7 @@ class Ensemble:
     def _prediction(self, images: Any, calibrated: bool, device: str) -> Tensor:
         """What the members say together, temperature-scaled unless told otherwise."""
         found = self.measures.mean(_finite(self.member_log_probabilities(images, device)))
-        return self.measures.scaled(found, self.temperature) if calibrated else found
+        return self.measures.scaled(found, self.temperatures) if calibrated else found
 
     def predict(self, images: Any, device: str = "auto") -> np.ndarray:
         """The name of the most probable class of each image; of a number its mean."""
@@ -208,10 +217,11 @@ class Ensemble:
     def predict_interval(
         self, images: Any, coverage: float = COVERAGE, conformal: bool = True, device: str = "auto"
     ) -> np.ndarray:
-        """An interval for the number of each row [N, 2].
+        """An interval for the number of each row [N, 2]; of T numbers [N, T, 2].
 
         Of rows like the held-out ones, at least the share `coverage` has its number in the interval; it is everything
-        where they are too few to promise that. Without `conformal` it is the central one of what members say.
+        where they are too few to promise that. Of several numbers that holds for each by itself, not for all at once.
+        Without `conformal` it is the central one of what members say.
         """
         if not conformal:
             return numbers.interval(self._prediction(images, True, device), coverage).numpy()
@@ -219,7 +229,7 @@ class Ensemble:
         return self.require_known().of_numbers.interval(said, coverage).numpy()
 
     def predict_distribution(self, images: Any, device: str = "auto") -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the number of each row [N], temperature-scaled."""
+        """Mean and standard deviation of the number of each row [N], or of T numbers [N, T], temperature-scaled."""
         mean, variance = numbers.moments(self._prediction(images, True, device))
         return mean.numpy(), variance.sqrt().numpy()
 
@@ -290,7 +300,7 @@ class Ensemble:
                 "space": facts_of(self.space),
                 **self.normalisation.as_json(),
                 "classes": self.classes,
-                "temperature": self.temperature,
+                "temperature": self.temperatures,
                 "of_bytes": self.of_bytes,
                 "known": None if self.known is None else checksum_of(folder / KNOWN),
             },
@@ -314,7 +324,7 @@ class Ensemble:
                 described.space,
                 Normalisation.stored_in(facts),
                 facts.texts("classes"),
-                facts.number("temperature", LEAST_TEMPERATURE, 1 / LEAST_TEMPERATURE),
+                stored_temperature(facts, "temperature", LEAST_TEMPERATURE, 1 / LEAST_TEMPERATURE),
                 facts.flag("of_bytes"),
                 described.known(),
             )

@@ -11,12 +11,12 @@ more than half of the K panels miss it. So it is inside with a probability of at
     1 − (1 − c) K / (⌊K / 2⌋ + 1),     c for one panel and more than 2c − 1 for any number,
 
 whatever the prediction is worth. Where panels agree it is c; where they do not, the middle of them errs less than each,
-and it is more. A temperature changes none of this.
+and it is more. A temperature changes none of this. Of several targets all of it holds for each by itself.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ NAMES = ("residual", "apart", "panel", "panels")
 class Residuals:
     """Of n held-out rows, and of M members."""
 
-    residual: Tensor  # [n], in standard deviations, float64
+    residual: Tensor  # [n], in standard deviations, float64; of T targets [n, T]
     apart: Tensor  # [n]: 1 where the choice of members has not seen the row
     panel: Tensor  # [n]: which one judged the row
     panels: Tensor  # [M]: which one each member is in; −1 for none
@@ -57,8 +57,9 @@ class Residuals:
     def is_sound(self) -> bool:
         """Whether numbers are numbers, and shapes fit each other."""
         return (
-            self.residual.ndim == self.panels.ndim == 1
-            and self.apart.shape == self.panel.shape == self.residual.shape
+            self.residual.ndim in (1, 2)
+            and self.panels.ndim == 1
+            and self.apart.shape == self.panel.shape == self.residual.shape[:1]
             and set(self.panel.tolist()) <= set(self.panels.tolist())
             and len(self.residual) > 0
             and all(one.dtype.is_floating_point for one in self.tensors().values())
@@ -70,8 +71,20 @@ class Residuals:
     def images_apart(self) -> int:
         return int(self.apart.sum())
 
+    @property
+    def by_target(self) -> "list[Residuals]":
+        """Of each target by itself."""
+        own = self.residual.unbind(dim=1) if self.residual.ndim == 2 else (self.residual,)
+        return [replace(self, residual=one) for one in own]
+
     def interval(self, members_MN2: Tensor, coverage: float) -> Tensor:
-        """For the numbers of new rows [N, 2], from what members say of them without a temperature."""
+        """For the numbers of new rows [N, 2], from what members say of them without a temperature.
+
+        Of T targets members say [M, N, T, 2], and intervals are [N, T, 2].
+        """
+        if members_MN2.ndim == 4:
+            own = zip(self.by_target, members_MN2.unbind(dim=2), strict=True)
+            return torch.stack([one.interval(said, coverage) for one, said in own], dim=1)
         ends = []
         for number, quantile in self.quantiles(coverage).items():
             mean_N, variance_N = numbers.moments(members_MN2[self.panels == number].double())
@@ -83,7 +96,7 @@ class Residuals:
         return torch.stack([low_N, high_N], dim=1)
 
     def quantiles(self, coverage: float) -> dict[float, float]:
-        """Of the scores apart, by panel; infinite where these are too few."""
+        """Of the scores apart, by panel, of one target; infinite where these are too few."""
         apart = self.apart > 0
         scores = {one: self.residual[apart & (self.panel == one)].sort().values for one in self._judges}
         places = conformal.conformal_places([len(own) for own in scores.values()], coverage)
@@ -103,7 +116,7 @@ class Residuals:
 
     def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
         """What so few held-out rows cannot promise, in words."""
-        quantiles = list(self.quantiles(coverage).values())
+        quantiles = list(self.by_target[0].quantiles(coverage).values())  # as many rows as of any other
         if sum(map(math.isfinite, quantiles)) > len(quantiles) // 2:
             return []
         apart = f"{self.images_apart:,} held-out rows apart"

@@ -44,11 +44,17 @@ def in_turn(sources: Sequence[Hashable], count: int) -> list[int]:
 
 
 def greedy(
-    predictions_MNK: Tensor, labels_N: Tensor, count: int, target: Target = CLASSES, repeated: bool = False
+    predictions_MNK: Tensor,
+    labels_N: Tensor,
+    count: int,
+    target: Target = CLASSES,
+    repeated: bool = False,
+    weights_N: Tensor | None = None,
 ) -> list[int]:
     """Positions of `count` candidates that lower held-out NLL most, added one at a time, each at most once.
 
-    If it may be repeated, one that is chosen more often weighs more (Caruana and others, 2004).
+    If it may be repeated, one that is chosen more often weighs more (Caruana and others, 2004). Examples count as much
+    as their weights say.
     """
     candidates = predictions_MNK.shape[0]
     if candidates < count and not repeated:
@@ -57,7 +63,8 @@ def greedy(
     chosen: list[int] = []
     total_N = torch.full_like(right_MN[0], -torch.inf)
     for _ in range(count):
-        nll_M = -torch.logaddexp(total_N, right_MN).mean(dim=1)
+        found_MN = torch.logaddexp(total_N, right_MN)
+        nll_M = -(found_MN.mean(dim=1) if weights_N is None else found_MN @ weights_N.to(found_MN))
         free = [m for m in range(candidates) if repeated or m not in chosen]
         best = min(free, key=nll_M.tolist().__getitem__)
         chosen.append(best)

@@ -1,6 +1,6 @@
 """Predictions for rows of a table: a number and its interval, or a class, its set and whether to abstain; and doubt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Frame
+from uraenas.data.targets import names_of
 from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.predict import Rule
@@ -33,6 +34,8 @@ USUAL = Asked()
 def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[dict[str, Any]]:
     """What is said of each row; uncertainty by source is entropy in nats, of numbers variance.
 
+    Of several targets all but p-value and verdict is said of each, and called by its name: `price.predicted`.
+
     An interval or set holds the true value of rows like the held-out ones as often as `coverage` says. Foreign is a row
     unlike the training rows; of rows like them, at most `share` is called so. Of classes it abstains where a row is
     foreign, and where it is less sure than held-out rows allow for the risk. A category that was never seen may be
@@ -43,16 +46,15 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
         raise UraenasError("this ensemble predicts images, not rows of a table")
     frame = columns.frame(rows)
     members, p_values = ensemble.look(frame)
-    prediction = ensemble.measures.scaled(ensemble.measures.mean(members), ensemble.temperature)
     split = ensemble.measures.split(members, ensemble.functions)
+    sources = {source: getattr(split, source) for source in SOURCES}
     foreign = p_values <= checked_share(asked.share)
-    said = SAYINGS[ensemble.normalisation.target.name](ensemble, prediction, foreign, asked)
+    said = SAYINGS[ensemble.normalisation.target.name](ensemble, members, sources, foreign, asked)
     notes = unseen(ensemble, frame)
     return [
         {
             "row": n + 1,
             **said[n],
-            **{source: float(getattr(split, source)[n]) for source in SOURCES},
             "p_value": float(p_values[n]),
             "foreign": bool(foreign[n]),
             "note": notes[n],
@@ -76,20 +78,27 @@ def unseen(ensemble: Ensemble, frame: Frame) -> list[str]:
     return notes
 
 
-def _numbers(ensemble: Ensemble, prediction: Tensor, foreign_N: Tensor, asked: Asked) -> list[dict[str, Any]]:
-    mean, variance = numbers.moments(prediction)
-    said = numbers.scaled(prediction, 1 / ensemble.temperature)  # as members did
-    ends = ensemble.require_known().of_numbers.interval(said, asked.coverage)
-    facts = zip(mean.tolist(), variance.sqrt().tolist(), ends.tolist(), strict=True)
-    return [
-        {"predicted": middle, "deviation": deviation, "low": low, "high": high}
-        for middle, deviation, (low, high) in facts
-    ]
+def _numbers(
+    ensemble: Ensemble, members: Tensor, sources: Mapping[str, Tensor], foreign_N: Tensor, asked: Asked
+) -> list[dict[str, Any]]:
+    measures, target = ensemble.measures, ensemble.normalisation.target
+    mixture = measures.mean(members)
+    mean, variance = numbers.moments(measures.scaled(mixture, ensemble.temperatures))
+    ends = ensemble.require_known().of_numbers.interval(mixture, asked.coverage)
+    facts = {"predicted": mean, "deviation": variance.sqrt(), "low": ends[..., 0], "high": ends[..., 1]}
+    columns: dict[str, list[float]] = {}
+    lists = {name: one.reshape(len(mean), -1).T.tolist() for name, one in {**facts, **sources}.items()}
+    for k in range(len(target.parts)):
+        columns |= {names_of(target, name)[k]: values[k] for name, values in lists.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _classes(ensemble: Ensemble, prediction: Tensor, foreign_N: Tensor, asked: Asked) -> list[dict[str, Any]]:
+def _classes(
+    ensemble: Ensemble, members: Tensor, sources: Mapping[str, Tensor], foreign_N: Tensor, asked: Asked
+) -> list[dict[str, Any]]:
     rule = Rule.of(ensemble, asked.risk, asked.share, asked.certainty, asked.coverage)
-    probability = prediction.exp()
+    measures = ensemble.measures
+    probability = measures.scaled(measures.mean(members), ensemble.temperature).exp()
     sets = conformal.prediction_sets(probability, rule.quantile)
     abstain = foreign_N | (probability.amax(dim=1) < rule.threshold.confidence)
     order = torch.argsort(probability, dim=1, descending=True, stable=True)
@@ -100,13 +109,17 @@ def _classes(ensemble: Ensemble, prediction: Tensor, foreign_N: Tensor, asked: A
             "probability": float(probability[n].max()),
             "abstain": bool(abstain[n]),
             "prediction_set": [names[k] for k in order[n].tolist() if sets[n, k]],
+            **{source: float(one[n]) for source, one in sources.items()},
         }
         for n in range(len(probability))
     ]
 
 
 # By the name of the target.
-SAYINGS: dict[str, Callable[[Ensemble, Tensor, Tensor, Asked], list[dict[str, Any]]]] = {
+SAYINGS: dict[
+    str, Callable[[Ensemble, Tensor, Mapping[str, Tensor], Tensor, Asked], list[dict[str, Any]]]
+] = {
     "classes": _classes,
     "numbers": _numbers,
+    "several": _numbers,
 }

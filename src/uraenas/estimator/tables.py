@@ -14,7 +14,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Lines, silent
@@ -29,7 +36,7 @@ from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
 
 HELD_OUT = TableSettings.held_out
-TARGET = "the target"  # its column's name; none of X is called so
+TARGET = "the target"  # its column's name, and how those of several begin; none of X is called so
 
 
 class TableEstimator(BaseEstimator):
@@ -84,7 +91,10 @@ class TableEstimator(BaseEstimator):
         return tags
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
-        """Per row `total` = `data` + `weights` + `architecture`: of classes in nats, of numbers as variances."""
+        """Per row `total` = `data` + `weights` + `architecture`: of classes in nats, of numbers as variances.
+
+        Of T targets each is [N, T].
+        """
         split = self._fitted().uncertainty(self._rows(X), self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
@@ -95,13 +105,20 @@ class TableEstimator(BaseEstimator):
         """
         return self._fitted().is_foreign(self._rows(X), share, self.device)
 
-    def _fit_target(self, rows: Any, labels: np.ndarray, kind: str) -> None:
+    def _fit_target(
+        self, rows: Any, labels: np.ndarray, kind: str, weights: np.ndarray | None = None
+    ) -> None:
+        """Learn from rows with labels [N], or [N, T] of T targets, and where given with weights [N]."""
         with _as_value_error():
-            frame = frame_of(rows) | {TARGET: labels}
+            several = labels.ndim == 2
+            columns = (
+                {f"{TARGET} {k}": one for k, one in enumerate(labels.T)} if several else {TARGET: labels}
+            )
             config, held_out = self._config(), HELD_OUT if self.held_out is None else self.held_out
-            settings = TableSettings(TARGET, (), kind, held_out, config.data.pieces)
+            settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces)
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
-            dataset = table_dataset("rows", frame, settings, no_test, key=self._seed())
+            known = (frame_of(rows) | columns, settings, no_test, self._seed(), weights)
+            dataset = table_dataset("rows", *known)
             if self.run_directory is not None:
                 self.ensemble_ = self._run(Path(self.run_directory), config, dataset)
                 return
@@ -150,27 +167,50 @@ class TableEstimator(BaseEstimator):
         checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         return dict(zip(self._fitted().normalisation.columns.names, checked.T, strict=True))  # type: ignore[union-attr]
 
-    def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
-        """Rows and labels of a fit, checked as scikit-learn does."""
+    def _known_rows(
+        self, X: Any, y: Any, sample_weight: Any, **more: Any
+    ) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Rows, labels and weights of a fit, checked as scikit-learn does; rows of weight 0 are left out."""
         if _has_texts(X):
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, X, reset=True)
-            return X, check_X_y(np.zeros((len(X), 1)), y, **more)[1]
-        limits = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
-        return validate_data(self, X, y, **limits, **more)
+            rows, labels = X, check_X_y(np.zeros((len(X), 1)), y, **more)[1]
+        else:
+            limits = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
+            rows, labels = validate_data(self, X, y, **limits, **more)
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = column_or_1d(labels, warn=True)
+        if sample_weight is None:
+            return rows, labels, None
+        checked = {"dtype": np.float64, "ensure_non_negative": True}
+        weights = _check_sample_weight(sample_weight, rows, **checked)
+        kept = weights > 0
+        rows = rows.iloc[kept] if hasattr(rows, "iloc") else rows[kept]
+        return rows, labels[kept], weights[kept].astype(np.float32)
 
 
 class UraeNASRegressor(RegressorMixin, TableEstimator):
-    """An ensemble over architectures and weights that predicts a number, an interval, and where doubt comes from."""
+    """An ensemble over architectures and weights that predicts a number, an interval, and where doubt comes from.
 
-    def fit(self, X: Any, y: Any) -> "UraeNASRegressor":
-        """Learn the architecture distribution, draw and train the members."""
-        rows, labels = self._known_rows(X, y, y_numeric=True)
-        self._fit_target(rows, np.asarray(labels, np.float64), "numbers")
+    With y [N, T] it predicts T numbers, each with a mean, variance, temperature and interval of its own.
+    """
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNASRegressor":
+        """Learn the architecture distribution, draw and train the members.
+
+        A row counts in the loss, the temperature and the choice of members as much as its weight says.
+        """
+        rows, labels, weights = self._known_rows(X, y, sample_weight, y_numeric=True, multi_output=True)
+        self._fit_target(rows, np.asarray(labels, np.float64), "numbers", weights)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of each row's number, and with `return_std` its standard deviation."""
+        """The mean of each row's number [N] or [N, T], and with `return_std` its standard deviation."""
         mean, deviation = self._fitted().predict_distribution(self._rows(X), self.device)
         return (mean, deviation) if return_std else mean
 
@@ -178,6 +218,7 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
         """An interval for each row [N, 2]; of rows like the training rows, the share `coverage` lies in it.
 
         With `held_out` at least that share does, whatever members are worth; where they leave out rows in turn, nearly.
+        Of T targets it is [N, T, 2], and that share is of each target by itself, not of all at once.
         """
         return self._fitted().predict_interval(self._rows(X), coverage, device=self.device)
 
@@ -185,9 +226,12 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
 class UraeNASClassifier(ClassifierMixin, TableEstimator):
     """An ensemble over architectures and weights, as a classifier of rows."""
 
-    def fit(self, X: Any, y: Any) -> "UraeNASClassifier":
-        """Learn the architecture distribution, draw and train the members."""
-        rows, labels = self._known_rows(X, y)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNASClassifier":
+        """Learn the architecture distribution, draw and train the members.
+
+        A row counts in the loss, the temperature and the choice of members as much as its weight says.
+        """
+        rows, labels, weights = self._known_rows(X, y, sample_weight)
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -195,7 +239,7 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
                 f"a classifier needs at least 2 classes; the data has 1 class, {self.classes_[0]}"
             )
         names = np.array([f"{k:06d}" for k in range(len(self.classes_))])  # in the order of classes_
-        self._fit_target(rows, names[coded], "classes")
+        self._fit_target(rows, names[coded], "classes", weights)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

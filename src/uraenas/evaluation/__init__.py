@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
     from uraenas.evaluation.outcome import Diverged, Metrics
     from uraenas.evaluation.references import REFERENCES, References, unbeaten
-    from uraenas.evaluation.row import CALIBRATIONS, Row, mean_names, sizes_of
+    from uraenas.evaluation.row import CALIBRATIONS, Row, mean_names, rows_of_target, sizes_of
     from uraenas.evaluation.separation import Separated, separations
     from uraenas.evaluation.sets import (
         SEED,
@@ -54,6 +54,7 @@ _HOMES = {
     "mean_names": "row",
     "measures_of": "measures",
     "require_suite_fits": "sets",
+    "rows_of_target": "row",
     "same_suite": "summaries",
     "separations": "separation",
     "set_names": "sets",

@@ -16,6 +16,7 @@ from uraenas.evaluation.measures import MEASURES, Measures
 from uraenas.evaluation.row import Row
 from uraenas.evaluation.separation import PREFIX
 from uraenas.evaluation.sets import SEED, EvaluateSettings, EvaluationSet
+from uraenas.evaluation.temperature import Temperature
 
 TURNED_AWAY = 0.05  # p-values up to this
 
@@ -27,7 +28,7 @@ class Judged:
     log_probabilities_MNK: Tensor
     architectures: Sequence[Hashable]  # of the members: equal for those that compute the same function
     chains: Sequence[str]
-    temperature: float
+    temperature: Temperature
     # [N] by name, larger for images from elsewhere
     scores: Mapping[str, Tensor] = field(default_factory=dict)
     p_values: Tensor | None = None  # [N], how often an image like those of the training looks so
@@ -47,7 +48,7 @@ class Cell:
     severity: int
     rows: list[Row] = field(default_factory=list)
     replicates: dict[str, Tensor] = field(default_factory=dict)  # "method/calibration/metric" → [resamples]
-    temperatures: dict[str, float] = field(default_factory=dict)  # by method
+    temperatures: dict[str, Temperature] = field(default_factory=dict)  # by method
     images: str = ""  # the evaluation set's checksum
 
     def add(self, other: "Cell") -> None:

@@ -2,6 +2,7 @@
 
 A prediction is a mixture of M Gaussians of equal weight for each of N rows, [M, N, 2]: mean μ and log-variance. Its
 distribution function is F(y) = mean_m Φ((y − μ_m)/σ_m); the probability integral transform of a row is F at its label.
+What is said of single rows may be of T targets at once, [M, N, T, 2] with labels [N, T]; then it is [N, T].
 """
 
 import math
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from uraenas.evaluation.metrics import UncertaintyBySource
+from uraenas.evaluation.temperature import Temperature
 
 COVERAGES = (50, 80, 90, 95)  # of intervals, in percent
 LEVELS = torch.arange(
@@ -37,8 +39,11 @@ def moments(mixture_MN2: Tensor) -> tuple[Tensor, Tensor]:
     return mean_MN.mean(dim=0), variance_MN.mean(dim=0) + mean_MN.var(dim=0, correction=0)
 
 
-def scaled(mixture_MN2: Tensor, temperature: float) -> Tensor:
+def scaled(mixture_MN2: Tensor, temperature: Temperature) -> Tensor:
     """The mixture stretched about its mean, so that its variance is `temperature` times as large."""
+    if isinstance(temperature, tuple):
+        own = zip(mixture_MN2.unbind(dim=-2), temperature, strict=True)
+        return torch.stack([scaled(one, factor) for one, factor in own], dim=-2)
     centre_N = mixture_MN2[..., 0].mean(dim=0)
     mean = centre_N + math.sqrt(temperature) * (mixture_MN2[..., 0] - centre_N)
     return torch.stack([mean, mixture_MN2[..., 1] + math.log(temperature)], dim=-1)
@@ -100,7 +105,7 @@ def quantile(mixture_MN2: Tensor, share: float) -> Tensor:
 def interval(mixture_MN2: Tensor, coverage: float) -> Tensor:
     """The central interval of this probability [N, 2]."""
     tail = (1 - coverage) / 2
-    return torch.stack([quantile(mixture_MN2, tail), quantile(mixture_MN2, 1 - tail)], dim=1)
+    return torch.stack([quantile(mixture_MN2, tail), quantile(mixture_MN2, 1 - tail)], dim=-1)
 
 
 def calibration_error(transform_N: Tensor) -> float:

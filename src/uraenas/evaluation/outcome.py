@@ -6,6 +6,7 @@ from typing import Any
 
 from uraenas.base.fields import Fields, is_table
 from uraenas.evaluation.row import Row
+from uraenas.evaluation.temperature import Temperature, stored_temperature
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Metrics:
 
     rows: list[Row]
     differences: list[Row] = field(default_factory=list)
-    temperatures: dict[str, float] = field(default_factory=dict)  # by method
+    temperatures: dict[str, Temperature] = field(default_factory=dict)  # by method
     suite: str = ""  # the checksum of the shifted images
     diverged: list[Diverged] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)  # those that decide what is measured
@@ -58,7 +59,7 @@ class Metrics:
         return cls(
             rows=rows,
             differences=Row.all_of(stored.where, differences),
-            temperatures={name: temperatures.number(name, 1e-9) for name in temperatures.stored},
+            temperatures={name: stored_temperature(temperatures, name, 1e-9) for name in temperatures.stored},
             suite=stored.text("suite"),
             diverged=[
                 Diverged.of(Fields(stored.where, one))

@@ -144,6 +144,13 @@ def sizes_of(rows: Iterable[Row]) -> dict[str, int]:
     return sizes
 
 
+def rows_of_target(rows: Iterable[Row], column: str) -> list[Row]:
+    """Those of one of several targets, called as if there were no other."""
+    prefix = f"{column}."
+    own = [row for row in rows if row.metric.startswith(prefix)]
+    return [row._replace(metric=row.metric.removeprefix(prefix)) for row in own]
+
+
 def mean_names(rows: Iterable[Row]) -> list[str]:
     """The suite means that the rows hold, the widest first."""
     shifts = set(map(attrgetter("shift"), rows))

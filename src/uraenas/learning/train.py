@@ -15,7 +15,7 @@ from uraenas.learning.pace import Pace
 from uraenas.spaces import Draw, Space, Stack
 from uraenas.weights import Step
 
-MOST_LOSS = 100.0  # in nats; a network that guesses at random among a million classes has 14
+MOST_LOSS = 100.0  # in nats, of each target; a network that guesses at random among a million classes has 14
 
 
 def _untold(steps: int) -> None:
@@ -40,6 +40,7 @@ class StackOfChains:
         self.good = list(chains)  # what each chain would be restarted from
         self.epoch = chains[0].epoch
         self.loader, self.engine, self.seed = loader, engine, seed
+        self.most_loss = MOST_LOSS * max(1, len(loader.target.parts))
         self.method = self.specs[0].weights
         device, dtype = engine.device, engine.dtype
         count = len(chains)
@@ -192,12 +193,14 @@ class StackOfChains:
         """Whether no member has to stop: told at once on a CPU; another device would have to be waited for."""
         if gradient.device.type != "cpu":
             return False
-        return bool(((losses_M < MOST_LOSS) & (self.failed_at < 0)).all() & torch.isfinite(gradient.sum()))
+        return bool(
+            ((losses_M < self.most_loss) & (self.failed_at < 0)).all() & torch.isfinite(gradient.sum())
+        )
 
     def _alive(self, losses_M: Tensor, gradient: Tensor) -> Tensor:
         """Of each weight, whether its member goes on: one whose loss explodes or whose gradient is not finite stops."""
         sums_M = torch.stack([part.sum() for part in gradient.split(self.stack.weight_sizes)])
-        bad = ~((losses_M < MOST_LOSS) & torch.isfinite(sums_M)) & (self.failed_at < 0)
+        bad = ~((losses_M < self.most_loss) & torch.isfinite(sums_M)) & (self.failed_at < 0)
         self.failed_at.copy_(torch.where(bad, self.step, self.failed_at))
         return (self.failed_at < 0)[self.owner]
 
@@ -217,7 +220,7 @@ class StackOfChains:
             if failed_at[m] >= 0:
                 at = self.pace.cycle.step_size_at(failed_at[m])
                 self.failures[m] = (
-                    f"loss above {MOST_LOSS:g} or gradient not finite at step {failed_at[m]} "
+                    f"loss above {self.most_loss:g} or gradient not finite at step {failed_at[m]} "
                     f"(epoch {self.epoch}, step size {at:.4g})"
                 )
                 first = self.epoch * self.loader.steps

@@ -37,7 +37,7 @@ from uraenas.report.sections import (
     size,
     training,
 )
-from uraenas.report.style import colour, colours_of, count
+from uraenas.report.style import colour, colours_of, count, listed
 from uraenas.run.directory import Run
 
 KINDS = {"image": "Images", "row": "Table"}
@@ -187,7 +187,7 @@ def _summary(facts: RunFacts) -> str:
     height, width, channels = facts.data.image
     size = count(channels, "input") if facts.data.is_table else f"{height} × {width} × {channels}"
     words = [f"{KINDS[facts.data.example]}: {dataset}", size]
-    words[-1] += f", {count(len(facts.classes), 'class')}" if facts.classes else ", a number to predict"
+    words[-1] += f", {_predicted(facts)}"
     held_out = (
         f"{facts.data.held_out_images:,} held out" if facts.data.held_out_images else "held out in turn"
     )
@@ -197,6 +197,13 @@ def _summary(facts: RunFacts) -> str:
     words.append(count(len(facts.methods), "method"))
     words.append(f"seed {facts.rows[0].seed}")
     return " · ".join(words)
+
+
+def _predicted(facts: RunFacts) -> str:
+    if facts.classes:
+        return count(len(facts.classes), "class")
+    targets = facts.data.targets
+    return f"{len(targets)} numbers to predict: {listed(targets)}" if targets else "a number to predict"
 
 
 @cache

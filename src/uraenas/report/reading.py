@@ -25,10 +25,12 @@ from uraenas.evaluation import (
     calibration,
     mean_names,
     metrics,
+    rows_of_target,
     same_suite,
     separations,
     sizes_of,
 )
+from uraenas.evaluation.temperature import Temperature, only
 from uraenas.learning.methods import Assembled
 from uraenas.report.style import HEADLINE, NUMBER_HEADLINE
 from uraenas.report.table import COLUMNS, NUMBER_COLUMNS, Column
@@ -128,6 +130,7 @@ class RunFacts:
     )  # of the primary method, by images from elsewhere
     losses: dict[str, list[float]] = field(default_factory=dict)  # of chains, by epoch
     inputs: Columns | None = None  # of a table, as the primary method reads it
+    target: str = ""  # the one of several that this is of, where it is of one
 
     @property
     def name(self) -> str:
@@ -270,7 +273,7 @@ class RunFacts:
     def mean(self, method: str, kind: str = "raw") -> Tensor:
         """The ensemble's log-probabilities [N, K]."""
         mean = self._means[method]
-        return mean if kind == "raw" else calibration.scale(mean, self.metrics.temperatures[method])
+        return mean if kind == "raw" else calibration.scale(mean, only(self.metrics.temperatures[method]))
 
     def prediction(self, method: str, kind: str = "raw") -> Tensor:
         """What the ensemble says of the test set, whatever its target."""
@@ -278,14 +281,42 @@ class RunFacts:
         mean = measures.mean(self.predictions[method])
         return mean if kind == "raw" else measures.scaled(mean, self.metrics.temperatures[method])
 
+    @cached_property
+    def by_target(self) -> "list[RunFacts]":
+        """The same of each target by itself, as if there were no other."""
+        found = []
+        for k, column in enumerate(self.data.targets):
+            temperatures = {name: _at(one, k) for name, one in self.metrics.temperatures.items()}
+            rows, differences, shown = (
+                rows_of_target(some, column)
+                for some in (self.metrics.rows, self.metrics.differences, self.differences)
+            )
+            metrics = replace(self.metrics, rows=rows, differences=differences, temperatures=temperatures)
+            own = replace(
+                self,
+                metrics=metrics,
+                differences=shown,
+                data=replace(self.data, targets=()),
+                predictions={name: one[..., 2 * k : 2 * k + 2] for name, one in self.predictions.items()},
+                residuals={name: one.by_target[k] for name, one in self.residuals.items()},
+                test=None if self.test is None else replace(self.test, labels=self.test.labels[:, k].copy()),
+                target=column,
+            )
+            found.append(own)
+        return found or [self]
+
     @property
     def unit(self) -> str:
         """Of uncertainty."""
+        if self.data.targets:
+            return "variance in standard units"
         return "nats" if self.classes else "variance"
 
     @property
     def total(self) -> str:
         """What the total uncertainty is."""
+        if self.data.targets:
+            return "variance of the prediction, mean over targets"
         return "entropy of the mean prediction" if self.classes else "variance of the prediction"
 
     @property
@@ -334,6 +365,11 @@ def read(
     )
     scores = _scores(run, facts.primary, facts.main_rows)
     return replace(facts, scores=scores, inputs=run.inputs(facts.primary))
+
+
+def _at(temperature: Temperature, place: int) -> Temperature:
+    """That of a target; a reference has one for all."""
+    return temperature[place] if isinstance(temperature, tuple) else temperature
 
 
 def _scores(run: Run, method: str, rows: Sequence[Row]) -> dict[str, dict[str, Tensor]]:

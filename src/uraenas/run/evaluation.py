@@ -29,6 +29,7 @@ from uraenas.evaluation import (
     evaluation_sets,
     set_names,
 )
+from uraenas.evaluation.temperature import stored_temperature
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.task import Task
@@ -116,7 +117,7 @@ class Judge:
     ) -> Judged:
         ensemble = self._ensembles[name]
         chains = [member.origin.chain for member in ensemble.members]
-        facts = (ensemble.functions, chains, ensemble.temperature)
+        facts = (ensemble.functions, chains, ensemble.temperatures)
         return Judged(log_p, *facts, scores or {}, p_values, others or {})
 
     @cached_property
@@ -162,7 +163,7 @@ class Judge:
         replicates, header = found
         try:
             rows = Row.all_of(file, header.list_of("rows", is_table, "rows"))
-            temperature = header.table("temperatures").number(name, 1e-9)
+            temperature = stored_temperature(header.table("temperatures"), name, 1e-9)
             if any(one.shape != (self.config.evaluate.bootstrap,) for one in replicates.values()):
                 return None
         except DamagedFile:

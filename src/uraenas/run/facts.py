@@ -8,7 +8,7 @@ import numpy as np
 
 from uraenas.base.fields import Fields
 from uraenas.data import LabelledImages
-from uraenas.data.targets import Numbers
+from uraenas.data.targets import numbers_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class DataFacts:
     held_out_images: int
     test_images: int
     blake2b: str
+    targets: tuple[str, ...] = ()  # where there are several
 
     @property
     def is_table(self) -> bool:
@@ -37,10 +38,10 @@ class DataFacts:
     @property
     def outputs(self) -> int:
         """How many numbers a member says of an image."""
-        return len(self.classes) or Numbers().outputs(0)
+        return len(self.classes) or numbers_of(self.targets or ("",)).outputs(0)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "targets" or value}
 
     @classmethod
     def of(cls, stored: Fields) -> "DataFacts":
@@ -58,6 +59,7 @@ class DataFacts:
             held_out_images=stored.whole("held_out_images"),
             test_images=stored.whole("test_images"),
             blake2b=stored.text("blake2b"),
+            targets=stored.texts("targets") if stored.has("targets") else (),
         )
 
 

@@ -17,6 +17,7 @@ from uraenas.ensemble.held_out import HeldOut, drawn_apart
 from uraenas.ensemble.known import Level, reach_of, scores_of
 from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import calibration
+from uraenas.evaluation.temperature import Temperature, only
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
@@ -93,7 +94,9 @@ class Chooser:
             share = wanted // len(panels) + (place < wanted % len(panels))
             judged = log_p[panel.members][:, images], labels[images], min(share, len(panel.members))
             again = settings.selection == "repeated"
-            best = selection.greedy(*judged, self.task.normalisation.target, again)
+            weights = self.task.held_out.weights
+            importance = None if weights is None else torch.from_numpy(weights)[images]
+            best = selection.greedy(*judged, self.task.normalisation.target, again, importance)
             found += [panel.members[position] for position in best]
         return found
 
@@ -203,14 +206,14 @@ class Heard:
 
     said: Tensor
     labels: Tensor  # [n]
-    temperature: float  # that fits it
+    temperature: Temperature  # that fits it
     apart: Tensor  # [n]: neither the temperature nor a greedy choice of members has seen these
     greedy: bool
     panels: Sequence[Panel]
     members: int  # of the ensemble
 
     def of_classes(self) -> HeldOut:
-        return HeldOut.of(calibration.scale(self.said, self.temperature), self.labels, self.apart)
+        return HeldOut.of(calibration.scale(self.said, only(self.temperature)), self.labels, self.apart)
 
     def of_numbers(self) -> Residuals:
         """Their scores know no temperature, so only a greedy choice has seen any of them."""
@@ -229,6 +232,7 @@ class Heard:
 KEPT: dict[str, Callable[[Heard], HeldOut | Residuals]] = {
     "classes": Heard.of_classes,
     "numbers": Heard.of_numbers,
+    "several": Heard.of_numbers,
 }
 
 
@@ -238,7 +242,7 @@ def known_to(
     engine: Engine,
     seed: int,
     panels: Sequence[Panel],
-    temperature: float,
+    temperature: Temperature,
     apart: Tensor,
     unseen: Tensor,
     greedy: bool,

@@ -118,6 +118,7 @@ class Task:
             len(self.held_out) if self.fold is None else 0,
             len(data.test),
             digest_of_images(*data.parts.values()),
+            tuple(part.column for part in data.target.parts) if len(data.target.parts) > 1 else (),
         )
 
 

@@ -21,7 +21,7 @@ ROWS = [
 JSON = "application/json"
 
 
-@pytest.fixture(scope="module", params=["numbers", "classes"])
+@pytest.fixture(scope="module", params=["numbers", "classes", "several"])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -55,18 +55,20 @@ def test_rows_as_json_csv_and_tensors_say_what_predict_says(
 
 def test_about_itself(client: Any, kind: str) -> None:
     about = client("GET", "/api/model")[1]
-    assert [one["name"] for one in about["columns"]] == ["area", "rooms", "town"]
+    inputs = ["area", "town"] if kind == "several" else ["area", "rooms", "town"]
+    assert [one["name"] for one in about["columns"]] == inputs
+    assert about.get("targets") == (["price", "rooms"] if kind == "several" else None)
     assert (about["coverage"], "risk" in about) == (0.5, kind == "classes")
     document = client("GET", "/openapi.json")[1]
     row = document["paths"]["/api/predict"]["post"]["requestBody"]["content"][JSON]["schema"]
-    assert row["properties"]["rows"]["items"]["required"] == ["area", "rooms", "town"]
+    assert row["properties"]["rows"]["items"]["required"] == inputs
 
 
 WRONG = {
     "no rows": (b'{"rows": 7}', JSON, 400, "expected"),
     "none": (b'{"rows": []}', JSON, 400, "1 to 200 rows"),
     "too many": (json.dumps({"rows": [ROWS[0]] * 201}).encode(), JSON, 400, "not 201"),
-    "a column is missing": (b'{"rows": [{"area": 1, "town": "a"}]}', JSON, 422, "'rooms' is missing"),
+    "a column is missing": (b'{"rows": [{"area": 1, "rooms": 2}]}', JSON, 422, "'town' is missing"),
     "a text for a number": (b'{"rows": [{"area": "wide", "rooms": 1, "town": "a"}]}', JSON, 422, "'wide'"),
     "infinite": (b'{"rows": [{"area": 1e999, "rooms": 1, "town": "a"}]}', JSON, 422, "infinite"),
     "nested": (b'{"rows": [{"area": [1], "rooms": 1, "town": "a"}]}', JSON, 422, "numbers and texts"),
@@ -92,20 +94,23 @@ def shown(page: Any) -> str:
     raise AssertionError(page.find_element("id", "status").text)
 
 
-def test_the_page_has_a_form_and_takes_a_file(client: Any, browser: Any, tmp_path: Path) -> None:
+def test_the_page_has_a_form_and_takes_a_file(client: Any, kind: str, browser: Any, tmp_path: Path) -> None:
     """By keyboard, at phone width and in the dark; axe finds nothing, and no request leaves the machine."""
     resize(browser, 360)
     prefer(browser, "dark")
     browser.get_log("performance")
     browser.get(f"http://127.0.0.1:{client.port}/")
     assert brightness(browser) < 60
+    town = "column1" if kind == "several" else "column2"
     for _ in range(300):
-        if browser.find_elements("id", "column2"):
+        if browser.find_elements("id", town):
             break
         time.sleep(0.1)
     browser.find_element("id", "column0").send_keys("50")
-    browser.find_element("id", "column2").send_keys("nowhere\n")
-    assert "never seen in training: town = nowhere" in shown(browser)
+    browser.find_element("id", town).send_keys("nowhere\n")
+    said = shown(browser)
+    assert "never seen in training: town = nowhere" in said
+    assert ("1 price " in said and "rooms" in said) == (kind == "several")
     file = tmp_path / "new.csv"
     file.write_text("area,rooms,town\n50,2,a\n150,,b\n")
     browser.execute_script("document.getElementById('status').textContent = ''")

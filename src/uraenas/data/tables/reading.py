@@ -30,10 +30,10 @@ def is_table(path: Path) -> bool:
 
 
 def load_table(path: Path, settings: TableSettings) -> Dataset:
-    """The dataset in a file; in an .npz file the target is y."""
+    """The dataset in a file; in an .npz file the target is y, or each of its columns."""
     frame = read_frame(path)
     if path.suffix == ".npz" and not settings.target:
-        settings = replace(settings, target="y")
+        settings = replace(settings, target=",".join(name for name in frame if name.startswith("y")))
     return table_dataset(path.name.split(".")[0], frame, settings)
 
 
@@ -46,7 +46,9 @@ def read_frame(path: Path) -> Frame:
         if arrays is None:
             raise UraenasError(f"{path} holds no table; needed: x (N×D) and y")
         x, y = arrays
-        return frame_of(x) | ({} if y is None else {"y": y})
+        if y is None or y.ndim != 2:
+            return frame_of(x) | ({} if y is None else {"y": y})
+        return frame_of(x) | frame_of(y, [f"y{number}" for number in range(y.shape[1])])
     return _csv(path)
 
 

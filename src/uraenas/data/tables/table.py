@@ -9,7 +9,7 @@ from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import columns_of
 from uraenas.data.tables.frame import Frame, as_texts, checked
-from uraenas.data.targets import Classes, Numbers, Target
+from uraenas.data.targets import Classes, Target, numbers_of
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
 TEST_FRACTION = 0.2
@@ -22,11 +22,17 @@ KINDS = ("auto", "classes", "numbers")
 class TableSettings:
     """What a user says of a table."""
 
-    target: str = ""  # the column to predict
+    target: str = ""  # the column to predict, or several with commas
     leave_out: tuple[str, ...] = ()  # columns that are not looked at
     kind: str = "auto"  # of the target
     held_out: float = 0.15  # of the training rows
     pieces: int = 0  # of numbers between quantiles, which networks read beside them
+
+    def targets(self, frame: Frame) -> tuple[str, ...]:
+        """The columns to predict; one whose own name has a comma is meant where there is such a column."""
+        if self.target in frame:
+            return (self.target,)
+        return tuple(name.strip() for name in self.target.split(",") if name.strip())
 
 
 def table_dataset(
@@ -43,20 +49,21 @@ def table_dataset(
     """
     if settings.kind not in KINDS:
         raise unknown("kind of target", settings.kind, KINDS)
-    if not settings.target or settings.target not in frame:
+    targets = settings.targets(frame)
+    if not targets or not set(targets) <= frame.keys():
         have = f"columns are {', '.join(list(frame)[:12])}"
-        said = (
-            f"there is no column {settings.target!r}" if settings.target else "it is not said what to predict"
-        )
+        missing = next((column for column in targets if column not in frame), "")
+        said = f"there is no column {missing!r}" if targets else "it is not said what to predict"
         raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")
     for column in settings.leave_out:
         if column not in frame:
             raise unknown(f"column of {name}", column, frame)
     notes: list[str] = []
     frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
-    frame, test, weights = _with_target(name, frame, settings.target, test, weights, notes)
-    target, classes, labels = _labels(name, settings, frame[settings.target], notes)
-    inputs = {column: values for column, values in frame.items() if column != settings.target}
+    for column in targets:
+        frame, test, weights = _with_target(name, frame, column, test, weights, notes)
+    target, classes, labels = _labels(name, settings.kind, [(one, frame[one]) for one in targets], notes)
+    inputs = {column: values for column, values in frame.items() if column not in targets}
     if test is None:
         shares = (1 - TEST_FRACTION, TEST_FRACTION)
         rest, tested = stratified_split(target.strata(labels), shares, key)
@@ -98,25 +105,36 @@ def _with_target(
 
 
 def _labels(
-    name: str, settings: TableSettings, values: np.ndarray, notes: list[str]
+    name: str, kind: str, targets: list[tuple[str, np.ndarray]], notes: list[str]
 ) -> tuple[Target, tuple[str, ...], np.ndarray]:
-    """The target, the names of its classes if it has some, and the labels."""
+    """The target, the names of its classes if it has some, and the labels: [N], or [N, T] of several targets."""
+    for column, values in targets:
+        if len(np.unique(values)) < 2:
+            raise UraenasError(
+                f"{name}: {column} is {as_texts(values)[0]} in all rows; a constant leaves nothing to predict"
+            )
+        if values.dtype.kind != "f" and (kind == "numbers" or len(targets) > 1):
+            mend = "several targets are numbers" if len(targets) > 1 else "data.predict=classes"
+            raise UraenasError(f"{name}: {column} holds texts, which are no numbers; {mend}")
+    if len(targets) > 1:
+        if kind == "classes":
+            raise UraenasError(f"{name}: several targets are numbers; data.predict=classes predicts one")
+        columns, numbers = zip(*targets, strict=True)
+        return numbers_of(columns), (), np.stack(numbers, axis=1).astype(np.float64)
+    return _one_target(*targets[0], kind, notes)
+
+
+def _one_target(
+    column: str, values: np.ndarray, kind: str, notes: list[str]
+) -> tuple[Target, tuple[str, ...], np.ndarray]:
     whole = values.dtype.kind == "f" and bool((values == np.round(values)).all())
     distinct = len(np.unique(values))
     is_number = values.dtype.kind == "f" and not (whole and distinct <= FEW_VALUES)
-    if distinct < 2:
-        raise UraenasError(
-            f"{name}: {settings.target} is {as_texts(values)[0]} in all rows; a constant leaves nothing to predict"
-        )
-    if settings.kind == "numbers" and values.dtype.kind != "f":
-        raise UraenasError(
-            f"{name}: {settings.target} holds texts, which are no numbers; data.predict=classes"
-        )
-    if settings.kind == "numbers" or (settings.kind == "auto" and is_number):
-        return Numbers(settings.target), (), values.astype(np.float64)
-    if settings.kind == "auto" and whole:
+    if kind == "numbers" or (kind == "auto" and is_number):
+        return numbers_of([column]), (), values.astype(np.float64)
+    if kind == "auto" and whole:
         notes.append(
-            f"{settings.target} has {distinct} different whole numbers, taken for classes; data.predict=numbers "
+            f"{column} has {distinct} different whole numbers, taken for classes; data.predict=numbers "
             "predicts it as a number"
         )
     classes, coded = np.unique(as_texts(values) if not whole else values, return_inverse=True)

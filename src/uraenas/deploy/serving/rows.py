@@ -12,6 +12,7 @@ import numpy as np
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Category, Frame
 from uraenas.data.tables.frame import as_texts
+from uraenas.data.targets import names_of
 from uraenas.deploy.serving.limits import Refused
 from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, parsed, require_number
 from uraenas.ensemble import Ensemble
@@ -106,7 +107,8 @@ class RowsModel:
         asked, target = self.asked, self.ensemble.normalisation.target
         return {
             "model": self.name,
-            "target": getattr(target, "column", ""),
+            "target": ", ".join(part.column for part in target.parts),
+            **({"targets": [part.column for part in target.parts]} if len(target.parts) > 1 else {}),
             "classes": self.ensemble.classes,
             "columns": [
                 {"name": part.name, "kind": "category", "values": part.values}
@@ -128,8 +130,8 @@ class RowsModel:
 
     @property
     def outputs(self) -> dict[str, tuple[str, list[int]]]:
-        own = ("probability",) if self.ensemble.classes else ("predicted", "deviation", "low", "high")
-        found = {name: ("FP64", [-1]) for name in (*own, *SOURCES, "p_value")}
+        own = ("probability", *SOURCES) if self.ensemble.classes else self._numbers
+        found = {name: ("FP64", [-1]) for name in (*own, "p_value")}
         found["foreign"] = ("BOOL", [-1])
         return found | (
             {"predicted": ("BYTES", [-1]), "abstain": ("BOOL", [-1])} if self.ensemble.classes else {}
@@ -152,21 +154,33 @@ class RowsModel:
     @property
     def schema(self) -> dict[str, Any]:
         shared = {"row": {"type": "integer"}, "p_value": NUMBER, "foreign": FLAG, "note": TEXT}
-        shared |= dict.fromkeys(SOURCES, NUMBER)
         if self.ensemble.classes:
             own: dict[str, Any] = {"predicted": TEXT, "probability": NUMBER, "abstain": FLAG}
             own["prediction_set"] = {"type": "array", "items": TEXT}
+            own |= dict.fromkeys(SOURCES, NUMBER)
         else:
-            own = dict.fromkeys(("predicted", "deviation", "low", "high"), NUMBER)
-            own |= {end: {"type": ["number", "null"]} for end in ("low", "high")}  # null: without end
+            ends = {"type": ["number", "null"]}  # null: without end
+            own = {name: ends if _is_end(name) else NUMBER for name in self._numbers}
         return {"type": "object", "properties": {**own, **shared}}
+
+    @property
+    def _numbers(self) -> list[str]:
+        """What is said of each target, by field."""
+        target = self.ensemble.normalisation.target
+        names = ("predicted", "deviation", "low", "high", *SOURCES)
+        return [names_of(target, name)[k] for k in range(len(target.parts)) for name in names]
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
     """A row as JSON can have it: an end of an interval that is infinite is null; nothing where another number is."""
-    ends: dict[str, Any] = {name: None for name in ("low", "high") if name in row and math.isinf(row[name])}
+    ends: dict[str, Any] = {name: None for name in row if _is_end(name) and math.isinf(row[name])}
     row = {**row, **ends}
     return {} if any(isinstance(one, float) and not math.isfinite(one) for one in row.values()) else row
+
+
+def _is_end(name: str) -> bool:
+    """Whether a field is an end of an interval."""
+    return name.rpartition(".")[2] in ("low", "high")
 
 
 def _csv(body: bytes) -> list[dict[str, str]]:

@@ -34,6 +34,11 @@ def lead_of(facts: RunFacts) -> str:
 def section(facts: RunFacts) -> Section:
     lead = f"{lead_of(facts)} {BOLD}"
     lead += " ECE leans upwards, and its intervals with it." if facts.classes else ""
+    if facts.data.targets:
+        lead += (
+            f" The first table, the figures and the tiles above have means over {len(facts.data.targets)} targets, "
+            "each in units of its standard deviation in training."
+        )
     if facts.shifted:
         lead += (
             f" Columns with c are means over {count(len(facts.shifts), 'kind')} of shifted images at "
@@ -80,7 +85,17 @@ def _tables(facts: RunFacts, kind: str) -> list[Table]:
     values = _values(facts, kind, f"Methods, {CALIBRATIONS[kind]}. {facts.n} test {facts.examples}.")
     if values is None:
         return []
-    return [values] if facts.baseline is None else [values, _differences(facts, kind)]
+    several = [_of_target(one, kind) for one in facts.by_target if one.target]
+    found = [values, *(one for one in several if one is not None)]
+    return found if facts.baseline is None else [*found, _differences(facts, kind)]
+
+
+def _of_target(facts: RunFacts, kind: str) -> Table | None:
+    return _values(
+        facts,
+        kind,
+        f"{facts.target}, in its own unit, {CALIBRATIONS[kind]}. {facts.n} test {facts.examples}.",
+    )
 
 
 def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from uraenas.base.svg import Scale, element, join, line, mark, padded
 from uraenas.evaluation import numbers
-from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Section, Table
+from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, Series, draw, line_chart, method_key
 from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import missing
@@ -26,7 +26,8 @@ def observed(facts: RunFacts) -> Section:
     if not facts.predictions:
         found.blocks.append(missing("predictions"))
         return found
-    found.blocks.append(Grid([_scatter(facts, name) for name in facts.predictions]))
+    drawn = [_scatter(one, name, k) for k, one in enumerate(facts.by_target) for name in one.predictions]
+    found.blocks.append(Grid(drawn))
     return found
 
 
@@ -41,12 +42,17 @@ def intervals(facts: RunFacts) -> Section:
         found.blocks.append(missing("interval diagrams"))
         return found
     found.blocks.append(method_key(list(facts.predictions)))
-    diagrams = {words: [_diagram(facts, kind)] for words, kind in KINDS.items()}
-    found.blocks += [Choice("Predictions", diagrams), _conformal(facts)]
+    every = facts.by_target
+    diagrams = {
+        words: [_diagram(one, kind, k) for k, one in enumerate(every)] for words, kind in KINDS.items()
+    }
+    found.blocks += [Choice("Predictions", diagrams), *map(_conformal, every)]
+    if len(every) > 1:
+        found.blocks.append(Note("Coverage is of each target by itself; that all are held at once is rarer."))
     return found
 
 
-def _scatter(facts: RunFacts, method: str) -> Figure:
+def _scatter(facts: RunFacts, method: str, place: int) -> Figure:
     mixture, labels = facts.prediction(method, "temperature"), facts.labels
     shown = torch.linspace(0, len(labels) - 1, min(DRAWN, len(labels))).round().long()
     ends, centre = numbers.interval(mixture[:, shown], COVERAGE), numbers.moments(mixture[:, shown])[0]
@@ -63,14 +69,20 @@ def _scatter(facts: RunFacts, method: str) -> Figure:
     rmse = facts.value(method, "rmse")
     n_words = f"RMSE {rmse:.4g} · {len(shown)} of {facts.n} rows" if rmse is not None else facts.n
     content = element("g", join(parts), class_=colour(method))
-    return draw(f"observed-{method}", method, n_words, frame.figure_height, content)
+    title = f"{facts.target}, {method}" if facts.target else method
+    return draw(f"observed-{method}{_mark(place)}", title, n_words, frame.figure_height, content)
 
 
 def _corners(across: Scale, up: Scale, low: float, high: float) -> tuple[float, float, float, float]:
     return across(low), up(low), across(high), up(high)
 
 
-def _diagram(facts: RunFacts, kind: str) -> Figure:
+def _mark(place: int) -> str:
+    """What tells figures of several targets apart."""
+    return f"-{place + 1}" if place else ""
+
+
+def _diagram(facts: RunFacts, kind: str, place: int) -> Figure:
     levels = [k / 20 for k in range(1, 20)]
     series = []
     for name in facts.predictions:
@@ -78,9 +90,10 @@ def _diagram(facts: RunFacts, kind: str) -> Figure:
         series.append(Series(name, [(c, _inside(transform, c)) for c in levels]))
     ticks = (0, 0.25, 0.5, 0.75, 1)
     frame = Frame(Axis("nominal coverage", 0, 1, ticks=ticks), Axis("", 0, 1, ticks=ticks), height=230)
-    title, n = "Observed coverage against nominal", f"central intervals · {facts.n}"
+    title = f"{facts.target}: " * bool(facts.target) + "Observed coverage against nominal"
+    n = f"central intervals · {facts.n}"
     words = (lambda v: f"nominal {100 * v:.0f} %"), (lambda v: f"{100 * v:.1f} %")
-    drawn = line_chart(f"coverage-{kind}", title, n, series, frame, *words, marks=False)
+    drawn = line_chart(f"coverage-{kind}{_mark(place)}", title, n, series, frame, *words, marks=False)
     ideal = line(*_corners(frame.across, frame.up, 0, 1), "ideal")
     return Figure(drawn.id, drawn.title, drawn.svg.replace("</svg>", ideal + "</svg>"))
 
@@ -105,6 +118,6 @@ def _conformal(facts: RunFacts) -> Table:
             )
         lines.append(Line(name, [Cell(str(residuals.images_apart)), *cells], colour(name)))
     header = ["Method", "Held-out rows", "80\u00a0%", "90\u00a0%", "95\u00a0%"]
-    return Table(
-        f"Conformal intervals: share that hold the observed value, {facts.n} test rows.", header, lines
-    )
+    of = f" of {facts.target}" if facts.target else ""
+    caption = f"Conformal intervals{of}: share that hold the observed value, {facts.n} test rows."
+    return Table(caption, header, lines)

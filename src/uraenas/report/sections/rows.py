@@ -83,7 +83,8 @@ def unsure(facts: RunFacts) -> Section:
         found.blocks.append(missing("rows"))
         return found
     functions: list[Hashable] = [member.function for member in facts.members[facts.primary]]
-    found.blocks += (_classes if facts.classes else _numbers)(facts, functions)
+    said = _classes if facts.classes else _numbers
+    found.blocks += [table for one in facts.by_target for table in said(one, functions)]
     return found
 
 
@@ -96,7 +97,10 @@ def _numbers(facts: RunFacts, functions: list[Hashable]) -> list[Table]:
         values = (float(facts.labels[n]), float(mean[n]))
         words = [*(f"{value:.4g}" for value in values), f"{float(variance[n]) ** 0.5:.3g}"]
         lines.append(Line(_name(facts, n), [*map(Cell, words), *_shares(split, n)]))
-    caption = f"As predicted, {facts.n} test rows. Deviation: of the prediction, in the unit of the target."
+    of = f"{facts.target}: " if facts.target else ""
+    caption = (
+        f"{of}As predicted, {facts.n} test rows. Deviation: of the prediction, in the unit of the target."
+    )
     return [Table(caption, ["Row", "Observed", "Predicted", "Deviation", *SOURCES], lines)]
 
 

@@ -144,6 +144,17 @@ def test_several_targets_are_columns_of_labels_and_rows_need_all_of_them(tmp_pat
     assert [part.column for part in load_dataset(tmp_path / "two.npz").target.parts] == ["y0", "y1"]
 
 
+def test_a_column_of_weights_says_how_much_rows_count_and_is_no_input() -> None:
+    frame = {"x": np.arange(40.0), "w": np.arange(40.0) % 4, "y": np.arange(40.0) ** 2}
+    found = table_dataset("rows", frame, TableSettings("y", weight="w"))
+    assert found.notes[0] == "10 rows whose w is 0 are left out"
+    assert found.columns is not None
+    assert found.columns.names == ("x",)
+    kept = frame["w"][frame["w"] > 0]
+    for part in (found.train, found.test):
+        np.testing.assert_array_equal(part.weights, kept[[int(name.split()[1]) - 1 for name in part.names]])
+
+
 def changed(column: int, value: str) -> list[str]:
     return [",".join([*(cells := line.split(","))[:column], value, *cells[column + 1 :]]) for line in lines()]
 
@@ -167,6 +178,10 @@ BAD = {
     ),
     "several classes": (lines(), {"target": "price,area", "kind": "classes"}, "several targets are numbers"),
     "one twice": (lines(), {"target": "price,price"}, "two or more, each once, not price, price"),
+    "weights of texts": (lines(), {"weight": "town"}, "town is to be a row's weight, a number of 0 or more"),
+    "weights below 0": (changed(1, "-1"), {"weight": "area"}, "area is to be a row's weight"),
+    "weights of 0": (changed(1, "0"), {"weight": "area"}, "0 row.s. have area above 0; needed: 10"),
+    "no such weights": (lines(), {"weight": "pric"}, "Did you mean 'price'"),
     "ragged": ([*lines(), "1,2"], {}, "line 62 has 2 values"),
     "nothing": ([], {}, "no rows below its first line"),
     "unknown column": (lines(), {"leave_out": ("dai",)}, "Did you mean 'day'"),

@@ -151,7 +151,12 @@ def load_from_settings(settings: DataSettings) -> Dataset:
         settings.value_limits(),
         settings.skip_unreadable,
         TableSettings(
-            settings.target, settings.left_out, settings.predict, settings.held_out, settings.pieces
+            settings.target,
+            settings.left_out,
+            settings.predict,
+            settings.held_out,
+            settings.pieces,
+            settings.weight,
         ),
     )
     return replace(

@@ -41,6 +41,7 @@ class DataSettings:
     target: str = ""  # tables only: the column to predict; several columns of numbers with commas
     predict: str = "auto"  # tables only: the target as classes or as numbers; auto: by its values
     leave_out: str = ""  # tables only: columns that are not looked at, with commas
+    weight: str = ""  # tables only: the column that says how much a row counts in training; empty: all alike
     pieces: int = 0  # tables only: of each column of numbers between its quantiles, read beside it; 0: none
     channels: str = "auto"  # .npz only: which axis holds the colours
     value_range: str = "auto"  # .npz only: "LOW,HIGH" of arrays that are neither uint8 nor within 0 … 1

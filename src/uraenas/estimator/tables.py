@@ -17,7 +17,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
-    _check_sample_weight,
     check_is_fitted,
     column_or_1d,
     validate_data,
@@ -105,10 +104,8 @@ class TableEstimator(BaseEstimator):
         """
         return self._fitted().is_foreign(self._rows(X), share, self.device)
 
-    def _fit_target(
-        self, rows: Any, labels: np.ndarray, kind: str, weights: np.ndarray | None = None
-    ) -> None:
-        """Learn from rows with labels [N], or [N, T] of T targets, and where given with weights [N]."""
+    def _fit_target(self, rows: Any, labels: np.ndarray, kind: str) -> None:
+        """Learn from rows with labels [N], or [N, T] of T targets."""
         with _as_value_error():
             several = labels.ndim == 2
             columns = (
@@ -117,7 +114,7 @@ class TableEstimator(BaseEstimator):
             config, held_out = self._config(), HELD_OUT if self.held_out is None else self.held_out
             settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces)
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
-            known = (frame_of(rows) | columns, settings, no_test, self._seed(), weights)
+            known = (frame_of(rows) | columns, settings, no_test, self._seed())
             dataset = table_dataset("rows", *known)
             if self.run_directory is not None:
                 self.ensemble_ = self._run(Path(self.run_directory), config, dataset)
@@ -167,10 +164,8 @@ class TableEstimator(BaseEstimator):
         checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         return dict(zip(self._fitted().normalisation.columns.names, checked.T, strict=True))  # type: ignore[union-attr]
 
-    def _known_rows(
-        self, X: Any, y: Any, sample_weight: Any, **more: Any
-    ) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """Rows, labels and weights of a fit, checked as scikit-learn does; rows of weight 0 are left out."""
+    def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
+        """Rows and labels of a fit, checked as scikit-learn does."""
         if _has_texts(X):
             _check_feature_names(self, X, reset=True)
             _check_n_features(self, X, reset=True)
@@ -180,13 +175,7 @@ class TableEstimator(BaseEstimator):
             rows, labels = validate_data(self, X, y, **limits, **more)
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = column_or_1d(labels, warn=True)
-        if sample_weight is None:
-            return rows, labels, None
-        checked = {"dtype": np.float64, "ensure_non_negative": True}
-        weights = _check_sample_weight(sample_weight, rows, **checked)
-        kept = weights > 0
-        rows = rows.iloc[kept] if hasattr(rows, "iloc") else rows[kept]
-        return rows, labels[kept], weights[kept].astype(np.float32)
+        return rows, labels
 
 
 class UraeNASRegressor(RegressorMixin, TableEstimator):
@@ -200,13 +189,10 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNASRegressor":
-        """Learn the architecture distribution, draw and train the members.
-
-        A row counts in the loss, the temperature and the choice of members as much as its weight says.
-        """
-        rows, labels, weights = self._known_rows(X, y, sample_weight, y_numeric=True, multi_output=True)
-        self._fit_target(rows, np.asarray(labels, np.float64), "numbers", weights)
+    def fit(self, X: Any, y: Any) -> "UraeNASRegressor":
+        """Learn the architecture distribution, draw and train the members."""
+        rows, labels = self._known_rows(X, y, y_numeric=True, multi_output=True)
+        self._fit_target(rows, np.asarray(labels, np.float64), "numbers")
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -226,12 +212,9 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
 class UraeNASClassifier(ClassifierMixin, TableEstimator):
     """An ensemble over architectures and weights, as a classifier of rows."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNASClassifier":
-        """Learn the architecture distribution, draw and train the members.
-
-        A row counts in the loss, the temperature and the choice of members as much as its weight says.
-        """
-        rows, labels, weights = self._known_rows(X, y, sample_weight)
+    def fit(self, X: Any, y: Any) -> "UraeNASClassifier":
+        """Learn the architecture distribution, draw and train the members."""
+        rows, labels = self._known_rows(X, y)
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -239,7 +222,7 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
                 f"a classifier needs at least 2 classes; the data has 1 class, {self.classes_[0]}"
             )
         names = np.array([f"{k:06d}" for k in range(len(self.classes_))])  # in the order of classes_
-        self._fit_target(rows, names[coded], "classes", weights)
+        self._fit_target(rows, names[coded], "classes")
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -27,6 +27,7 @@ class TableSettings:
     kind: str = "auto"  # of the target
     held_out: float = 0.15  # of the training rows
     pieces: int = 0  # of numbers between quantiles, which networks read beside them
+    weight: str = ""  # the column that says how much a row counts
 
     def targets(self, frame: Frame) -> tuple[str, ...]:
         """The columns to predict; one whose own name has a comma is meant where there is such a column."""
@@ -41,7 +42,6 @@ def table_dataset(
     settings: TableSettings,
     test: np.ndarray | None = None,
     key: int = SPLIT_KEY,
-    weights: np.ndarray | None = None,
 ) -> Dataset:
     """The dataset of a table; `test` says which rows are for testing [N]; else a fifth of them are, drawn by the key.
 
@@ -55,13 +55,17 @@ def table_dataset(
         missing = next((column for column in targets if column not in frame), "")
         said = f"there is no column {missing!r}" if targets else "it is not said what to predict"
         raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")
-    for column in settings.leave_out:
+    for column in (*settings.leave_out, *filter(None, [settings.weight])):
         if column not in frame:
             raise unknown(f"column of {name}", column, frame)
     notes: list[str] = []
     frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
     for column in targets:
-        frame, test, weights = _with_target(name, frame, column, test, weights, notes)
+        frame, test = _where_known(name, frame, column, test, notes)
+    weights: np.ndarray | None = None
+    if settings.weight:
+        frame, test = _where_it_counts(name, frame, settings.weight, test, notes)
+        weights = frame.pop(settings.weight).astype(np.float32)
     target, classes, labels = _labels(name, settings.kind, [(one, frame[one]) for one in targets], notes)
     inputs = {column: values for column, values in frame.items() if column not in targets}
     if test is None:
@@ -84,14 +88,9 @@ def table_dataset(
     return Dataset(name, parts[0], parts[1], classes, False, 0, tuple(notes), parts[2], target, columns)
 
 
-def _with_target(
-    name: str,
-    frame: Frame,
-    target: str,
-    test: np.ndarray | None,
-    weights: np.ndarray | None,
-    notes: list[str],
-) -> tuple[Frame, np.ndarray | None, np.ndarray | None]:
+def _where_known(
+    name: str, frame: Frame, target: str, test: np.ndarray | None, notes: list[str]
+) -> tuple[Frame, np.ndarray | None]:
     """The rows whose target is known."""
     values = frame[target]
     known = ~np.isnan(values) if values.dtype.kind == "f" else values != ""
@@ -100,8 +99,22 @@ def _with_target(
         raise UraenasError(f"{name}: {said} {target}; needed: {LEAST_ROWS} rows that have it")
     if not known.all():
         notes.append(f"{(~known).sum():,} rows without {target} are left out")
-    kept = {column: one[known] for column, one in frame.items()}
-    return kept, None if test is None else test[known], None if weights is None else weights[known]
+    return {column: one[known] for column, one in frame.items()}, None if test is None else test[known]
+
+
+def _where_it_counts(
+    name: str, frame: Frame, weight: str, test: np.ndarray | None, notes: list[str]
+) -> tuple[Frame, np.ndarray | None]:
+    """The rows of a weight above 0."""
+    values = frame[weight]
+    if values.dtype.kind != "f" or np.isnan(values).any() or (values < 0).any():
+        raise UraenasError(f"{name}: {weight} is to be a row's weight, a number of 0 or more in every row")
+    counts = values > 0
+    if counts.sum() < LEAST_ROWS:
+        raise UraenasError(f"{name}: {counts.sum()} row(s) have {weight} above 0; needed: {LEAST_ROWS}")
+    if not counts.all():
+        notes.append(f"{(~counts).sum():,} rows whose {weight} is 0 are left out")
+    return {column: one[counts] for column, one in frame.items()}, None if test is None else test[counts]
 
 
 def _labels(

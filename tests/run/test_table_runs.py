@@ -150,7 +150,12 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
         assert len(found) == 5
         assert keys <= set(found[0])
         text = uraenas("predict", runs[kind], new, "--csv", "--coverage", "0.5").stdout
-        assert [row["row"] for row in csv.DictReader(io.StringIO(text))] == list("12345")
+        cells = list(csv.DictReader(io.StringIO(text)))
+        assert [row["row"] for row in cells] == list("12345")
+        if kind == "classes":
+            assert [row["probabilities"] for row in found] == [
+                {name: pytest.approx(float(row[f"p({name})"])) for name in ("no", "yes")} for row in cells
+            ]
         assert "Row" in uraenas("predict", runs[kind], new).stdout
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")

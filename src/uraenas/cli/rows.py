@@ -47,8 +47,9 @@ def predict_tables(
         print(json.dumps({**facts, **asdict(asked), "predictions": _finite(rows)}))
     elif as_csv:
         writer = csv.writer(sys.stdout)
-        writer.writerow(list(rows[0]))
-        for row in rows:
+        flat = [_flat(row) for row in rows]
+        writer.writerow([csv_cell(name) for name in flat[0]])
+        for row in flat:
             writer.writerow([csv_cell(_cell(value)) for value in row.values()])
     else:
         _print(ensemble, rows, asked.coverage)
@@ -60,6 +61,13 @@ def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in row.items()} for row in rows
     ]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Probabilities as cells of their own, one for each class."""
+    by_class = row.get("probabilities", {})
+    others = {name: value for name, value in row.items() if name != "probabilities"}
+    return {**others, **{f"p({name})": value for name, value in by_class.items()}}
 
 
 def _cell(value: Any) -> Any:

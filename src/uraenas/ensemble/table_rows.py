@@ -100,6 +100,7 @@ def _classes(ensemble: Ensemble, prediction: Tensor, foreign_N: Tensor, asked: A
             "probability": float(probability[n].max()),
             "abstain": bool(abstain[n]),
             "prediction_set": [names[k] for k in order[n].tolist() if sets[n, k]],
+            "probabilities": dict(zip(names, probability[n].tolist(), strict=True)),
         }
         for n in range(len(probability))
     ]

@@ -83,8 +83,13 @@ def test_the_open_inference_protocol(client: Any, finished_run: Path) -> None:
     assert {(one["name"], one["datatype"]) for one in about["outputs"]} == {
         (name, one["datatype"]) for name, one in outputs.items()
     }
-    assert outputs["probabilities"]["shape"] == [2, 10]
-    expected = Run(finished_run).ensemble().predict_proba(DIGITS[:2])
+    assert outputs["probabilities"]["shape"] == outputs["prediction_set"]["shape"] == [2, 10]
+    ensemble = Run(finished_run).ensemble()
+    expected = ensemble.predict_proba(DIGITS[:2])
+    rows = rows_of(ensemble, DIGITS[:2, ..., None], Rule.of(ensemble, 0.2))
+    assert outputs["prediction_set"]["data"] == [
+        name in row["prediction_set"] for row in rows for name in ensemble.classes
+    ]
     np.testing.assert_allclose(np.reshape(outputs["probabilities"]["data"], (2, 10)), expected, atol=1e-5)
 
 

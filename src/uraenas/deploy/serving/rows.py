@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import sys
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
@@ -13,7 +14,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Category, Frame
 from uraenas.data.tables.frame import as_texts
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, parsed, require_number
+from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, Output, parsed, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.table_rows import Asked, predict_rows
 
@@ -21,6 +22,8 @@ KINDS = {
     "number": ("FP64", "FP32", "INT64", "INT32"),
     "category": ("BYTES",),
 }  # datatypes, the usual one first
+
+ENDLESS = sys.float_info.max  # an end of an interval that holds every number, where there can be no null
 
 Item = dict[str, float | str]  # a row: values by column, as they are once a frame is checked
 
@@ -127,13 +130,25 @@ class RowsModel:
         ]
 
     @property
-    def outputs(self) -> dict[str, tuple[str, list[int]]]:
-        own = ("probability",) if self.ensemble.classes else ("predicted", "deviation", "low", "high")
-        found = {name: ("FP64", [-1]) for name in (*own, *SOURCES, "p_value")}
-        found["foreign"] = ("BOOL", [-1])
-        return found | (
-            {"predicted": ("BYTES", [-1]), "abstain": ("BOOL", [-1])} if self.ensemble.classes else {}
-        )
+    def outputs(self) -> list[Output]:
+        promised = {"coverage": self.asked.coverage}
+        if classes := self.ensemble.classes:
+            own = [
+                Output("predicted", "BYTES"),
+                Output("probability", "FP64"),
+                Output("probabilities", "FP64", classes),
+                Output("prediction_set", "BOOL", classes, promised),
+                Output("abstain", "BOOL"),
+            ]
+        else:
+            own = [
+                Output("predicted", "FP64"),
+                Output("deviation", "FP64"),
+                Output("low", "FP64", facts={**promised, "endless": -ENDLESS}),
+                Output("high", "FP64", facts={**promised, "endless": ENDLESS}),
+            ]
+        numbers = [Output(name, "FP64") for name in (*SOURCES, "p_value")]
+        return [*own, *numbers, Output("foreign", "BOOL")]
 
     def page(self) -> str:
         return resources.files("uraenas.deploy").joinpath("serving/rows.html").read_text(encoding="utf-8")
@@ -155,6 +170,7 @@ class RowsModel:
         shared |= dict.fromkeys(SOURCES, NUMBER)
         if self.ensemble.classes:
             own: dict[str, Any] = {"predicted": TEXT, "probability": NUMBER, "abstain": FLAG}
+            own["probabilities"] = {"type": "object", "additionalProperties": NUMBER}
             own["prediction_set"] = {"type": "array", "items": TEXT}
         else:
             own = dict.fromkeys(("predicted", "deviation", "low", "high"), NUMBER)

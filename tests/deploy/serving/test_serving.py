@@ -24,8 +24,9 @@ from sklearn.datasets import load_digits
 from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving import Limits
-from uraenas.deploy.serving.limits import Rate, Refused
-from uraenas.deploy.serving.running import following
+from uraenas.deploy.serving.following import Following
+from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
+from uraenas.deploy.serving.running import application, following
 from uraenas.ensemble.predict import Rule, rows_of
 from uraenas.report import build_partial
 from uraenas.run.watching import is_worked_on
@@ -231,9 +232,34 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
         path.unlink()
     with pytest.raises(UraenasError, match="lacking"):
         following(run, str, "lacking")
-    with answer(following(run, str, "", Limits(token="secret"))) as client:
-        assert client("GET", "/")[0] == 401
-        assert client("GET", "/", Authorization="Bearer secret") == (200, "")
+
+
+def test_a_run_in_progress_is_shown_to_those_who_have_the_token(
+    answer: Callable[..., Any], finished_run: Path
+) -> None:
+    """Whether there is an ensemble yet or not; a browser can ask for it by itself."""
+    run, body = Run(finished_run), png(DIGITS[0])
+
+    def basic(password: str) -> str:
+        return f"Basic {base64.b64encode(f'me:{password}'.encode()).decode()}"
+
+    right, wrong = (
+        ("Bearer secret", basic("secret")),
+        ("", "Bearer other", basic("other"), "Basic ÿ", "secret"),
+    )
+    limits = Limits(token="secret")
+    for make, status in ((lambda: None, 503), (lambda: application(run, "", limits), 200)):
+        with answer(Following(make, lambda: False, lambda: "how far it is", limits)) as client:
+            for given in wrong:
+                assert client("GET", "/", authorization=given) == (401, {"error": TOKEN_NEEDED})
+                assert client.headers["www-authenticate"].startswith("Basic realm=")
+                for verb, path in (("POST", "/api/predict"), ("GET", "/api/model"), ("GET", "/v2")):
+                    assert client(verb, path, body, authorization=given)[0] == 401
+                    assert client.headers["www-authenticate"] == "Bearer"
+            for given in right:
+                assert client("GET", "/", authorization=given) == (200, "how far it is")
+                assert client("POST", "/api/predict", body, authorization=given)[0] == status
+            assert client("GET", "/healthz")[0] == 200
 
 
 def test_a_rate_is_kept_by_address() -> None:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.batching import Batcher
-from uraenas.deploy.serving.limits import Limits, Rate, Refused
+from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
 from uraenas.deploy.serving.served import Output, Served, parsed
 
@@ -97,7 +97,7 @@ class Server:
             try:
                 self.rate.take(request.client.host if request.client else "")
                 if path not in OPEN and not self.limits.admits(request.headers.get("authorization", "")):
-                    raise Refused(401, "a token is needed: Authorization: Bearer …")
+                    raise Refused(401, TOKEN_NEEDED)
                 found = await handler(request)
             except Refused as refused:
                 found = JSONResponse({"error": refused.why}, refused.status)

@@ -10,9 +10,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving.app import PAGE_HEADERS
-from uraenas.deploy.serving.limits import Limits
+from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits
 
 WAITS = "the run is in progress and has no ensemble yet; try again later"
+BROWSERS = 'Basic realm="uraenas: any name, and the token as password", charset="UTF-8"'
 RETRY = {"Retry-After": "10", "Refresh": "10"}  # the second is for browsers
 
 
@@ -59,12 +60,14 @@ class Following:
             self.made = made
 
     async def _answer(self, request: Request) -> Response:
-        if request.url.path in ("/healthz", "/v2/health/live"):
+        path = request.url.path
+        if path in ("/healthz", "/v2/health/live"):
             return JSONResponse({"ready": False})
-        if request.url.path != "/" or request.method not in ("GET", "HEAD"):
-            return JSONResponse({"error": self.why}, 503, RETRY)
         if not self.limits.admits(request.headers.get("authorization", "")):
-            return JSONResponse({"error": self.why}, 401, {"WWW-Authenticate": "Bearer"})
+            asked = BROWSERS if path == "/" else "Bearer"
+            return JSONResponse({"error": TOKEN_NEEDED}, 401, {"WWW-Authenticate": asked})
+        if path != "/" or request.method not in ("GET", "HEAD"):
+            return JSONResponse({"error": self.why}, 503, RETRY)
         try:
             text = await asyncio.to_thread(self.page)
         except UraenasError as error:

@@ -1,6 +1,7 @@
 """An exported ensemble says what the ensemble says, runs without PyTorch and this package, and tells what it is."""
 
 import json
+import logging
 import pickle
 import sys
 from collections.abc import Callable
@@ -155,11 +156,18 @@ def test_it_runs_without_torch_and_without_this_package(
 
 @pytest.mark.parametrize(("precision", "most"), [("half", 0.01), ("int8", 0.3)])
 def test_a_precision_tells_what_it_costs(
-    finished_run: Path, uraenas: Callable, tmp_path: Path, file: Path, precision: str, most: float
+    finished_run: Path,
+    uraenas: Callable,
+    tmp_path: Path,
+    file: Path,
+    caplog: pytest.LogCaptureFixture,
+    precision: str,
+    most: float,
 ) -> None:
     path = tmp_path / "small.onnx"
     done = uraenas("export", finished_run, "--format", "onnx", "--out", path, "--precision", precision)
     assert done.returncode == 0, done.stderr
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert f"{precision} on" in told
     assert "held-out images: accuracy" in told
@@ -186,9 +194,12 @@ def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:
     ]  # what needs held-out images is not there
 
 
-def test_a_torch_file_is_read_by_torch_alone(finished_run: Path, uraenas: Callable, tmp_path: Path) -> None:
+def test_a_torch_file_is_read_by_torch_alone(
+    finished_run: Path, uraenas: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "digits.pt2"
     export_file(Run(finished_run), path, "torch", "drnas")
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
     kept = {"facts.json": ""}
     program = torch.export.load(path, extra_files=kept).module()
     facts = json.loads(kept["facts.json"])

@@ -52,7 +52,7 @@ def predict_tables(
         for row in flat:
             writer.writerow([csv_cell(_cell(value)) for value in row.values()])
     else:
-        _print(ensemble, rows, asked.coverage)
+        _print(ensemble, rows, asked)
     return 0
 
 
@@ -74,8 +74,8 @@ def _cell(value: Any) -> Any:
     return " | ".join(value) if isinstance(value, list) else value
 
 
-def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], coverage: float) -> None:
-    is_number = not ensemble.classes
+def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> None:
+    is_number, coverage = not ensemble.classes, asked.coverage
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     own = (
         ("Predicted", "±", f"{100 * coverage:g} %")
@@ -107,5 +107,8 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], coverage: float) ->
     unseen = [row for row in rows if row["note"]]
     if unseen:
         console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']} ({len(unseen):,} such rows)."))
+    if not is_number:
+        threshold = ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share)
+        console.print(Text(f"{threshold}."))
     unit = "variance" if is_number else "entropy in nats"
     console.print(Text(f"Total, data, weights and architecture: {unit}."))

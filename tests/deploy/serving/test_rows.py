@@ -112,6 +112,7 @@ WRONG = {
     "a text for a number": (b'{"rows": [{"area": "wide", "rooms": 1, "town": "a"}]}', JSON, 422, "'wide'"),
     "infinite": (b'{"rows": [{"area": 1e999, "rooms": 1, "town": "a"}]}', JSON, 422, "infinite"),
     "nested": (b'{"rows": [{"area": [1], "rooms": 1, "town": "a"}]}', JSON, 422, "numbers and texts"),
+    "CSV by another name": (b"area\n1", "application/x-www-form-urlencoded", 400, "Content-Type: text/csv"),
     "no UTF-8": (b"area\n\xff", "text/csv", 400, "no CSV"),
 }
 

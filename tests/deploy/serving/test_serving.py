@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.following import Following
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
-from uraenas.deploy.serving.running import application, following
+from uraenas.deploy.serving.running import application, bound, following, is_open
 from uraenas.ensemble.predict import Rule, rows_of
 from uraenas.report import build_partial
 from uraenas.run.watching import is_worked_on
@@ -115,6 +116,7 @@ WRONG = {
     "nothing": ("/api/predict", b"", {}, 400),
     "too large": ("/api/predict", b"x" * 300_000, {}, 413),
     "truncated": ("/api/predict", png(DIGITS[0])[:-30], {}, 422),
+    "a form": ("/api/predict", b"--x--", {"content_type": "multipart/form-data; boundary=x"}, 415),
     "no image": ("/api/predict", b"%PDF-1.7 none", {}, 422),
     "wrong type": ("/api/predict", b'{"images": 7}', {"content_type": "application/json"}, 400),
     "no JSON": ("/api/predict", b"{", {"content_type": "application/json"}, 400),
@@ -262,6 +264,21 @@ def test_a_run_in_progress_is_shown_to_those_who_have_the_token(
             assert client("GET", "/healthz")[0] == 200
 
 
+def test_an_address_that_cannot_be_had_is_told_in_one_line(
+    uraenas: Callable, finished_run: Path, client: Any
+) -> None:
+    done = uraenas("serve", finished_run, "--port", str(client.port))
+    told = f"cannot listen on 127.0.0.1, port {client.port}: Address already in use; use another --port"
+    assert (done.returncode, done.stderr.splitlines()[0].endswith(f"{told} or --host")) == (2, True)
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("host", "others"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_whether_other_machines_may_ask_is_known(host: str, others: bool) -> None:
+    with bound(host, 0) as listening:
+        assert is_open(listening) == others
+
+
 def test_a_rate_is_kept_by_address() -> None:
     rate = Rate(2)
     for _ in range(2):
@@ -277,7 +294,11 @@ def test_what_was_begun_is_finished_after_sigterm(finished_run: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "uraenas", "serve", str(finished_run), "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server,
+        ExitStack() as stack,
+    ):
+        stack.callback(server.kill)  # where something is not as it should be
         assert server.stderr is not None
         assert f"http://127.0.0.1:{port}" in server.stderr.readline()
         body = png(DIGITS[0])

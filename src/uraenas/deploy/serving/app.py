@@ -118,6 +118,8 @@ class Server:
     async def predict(self, request: Request) -> Response:
         """What the model says of the items in the body."""
         body, kind = await self._body(request), request.headers.get("content-type", "")
+        if kind.startswith("multipart/"):
+            raise Refused(415, "forms are not read; send the file itself, as curl --data-binary @FILE does")
         items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
         rows = await self._predicted(items)
         found = [{**row, "note": row.get("note") or note} for row, note in zip(rows, notes, strict=True)]

@@ -47,13 +47,16 @@ class RowsModel:
 
     def request(self, body: bytes, kind: str, most: int) -> tuple[list[Item], list[str]]:
         """{"rows": [{column: value, …}, …]}, or a CSV file with a line of names."""
+        given: Any = None
         if kind.startswith("text/csv"):
-            given: Any = _csv(body)
-        else:
+            given = _csv(body)
+        elif body.lstrip()[:1] in (b"{", b"["):  # what else is JSON holds no rows
             found = parsed(body)
             given = found.get("rows") if isinstance(found, dict) else None
         if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
-            raise Refused(400, 'expected {"rows": [{column: value, …}, …]}, or text/csv')
+            raise Refused(
+                400, 'expected {"rows": [{column: value, …}, …]}, or CSV with Content-Type: text/csv'
+            )
         require_number(len(given), most, "rows")
         missing = [name for name in self.columns.names if name not in given[0]]
         if missing:

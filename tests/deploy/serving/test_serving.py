@@ -236,7 +236,7 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
         following(run, str, "lacking")
 
 
-def test_a_run_in_progress_is_shown_to_those_who_have_the_token(
+def test_a_run_in_progress_is_shown_to_those_who_have_the_token_at_the_allowed_rate(
     answer: Callable[..., Any], finished_run: Path
 ) -> None:
     """Whether there is an ensemble yet or not; a browser can ask for it by itself."""
@@ -262,6 +262,8 @@ def test_a_run_in_progress_is_shown_to_those_who_have_the_token(
                 assert client("GET", "/", authorization=given) == (200, "how far it is")
                 assert client("POST", "/api/predict", body, authorization=given)[0] == status
             assert client("GET", "/healthz")[0] == 200
+    with answer(Following(lambda: None, lambda: False, str, Limits(rate=5))) as client:
+        assert {client("GET", "/")[0] for _ in range(20)} == {200, 429}
 
 
 def test_an_address_that_cannot_be_had_is_told_in_one_line(

@@ -143,6 +143,24 @@ def test_no_request_leaves_the_machine(page: Any, client: Any) -> None:
     assert all(address.startswith(f"http://127.0.0.1:{client.port}/") for address in sent)
 
 
+def test_a_token_is_asked_for_where_it_is_needed(
+    page: Any, serve: Callable[..., Any], finished_run: Path
+) -> None:
+    def knows_its_model() -> bool:
+        return "members tell apart" in page.find_element("id", "about").text
+
+    def asks() -> bool:
+        return page.find_element("id", "asks").is_displayed()
+
+    assert became(knows_its_model)
+    assert not asks()
+    with serve(finished_run, Limits(token="secret")) as client:
+        page.get(f"http://127.0.0.1:{client.port}/")
+        assert became(asks)
+        page.find_element("id", "token").send_keys("secret\n")
+        assert became(knows_its_model)
+
+
 def test_a_run_is_watched_while_it_trains_and_predicts_when_it_is_over(
     browser: Any, answer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

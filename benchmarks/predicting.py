@@ -3,8 +3,9 @@
     python benchmarks/predicting.py [--data datasets] [--threads 1 2] [--batches 1 32 256] [--minutes 8]
 
 Ways: stacks that are built anew by each call and keep their norms, as predictions once were made; plain modules one
-after another; `predict_proba` by PyTorch; the same by ONNX Runtime, which it turns to when it is asked often; exported
-files. One in int8 needs CIFAR-10 in `--data`; without it that row is left out.
+after another; `predict_proba` by PyTorch; the same by ONNX Runtime, which it turns to when it is asked often; one
+member by ONNX Runtime, which is as fast as a network distilled into that architecture; exported files. One in int8
+needs CIFAR-10 in `--data`; without it that row is left out.
 The ways take turns, so that other work on the machine matters little. Each number of threads and images gets an equal
 part of the time, and two rounds at least, after one on eight images to warm up. Rates are of processor time on one
 thread, and of the clock on several. Printed as it goes: medians, quartiles and the best; at the end a table.
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ import numpy as np
 import torch
 
 from uraenas import Run
+from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
 from uraenas.bench.plain import PlainNetwork
 from uraenas.deploy import PRECISIONS, Exported, Wanted, accelerated, export_file
@@ -91,11 +94,17 @@ def by_runtime(ensemble: Ensemble, threads: int) -> Way:
     return lambda images: fast.predict_proba(images, device="cpu")
 
 
+def one_network(ensemble: Ensemble, threads: int) -> Way:
+    """What a distilled network of the members' architecture takes; its weights do not matter here."""
+    return by_runtime(replace(ensemble, members=ensemble.members[:1], known=None), threads)
+
+
 WAYS = {
     "stacks built anew": built_anew,
     "plain modules": plain_modules,
     "PyTorch": as_it_is,
     "ONNX Runtime": by_runtime,
+    "one network": one_network,
 }
 
 
@@ -178,7 +187,8 @@ def main() -> None:
     parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--precisions", nargs="*", choices=PRECISIONS, default=["float32", "int8"])
     parser.add_argument("--data", type=Path, default=Path("datasets"), help="where CIFAR-10 lies")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    both = sorted({1, min(2, available_cores())})
+    parser.add_argument("--threads", type=int, nargs="+", default=both)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 32, 256])
     parser.add_argument("--minutes", type=float, default=8, help="of timing, in all")
     options = parser.parse_args()

@@ -1,9 +1,8 @@
 """An exported ensemble says what the ensemble says, runs without PyTorch and this package, and tells what it is."""
 
 import json
-import os
+import logging
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
+from onnx_alone import run_alone
 from uraenas import Run, UraenasError
 from uraenas.deploy import Exported, Wanted, accelerated, export_file
 from uraenas.deploy.network import EnsembleNetwork
@@ -30,23 +30,6 @@ from uraenas.ensemble.runtime import EarningPredictor, RuntimePredictor
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)[..., None]
 LABELS = load_digits().target
-
-ALONE = """
-import json, sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "uraenas"):
-            raise ImportError(name)
-
-sys.meta_path.insert(0, Blocked())
-import numpy as np, onnxruntime
-session = onnxruntime.InferenceSession(sys.argv[1])
-images = np.load(sys.argv[2])
-names = [output.name for output in session.get_outputs()]
-np.savez(sys.argv[3], **dict(zip(names, session.run(None, {"images": images}))))
-print(json.dumps(session.get_modelmeta().custom_metadata_map))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -159,20 +142,9 @@ def test_convolutions_that_read_one_map_are_apart_in_a_graph() -> None:
 def test_it_runs_without_torch_and_without_this_package(
     file: Path, finished_run: Path, tmp_path: Path
 ) -> None:
-    np.save(tmp_path / "images.npy", DIGITS[:7])
-    command = [sys.executable, "-c", ALONE, file, tmp_path / "images.npy", tmp_path / "found.npz"]
-    done = subprocess.run(
-        list(map(str, command)),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ""},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    with np.load(tmp_path / "found.npz") as found:
-        expected = Run(finished_run).ensemble().predict_proba(DIGITS[:7])
-        np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
-    facts = {name: json.loads(text) for name, text in json.loads(done.stdout).items()}
+    found, facts = run_alone(file, {"images": DIGITS[:7]}, tmp_path)
+    expected = Run(finished_run).ensemble().predict_proba(DIGITS[:7])
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
     ensemble = Run(finished_run).ensemble()
     assert facts["classes"] == list(ensemble.classes)
     assert facts["mean"] == list(ensemble.normalisation.mean)
@@ -184,11 +156,18 @@ def test_it_runs_without_torch_and_without_this_package(
 
 @pytest.mark.parametrize(("precision", "most"), [("half", 0.01), ("int8", 0.3)])
 def test_a_precision_tells_what_it_costs(
-    finished_run: Path, uraenas: Callable, tmp_path: Path, file: Path, precision: str, most: float
+    finished_run: Path,
+    uraenas: Callable,
+    tmp_path: Path,
+    file: Path,
+    caplog: pytest.LogCaptureFixture,
+    precision: str,
+    most: float,
 ) -> None:
     path = tmp_path / "small.onnx"
     done = uraenas("export", finished_run, "--format", "onnx", "--out", path, "--precision", precision)
     assert done.returncode == 0, done.stderr
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert f"{precision} on" in told
     assert "held-out images: accuracy" in told
@@ -215,9 +194,12 @@ def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:
     ]  # what needs held-out images is not there
 
 
-def test_a_torch_file_is_read_by_torch_alone(finished_run: Path, uraenas: Callable, tmp_path: Path) -> None:
+def test_a_torch_file_is_read_by_torch_alone(
+    finished_run: Path, uraenas: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "digits.pt2"
     export_file(Run(finished_run), path, "torch", "drnas")
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
     kept = {"facts.json": ""}
     program = torch.export.load(path, extra_files=kept).module()
     facts = json.loads(kept["facts.json"])

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
 from made_up_tables import table
+from onnx_alone import run_alone
 from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables.columns import Category, Number
@@ -217,8 +217,14 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
         assert len(found) == 5
         assert keys <= set(found[0])
         text = uraenas("predict", runs[kind], new, "--csv", "--coverage", "0.5").stdout
-        assert [row["row"] for row in csv.DictReader(io.StringIO(text))] == list("12345")
-        assert "Row" in uraenas("predict", runs[kind], new).stdout
+        cells = list(csv.DictReader(io.StringIO(text)))
+        assert [row["row"] for row in cells] == list("12345")
+        if kind == "classes":
+            assert [row["probabilities"] for row in found] == [
+                {name: pytest.approx(float(row[f"p({name})"])) for name in ("no", "yes")} for row in cells
+            ]
+        printed = uraenas("predict", runs[kind], new).stdout
+        assert ("Row" in printed, "abstain" in printed) == (True, kind == "classes")
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
@@ -226,24 +232,24 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
 
 
 @pytest.mark.parametrize("kind", ["numbers", "classes"])
-def test_a_file_takes_columns_and_says_what_predict_says(
+def test_a_file_takes_columns_and_says_what_predict_says_without_torch_and_this_package(
     runs: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:
     file, ensemble = tmp_path / "houses.onnx", Run(runs[kind]).ensemble()
     facts = export_file(Run(runs[kind]), file, wanted=Wanted(coverage=0.5))
-    session = onnxruntime.InferenceSession(file)
     given = {
         "area": np.array([50.0, 150.0, 90.0, 60.0]),
         "rooms": np.array([2.0, np.nan, 4.0, 1.0]),
-        "town": np.array(["a", "b", "never seen", ""], object),
+        "town": np.array(["a", "b", "never seen", ""]),
     }
-    names = [output.name for output in session.get_outputs()]
-    found = dict(zip(names, session.run(None, given), strict=True))
+    found, stored = run_alone(file, given, tmp_path)
     rows = predict_rows(ensemble, given, Asked(coverage=0.5))
-    same = ["total", "data", "weights", "architecture"]
-    same += ["predicted", "deviation", "low", "high"] if kind == "numbers" else []
-    for name in same:
-        np.testing.assert_allclose(found[name], [row[name] for row in rows], rtol=1e-4, atol=1e-5)
+    unit = getattr(ensemble.normalisation.target, "scale", 1.0)
+    same = dict.fromkeys(("total", "data", "weights", "architecture"), unit**2)
+    same |= dict.fromkeys(("predicted", "deviation", "low", "high"), unit) if kind == "numbers" else {}
+    for name, own in same.items():
+        expected = [row[name] for row in rows]
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-5 * own, err_msg=name)
     np.testing.assert_allclose(found["p_value"], [row["p_value"] for row in rows], atol=0.02)
     if kind == "classes":
         np.testing.assert_allclose(found["probabilities"], ensemble.predict_proba(given), atol=1e-5)
@@ -251,9 +257,10 @@ def test_a_file_takes_columns_and_says_what_predict_says(
         assert list(map(sorted, sets)) == [sorted(row["prediction_set"]) for row in rows]
         assert found["abstain"].tolist() == [row["abstain"] for row in rows]
     exported = Exported(file)(given)
-    assert all(np.array_equal(exported[name], found[name]) for name in names)
+    assert all(np.array_equal(exported[name], one) for name, one in found.items())
     assert max(facts["parity"][name] for name in same) < 1e-5
-    assert [one["name"] for one in facts["columns"]] == ["area", "rooms", "town"]
+    assert stored["parity"] == facts["parity"]
+    assert [one["name"] for one in stored["columns"]] == ["area", "rooms", "town"]
     if kind == "numbers":  # more than so few held-out rows can promise
         export_file(Run(runs[kind]), file, wanted=Wanted(coverage=0.999))
         assert np.isinf(Exported(file)(given)["high"]).all()

@@ -47,11 +47,12 @@ def predict_tables(
         print(json.dumps({**facts, **asdict(asked), "predictions": _finite(rows)}))
     elif as_csv:
         writer = csv.writer(sys.stdout)
-        writer.writerow([csv_cell(name) for name in rows[0]])
-        for row in rows:
+        flat = [_flat(row) for row in rows]
+        writer.writerow([csv_cell(name) for name in flat[0]])
+        for row in flat:
             writer.writerow([csv_cell(_cell(value)) for value in row.values()])
     else:
-        _print(ensemble, rows, asked.coverage)
+        _print(ensemble, rows, asked)
     return 0
 
 
@@ -62,13 +63,20 @@ def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Probabilities as cells of their own, one for each class."""
+    by_class = row.get("probabilities", {})
+    others = {name: value for name, value in row.items() if name != "probabilities"}
+    return {**others, **{f"p({name})": value for name, value in by_class.items()}}
+
+
 def _cell(value: Any) -> Any:
     return " | ".join(value) if isinstance(value, list) else value
 
 
-def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], coverage: float) -> None:
+def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> None:
     """A line for each row; of several targets one for each of them."""
-    target = ensemble.normalisation.target
+    target, coverage = ensemble.normalisation.target, asked.coverage
     several = [part.column for part in target.parts] if len(target.parts) > 1 else []
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     own = ("Class", "Prob", f"Set, {100 * coverage:g} %")
@@ -91,6 +99,9 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], coverage: float) ->
     unseen = [row for row in rows if row["note"]]
     if unseen:
         console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']} ({len(unseen):,} such rows)."))
+    if ensemble.classes:
+        threshold = ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share)
+        console.print(Text(f"{threshold}."))
     unit = "variance" if target.parts else "entropy in nats"
     console.print(Text(f"Total, data, weights and architecture: {unit}."))
     if several:

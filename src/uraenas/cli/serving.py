@@ -33,7 +33,7 @@ def serve(
     A token in the environment variable URAENAS_TOKEN is asked of every client.
     """
     from uraenas.deploy.serving import Limits
-    from uraenas.deploy.serving.running import application, following
+    from uraenas.deploy.serving.running import application, bound, following, is_open, require_packages
     from uraenas.deploy.serving.running import serve as answer
     from uraenas.report import build_partial
     from uraenas.run.directory import Run
@@ -41,12 +41,21 @@ def serve(
 
     limits = Limits(megabytes=megabytes, rate=rate, token=os.environ.get("URAENAS_TOKEN", ""))
     rules = {"risk": risk, "certainty": certainty, "coverage": coverage, "share": share}
+    require_packages()
     opened = Run.find(run)
-    if is_worked_on(opened):
-        app = following(opened, lambda: build_partial(opened, always=True), method, limits, **rules)
-        note(["the run is in progress: its page shows how far it is, until it is over"])
-    else:
-        app = application(opened, method, limits, **rules)
-        note(opened.ensemble(method).require_known().doubts(risk, share, certainty, coverage))
-    tell(f"serving on http://{host}:{port} (Ctrl-C stops it)")
-    answer(app, host, port)
+    with bound(host, port) as listening:
+        if is_open(listening) and not limits.token:
+            note(["every machine that reaches this one may ask; set URAENAS_TOKEN to ask for a token"])
+        rule: list[str] = []
+        if is_worked_on(opened):
+            app = following(opened, lambda: build_partial(opened, always=True), method, limits, **rules)
+            note(["the run is in progress: its page shows how far it is, until it is over"])
+        else:
+            app = application(opened, method, limits, **rules)
+            ensemble = opened.ensemble(method)
+            known = ensemble.require_known()
+            note(known.doubts(risk, share, certainty, coverage))
+            rule = [str(known.threshold(risk, certainty, share))] if ensemble.classes else []
+        tell(f"serving on http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it)")
+        note(rule)  # it may be to abstain always
+        answer(app, listening)

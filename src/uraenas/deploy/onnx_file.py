@@ -1,7 +1,9 @@
 """An ONNX model with weights in half precision, or with convolutions in int8, and what it says of itself."""
 
+import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,18 +54,30 @@ def in_int8(model: "ModelProto", images: np.ndarray) -> "ModelProto":
     with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
         source, target = Path(folder) / "float32.onnx", Path(folder) / "int8.onnx"
         onnx.save(model, source)
-        quantize_static(
-            source,
-            target,
-            Images(),
-            quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=["Conv"],
-            per_channel=True,
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            calibrate_method=CalibrationMethod.MinMax,
-        )
+        with _without_advice():
+            quantize_static(
+                source,
+                target,
+                Images(),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=["Conv"],
+                per_channel=True,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                calibrate_method=CalibrationMethod.MinMax,
+            )
         return onnx.load(target)
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """ONNX Runtime's to those who quantise by hand would be logged for users who do not."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def describe(model: "ModelProto", facts: Mapping[str, str]) -> None:

@@ -109,6 +109,7 @@ def _classes(
             "probability": float(probability[n].max()),
             "abstain": bool(abstain[n]),
             "prediction_set": [names[k] for k in order[n].tolist() if sets[n, k]],
+            "probabilities": dict(zip(names, probability[n].tolist(), strict=True)),
             **{source: float(one[n]) for source, one in sources.items()},
         }
         for n in range(len(probability))

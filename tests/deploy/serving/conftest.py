@@ -17,7 +17,7 @@ from browsing import start_chromium
 
 from uraenas import Run
 from uraenas.deploy.serving import Limits
-from uraenas.deploy.serving.running import application, configuration
+from uraenas.deploy.serving.running import application, bound, configuration
 
 
 @dataclass
@@ -51,14 +51,15 @@ def serving(run: Path, limits: Limits, **rule: float) -> AbstractContextManager[
 def answering(app: Any) -> Iterator[Client]:
     import uvicorn
 
-    server = uvicorn.Server(configuration(app, "127.0.0.1", 0))
-    thread = threading.Thread(target=server.run)
+    server, listening = uvicorn.Server(configuration(app)), bound("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.02)
-        yield Client(server.servers[0].sockets[0].getsockname()[1])
+        yield Client(port)
     finally:
         server.should_exit = True
         thread.join()

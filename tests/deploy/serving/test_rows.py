@@ -11,6 +11,7 @@ from browsing import brightness, prefer, requests_sent, resize, violations
 
 from uraenas import Run
 from uraenas.deploy.serving import Limits
+from uraenas.deploy.serving.served import Output
 from uraenas.ensemble.table_rows import Asked, predict_rows
 
 ROWS = [
@@ -43,14 +44,55 @@ def test_rows_as_json_csv_and_tensors_say_what_predict_says(
     assert (status, found["predictions"]) == (200, expected)
     text = "area,rooms,town,other\n50,2,a,x\n150.5,,never seen,x\n90,4,,x\n"
     assert client("POST", "/api/predict", text.encode(), content_type="text/csv")[1] == found
-    about = client("GET", f"/v2/models/{found['model']}")[1]
-    inputs = [{**one, "shape": [3], "data": columns[one["name"]]} for one in about["inputs"]]
-    inputs[0]["data"] = [50, 150.5, 90]
-    path = f"/v2/models/{found['model']}/infer"
-    outputs = client("POST", path, json.dumps({"inputs": inputs}).encode())[1]["outputs"]
-    assert {one["name"]: one["data"] for one in outputs} == {
-        one["name"]: [row[one["name"]] for row in expected] for one in about["outputs"]
-    }
+    outputs = {one["name"]: one for one in infer(client, found["model"])["outputs"]}
+    by_class = {"prediction_set", "probabilities"} if kind == "classes" else set()
+    for name in outputs.keys() - by_class:
+        assert outputs[name]["data"] == [row[name] for row in expected]
+    assert outputs.keys() | {"row", "note"} == expected[0].keys()
+    for name in by_class:
+        classes = Run(table_runs[kind]).ensemble().classes
+        own = [row[name] for row in expected]
+        values = [one[k] if isinstance(one, dict) else k in one for one in own for k in classes]
+        assert (outputs[name]["shape"], outputs[name]["data"]) == ([3, len(classes)], values)
+
+
+def infer(client: Any, model: str, **asked: Any) -> Any:
+    """What the Open Inference Protocol says of the rows, each column an input as the metadata describe it."""
+    inputs = client("GET", f"/v2/models/{model}")[1]["inputs"]
+    for one in inputs:
+        numbers = one["datatype"] == "FP64"
+        values = [row[one["name"]] for row in ROWS]
+        one["data"] = [float(v) if numbers and v is not None else v for v in values]
+    body = {"inputs": [{**one, "shape": [len(ROWS)]} for one in inputs], **asked}
+    return client("POST", f"/v2/models/{model}/infer", json.dumps(body).encode())[1]
+
+
+def test_the_protocol_describes_sets_and_intervals_and_gives_what_is_asked_for(
+    client: Any, table_runs: dict[str, Path], kind: str
+) -> None:
+    ensemble, model = Run(table_runs[kind]).ensemble(), client("GET", "/api/model")[1]["model"]
+    about = {one["name"]: one for one in client("GET", f"/v2/models/{model}")[1]["outputs"]}
+    if kind == "classes":
+        classes = list(ensemble.classes)
+        assert about["probabilities"]["parameters"] == {"classes": classes}
+        assert about["prediction_set"] == {
+            "name": "prediction_set",
+            "datatype": "BOOL",
+            "shape": [-1, len(classes)],
+            "parameters": {"classes": classes, "coverage": 0.5},
+        }
+    else:
+        assert {about[end]["parameters"]["coverage"] for end in ("low", "high")} == {0.5}
+        assert about["low"]["parameters"]["endless"] == -about["high"]["parameters"]["endless"] < -1e300
+    some = [{"name": name} for name in ("foreign", "predicted")]
+    assert [one["name"] for one in infer(client, model, outputs=some)["outputs"]] == ["foreign", "predicted"]
+    for wrong in ("foreign", [7], [{"name": "none"}], [{"name": []}]):
+        assert "outputs must be some of: predicted" in infer(client, model, outputs=wrong)["error"]
+
+
+def test_an_interval_without_end_has_a_number_in_a_tensor() -> None:
+    output = Output("high", "FP64", facts={"endless": 9.0})
+    assert output.tensor([{"high": None}, {"high": 1.5}])["data"] == [9.0, 1.5]
 
 
 def test_about_itself(client: Any, kind: str) -> None:
@@ -72,6 +114,7 @@ WRONG = {
     "a text for a number": (b'{"rows": [{"area": "wide", "rooms": 1, "town": "a"}]}', JSON, 422, "'wide'"),
     "infinite": (b'{"rows": [{"area": 1e999, "rooms": 1, "town": "a"}]}', JSON, 422, "infinite"),
     "nested": (b'{"rows": [{"area": [1], "rooms": 1, "town": "a"}]}', JSON, 422, "numbers and texts"),
+    "CSV by another name": (b"area\n1", "application/x-www-form-urlencoded", 400, "Content-Type: text/csv"),
     "no UTF-8": (b"area\n\xff", "text/csv", 400, "no CSV"),
 }
 

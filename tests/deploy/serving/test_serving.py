@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from sklearn.datasets import load_digits
 from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving import Limits
-from uraenas.deploy.serving.limits import Rate, Refused
-from uraenas.deploy.serving.running import following
+from uraenas.deploy.serving.following import Following
+from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
+from uraenas.deploy.serving.running import application, bound, following, is_open
 from uraenas.ensemble.predict import Rule, rows_of
 from uraenas.report import build_partial
 from uraenas.run.watching import is_worked_on
@@ -83,8 +85,13 @@ def test_the_open_inference_protocol(client: Any, finished_run: Path) -> None:
     assert {(one["name"], one["datatype"]) for one in about["outputs"]} == {
         (name, one["datatype"]) for name, one in outputs.items()
     }
-    assert outputs["probabilities"]["shape"] == [2, 10]
-    expected = Run(finished_run).ensemble().predict_proba(DIGITS[:2])
+    assert outputs["probabilities"]["shape"] == outputs["prediction_set"]["shape"] == [2, 10]
+    ensemble = Run(finished_run).ensemble()
+    expected = ensemble.predict_proba(DIGITS[:2])
+    rows = rows_of(ensemble, DIGITS[:2, ..., None], Rule.of(ensemble, 0.2))
+    assert outputs["prediction_set"]["data"] == [
+        name in row["prediction_set"] for row in rows for name in ensemble.classes
+    ]
     np.testing.assert_allclose(np.reshape(outputs["probabilities"]["data"], (2, 10)), expected, atol=1e-5)
 
 
@@ -109,6 +116,7 @@ WRONG = {
     "nothing": ("/api/predict", b"", {}, 400),
     "too large": ("/api/predict", b"x" * 300_000, {}, 413),
     "truncated": ("/api/predict", png(DIGITS[0])[:-30], {}, 422),
+    "a form": ("/api/predict", b"--x--", {"content_type": "multipart/form-data; boundary=x"}, 415),
     "no image": ("/api/predict", b"%PDF-1.7 none", {}, 422),
     "wrong type": ("/api/predict", b'{"images": 7}', {"content_type": "application/json"}, 400),
     "no JSON": ("/api/predict", b"{", {"content_type": "application/json"}, 400),
@@ -226,9 +234,51 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
         path.unlink()
     with pytest.raises(UraenasError, match="lacking"):
         following(run, str, "lacking")
-    with answer(following(run, str, "", Limits(token="secret"))) as client:
-        assert client("GET", "/")[0] == 401
-        assert client("GET", "/", Authorization="Bearer secret") == (200, "")
+
+
+def test_a_run_in_progress_is_shown_to_those_who_have_the_token_at_the_allowed_rate(
+    answer: Callable[..., Any], finished_run: Path
+) -> None:
+    """Whether there is an ensemble yet or not; a browser can ask for it by itself."""
+    run, body = Run(finished_run), png(DIGITS[0])
+
+    def basic(password: str) -> str:
+        return f"Basic {base64.b64encode(f'me:{password}'.encode()).decode()}"
+
+    right, wrong = (
+        ("Bearer secret", basic("secret")),
+        ("", "Bearer other", basic("other"), "Basic ÿ", "secret"),
+    )
+    limits = Limits(token="secret")
+    for make, status in ((lambda: None, 503), (lambda: application(run, "", limits), 200)):
+        with answer(Following(make, lambda: False, lambda: "how far it is", limits)) as client:
+            for given in wrong:
+                assert client("GET", "/", authorization=given) == (401, {"error": TOKEN_NEEDED})
+                assert client.headers["www-authenticate"].startswith("Basic realm=")
+                for verb, path in (("POST", "/api/predict"), ("GET", "/api/model"), ("GET", "/v2")):
+                    assert client(verb, path, body, authorization=given)[0] == 401
+                    assert client.headers["www-authenticate"] == "Bearer"
+            for given in right:
+                assert client("GET", "/", authorization=given) == (200, "how far it is")
+                assert client("POST", "/api/predict", body, authorization=given)[0] == status
+            assert client("GET", "/healthz")[0] == 200
+    with answer(Following(lambda: None, lambda: False, str, Limits(rate=5))) as client:
+        assert {client("GET", "/")[0] for _ in range(20)} == {200, 429}
+
+
+def test_an_address_that_cannot_be_had_is_told_in_one_line(
+    uraenas: Callable, finished_run: Path, client: Any
+) -> None:
+    done = uraenas("serve", finished_run, "--port", str(client.port))
+    told = f"cannot listen on 127.0.0.1, port {client.port}: Address already in use; use another --port"
+    assert (done.returncode, done.stderr.splitlines()[0].endswith(f"{told} or --host")) == (2, True)
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("host", "others"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_whether_other_machines_may_ask_is_known(host: str, others: bool) -> None:
+    with bound(host, 0) as listening:
+        assert is_open(listening) == others
 
 
 def test_a_rate_is_kept_by_address() -> None:
@@ -246,7 +296,11 @@ def test_what_was_begun_is_finished_after_sigterm(finished_run: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "uraenas", "serve", str(finished_run), "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server,
+        ExitStack() as stack,
+    ):
+        stack.callback(server.kill)  # where something is not as it should be
         assert server.stderr is not None
         assert f"http://127.0.0.1:{port}" in server.stderr.readline()
         body = png(DIGITS[0])

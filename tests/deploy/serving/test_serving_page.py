@@ -12,6 +12,7 @@ from browsing import became, brightness, prefer, requests_sent, resize, violatio
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.running import following
 from uraenas.report import build_partial, partial
 from uraenas.run.config import preset
@@ -142,10 +143,31 @@ def test_no_request_leaves_the_machine(page: Any, client: Any) -> None:
     assert all(address.startswith(f"http://127.0.0.1:{client.port}/") for address in sent)
 
 
+def test_a_token_is_asked_for_where_it_is_needed(
+    page: Any, serve: Callable[..., Any], finished_run: Path
+) -> None:
+    def knows_its_model() -> bool:
+        return "members tell apart" in page.find_element("id", "about").text
+
+    def asks() -> bool:
+        return page.find_element("id", "asks").is_displayed()
+
+    assert became(knows_its_model)
+    assert not asks()
+    with serve(finished_run, Limits(token="secret")) as client:
+        page.get(f"http://127.0.0.1:{client.port}/")
+        assert became(asks)
+        page.find_element("id", "token").send_keys("secret\n")
+        assert became(knows_its_model)
+
+
 def test_a_run_is_watched_while_it_trains_and_predicts_when_it_is_over(
     browser: Any, answer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same tab shows the search, the chains, and at last the page to drop images on; nobody reloads it."""
+    """The same tab shows the search, the chains, and at last the page to drop images on; nobody reloads it.
+
+    There is a token, which the browser sends with each of these once it was given.
+    """
     monkeypatch.setattr(partial, "REFRESH", 1)
     seen: dict[str, list[str]] = {}
     wanted = {"search": {"favour", "search-loss"}, "train": {"favour", "loss-sampled-sghmc"}}
@@ -170,11 +192,15 @@ def test_a_run_is_watched_while_it_trains_and_predicts_when_it_is_over(
     run = pipeline.run
     with run.held():
         run.tell_progress({"stage": "search", "found": "", "done": 0, "total": 1})
-        with answer(following(run, lambda: build_partial(run, always=True))) as client:
+        asked = Limits(token="secret")
+        with answer(following(run, lambda: build_partial(run, always=True), limits=asked)) as client:
+            browser.get(f"http://me:secret@127.0.0.1:{client.port}/")
             browser.get(f"http://127.0.0.1:{client.port}/")
             pipeline.train(pipeline.search())
             run.remove("progress.json")  # as when the run is over
             assert became(lambda: browser.execute_script(HEADING) == "What is in this image?")
+            assert became(lambda: "members tell apart" in browser.find_element("id", "about").text)
+            assert not browser.find_element("id", "asks").is_displayed()
     assert {"favour", "expected", "entropy", "search-loss"} <= set(seen["search"])
     assert {"favour", "loss-sampled-sghmc"} <= set(seen["train"])
     assert any(tile.startswith("train, running") for tile in seen["train"])

@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.batching import Batcher
-from uraenas.deploy.serving.limits import Limits, Rate, Refused
+from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
-from uraenas.deploy.serving.served import Served, parsed
+from uraenas.deploy.serving.served import Output, Served, parsed
 
 Handler = Callable[[Request], Awaitable[Response]]
 OPEN = frozenset(
@@ -97,7 +97,7 @@ class Server:
             try:
                 self.rate.take(request.client.host if request.client else "")
                 if path not in OPEN and not self.limits.admits(request.headers.get("authorization", "")):
-                    raise Refused(401, "a token is needed: Authorization: Bearer …")
+                    raise Refused(401, TOKEN_NEEDED)
                 found = await handler(request)
             except Refused as refused:
                 found = JSONResponse({"error": refused.why}, refused.status)
@@ -118,6 +118,8 @@ class Server:
     async def predict(self, request: Request) -> Response:
         """What the model says of the items in the body."""
         body, kind = await self._body(request), request.headers.get("content-type", "")
+        if kind.startswith("multipart/"):
+            raise Refused(415, "forms are not read; send the file itself, as curl --data-binary @FILE does")
         items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
         rows = await self._predicted(items)
         found = [{**row, "note": row.get("note") or note} for row, note in zip(rows, notes, strict=True)]
@@ -161,7 +163,7 @@ class Server:
         return JSONResponse({"name": "uraenas", "version": version_of("uraenas"), "extensions": []})
 
     async def model_metadata(self, request: Request) -> Response:
-        outputs = [{"name": n, "datatype": k, "shape": s} for n, (k, s) in self.model.outputs.items()]
+        outputs = [output.about() for output in self.model.outputs]
         facts = {"name": self.model.name, "platform": "uraenas", "inputs": self.model.inputs}
         return JSONResponse({**facts, "outputs": outputs})
 
@@ -170,8 +172,9 @@ class Server:
         inputs = given.get("inputs") if isinstance(given, dict) else None
         if not isinstance(inputs, list):
             raise Refused(400, f"expected inputs: {', '.join(one['name'] for one in self.model.inputs)}")
+        wanted = _wanted(self.model.outputs, given.get("outputs"))
         rows = await self._predicted(await asyncio.to_thread(self.model.tensors, inputs, self.most))
-        outputs = _tensors(rows, self.model.outputs)
+        outputs = [output.tensor(rows) for output in wanted]
         return JSONResponse({"model_name": self.model.name, "outputs": outputs, **_identity(given)})
 
     # About the server
@@ -195,14 +198,16 @@ class Server:
         return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
 
 
-def _tensors(rows: list[dict[str, Any]], outputs: dict[str, tuple[str, list[int]]]) -> list[dict[str, Any]]:
-    """Rows as outputs of the protocol; what is a table by class in a row is a dimension more."""
-    found = []
-    for name, (kind, shape) in outputs.items():
-        values = [list(row[name].values()) if isinstance(row[name], dict) else [row[name]] for row in rows]
-        data = [one for row in values for one in row]
-        found.append({"name": name, "datatype": kind, "shape": [len(rows), *shape[1:]], "data": data})
-    return found
+def _wanted(outputs: list[Output], asked: Any) -> list[Output]:
+    """Those that a request names; all where it names none."""
+    if not asked:
+        return outputs
+    by_name = {output.name: output for output in outputs}
+    listed = asked if isinstance(asked, list) else [asked]
+    names = [str(one.get("name")) if isinstance(one, dict) else "" for one in listed]
+    if not by_name.keys() >= set(names):
+        raise Refused(400, f"outputs must be some of: {', '.join(by_name)}")
+    return [by_name[name] for name in names]
 
 
 def _identity(given: dict[str, Any]) -> dict[str, str]:

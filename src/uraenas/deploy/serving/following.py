@@ -10,9 +10,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving.app import PAGE_HEADERS
-from uraenas.deploy.serving.limits import Limits
+from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 
 WAITS = "the run is in progress and has no ensemble yet; try again later"
+BROWSERS = 'Basic realm="uraenas: any name, and the token as password", charset="UTF-8"'
 RETRY = {"Retry-After": "10", "Refresh": "10"}  # the second is for browsers
 
 
@@ -30,6 +31,7 @@ class Following:
         limits: Limits,
     ) -> None:
         self.make, self.is_over, self.page, self.limits = make, is_over, page, limits
+        self.rate = Rate(limits.rate)
         self.made: Any | None = None
         self.why = WAITS
         self.making = asyncio.Lock()
@@ -59,12 +61,18 @@ class Following:
             self.made = made
 
     async def _answer(self, request: Request) -> Response:
-        if request.url.path in ("/healthz", "/v2/health/live"):
+        path = request.url.path
+        if path in ("/healthz", "/v2/health/live"):
             return JSONResponse({"ready": False})
-        if request.url.path != "/" or request.method not in ("GET", "HEAD"):
-            return JSONResponse({"error": self.why}, 503, RETRY)
+        try:
+            self.rate.take(request.client.host if request.client else "")
+        except Refused as refused:
+            return JSONResponse({"error": refused.why}, refused.status)
         if not self.limits.admits(request.headers.get("authorization", "")):
-            return JSONResponse({"error": self.why}, 401, {"WWW-Authenticate": "Bearer"})
+            asked = BROWSERS if path == "/" else "Bearer"
+            return JSONResponse({"error": TOKEN_NEEDED}, 401, {"WWW-Authenticate": asked})
+        if path != "/" or request.method not in ("GET", "HEAD"):
+            return JSONResponse({"error": self.why}, 503, RETRY)
         try:
             text = await asyncio.to_thread(self.page)
         except UraenasError as error:

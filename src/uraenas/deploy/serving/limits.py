@@ -1,5 +1,6 @@
 """What a request may ask for: size, number of images, rate and token."""
 
+import base64
 import hmac
 import time
 from collections import OrderedDict
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 
 from uraenas.base.errors import UraenasError, require_range
 
+TOKEN_NEEDED = "a token is needed: Authorization: Bearer …"
 CLIENTS = 10_000  # whose rate is remembered
 
 
@@ -39,10 +41,22 @@ class Limits:
         return int(self.megabytes * 1e6)
 
     def admits(self, header: str) -> bool:
-        """Whether an Authorization header has the token; compared in a time that does not tell how much is right."""
+        """Whether an Authorization header has the token, as such or as a browser's password.
+
+        Compared in a time that does not tell how much is right.
+        """
         scheme, _, given = header.partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), self.token.encode())
-        return not self.token or (scheme.lower() == "bearer" and right)
+        given = _password(given) if scheme.lower() == "basic" else given.strip()
+        right = hmac.compare_digest(given.encode(), self.token.encode())
+        return not self.token or (scheme.lower() in ("basic", "bearer") and right)
+
+
+def _password(given: str) -> str:
+    """Of any name, from an Authorization header's `Basic` credentials."""
+    try:
+        return base64.b64decode(given, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 class Refused(Exception):

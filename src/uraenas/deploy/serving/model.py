@@ -12,7 +12,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.pictures import picture_of
 from uraenas.deploy.page import page
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, parsed, require_number
+from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, Output, parsed, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule, rows_from
 
@@ -80,10 +80,16 @@ class Model:
         return [{"name": "images", "datatype": kind, "shape": [-1, *self.image]}]
 
     @property
-    def outputs(self) -> dict[str, tuple[str, list[int]]]:
-        found = {"probabilities": ("FP32", [-1, len(self.ensemble.classes)])}
-        found |= {name: ("FP32", [-1]) for name in (*SOURCES, "p_value")}
-        return found | {"abstain": ("BOOL", [-1]), "label": ("BYTES", [-1])}
+    def outputs(self) -> list[Output]:
+        classes = self.ensemble.classes
+        return [
+            Output("label", "BYTES"),
+            Output("probabilities", "FP32", classes),
+            Output("prediction_set", "BOOL", classes, {"coverage": self.rule.coverage}),
+            Output("abstain", "BOOL"),
+            *(Output(name, "FP32") for name in (*SOURCES, "p_value")),
+            Output("foreign", "BOOL"),
+        ]
 
     @property
     def bodies(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import sys
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
@@ -14,7 +15,7 @@ from uraenas.data.tables import Category, Frame
 from uraenas.data.tables.frame import as_texts
 from uraenas.data.targets import names_of
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, parsed, require_number
+from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, Output, parsed, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.table_rows import Asked, predict_rows
 
@@ -22,6 +23,8 @@ KINDS = {
     "number": ("FP64", "FP32", "INT64", "INT32"),
     "category": ("BYTES",),
 }  # datatypes, the usual one first
+
+ENDLESS = sys.float_info.max  # an end of an interval that holds every number, where there can be no null
 
 Item = dict[str, float | str]  # a row: values by column, as they are once a frame is checked
 
@@ -45,13 +48,16 @@ class RowsModel:
 
     def request(self, body: bytes, kind: str, most: int) -> tuple[list[Item], list[str]]:
         """{"rows": [{column: value, …}, …]}, or a CSV file with a line of names."""
+        given: Any = None
         if kind.startswith("text/csv"):
-            given: Any = _csv(body)
-        else:
+            given = _csv(body)
+        elif body.lstrip()[:1] in (b"{", b"["):  # what else is JSON holds no rows
             found = parsed(body)
             given = found.get("rows") if isinstance(found, dict) else None
         if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
-            raise Refused(400, 'expected {"rows": [{column: value, …}, …]}, or text/csv')
+            raise Refused(
+                400, 'expected {"rows": [{column: value, …}, …]}, or CSV with Content-Type: text/csv'
+            )
         require_number(len(given), most, "rows")
         missing = [name for name in self.columns.names if name not in given[0]]
         if missing:
@@ -129,13 +135,23 @@ class RowsModel:
         ]
 
     @property
-    def outputs(self) -> dict[str, tuple[str, list[int]]]:
-        own = ("probability", *SOURCES) if self.ensemble.classes else self._numbers
-        found = {name: ("FP64", [-1]) for name in (*own, "p_value")}
-        found["foreign"] = ("BOOL", [-1])
-        return found | (
-            {"predicted": ("BYTES", [-1]), "abstain": ("BOOL", [-1])} if self.ensemble.classes else {}
-        )
+    def outputs(self) -> list[Output]:
+        promised = {"coverage": self.asked.coverage}
+        if classes := self.ensemble.classes:
+            own = [
+                Output("predicted", "BYTES"),
+                Output("probability", "FP64"),
+                Output("probabilities", "FP64", classes),
+                Output("prediction_set", "BOOL", classes, promised),
+                Output("abstain", "BOOL"),
+            ]
+            own += [Output(name, "FP64") for name in SOURCES]
+        else:
+            ends = {"low": {**promised, "endless": -ENDLESS}, "high": {**promised, "endless": ENDLESS}}
+            own = [
+                Output(name, "FP64", facts=ends.get(name.rpartition(".")[2], {})) for name in self._numbers
+            ]
+        return [*own, Output("p_value", "FP64"), Output("foreign", "BOOL")]
 
     def page(self) -> str:
         return resources.files("uraenas.deploy").joinpath("serving/rows.html").read_text(encoding="utf-8")
@@ -156,6 +172,7 @@ class RowsModel:
         shared = {"row": {"type": "integer"}, "p_value": NUMBER, "foreign": FLAG, "note": TEXT}
         if self.ensemble.classes:
             own: dict[str, Any] = {"predicted": TEXT, "probability": NUMBER, "abstain": FLAG}
+            own["probabilities"] = {"type": "object", "additionalProperties": NUMBER}
             own["prediction_set"] = {"type": "array", "items": TEXT}
             own |= dict.fromkeys(SOURCES, NUMBER)
         else:

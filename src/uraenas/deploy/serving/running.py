@@ -1,6 +1,9 @@
 """Runs the server until it is told to stop; what it began, it finishes."""
 
+import ipaddress
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from uraenas.base.errors import UraenasError, unknown
@@ -77,21 +80,40 @@ def _fastest(ensemble: Ensemble) -> Ensemble:
         return ensemble
 
 
-def serve(app: Any, host: str, port: int) -> None:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket to listen at; an address that cannot be had is told in one line."""
+    with ExitStack() as failing:
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            found = failing.enter_context(socket.socket(family, kind))
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+        except OSError as error:
+            raise UraenasError(
+                f"cannot listen on {host}, port {port}: {error.strerror}; use another --port or --host"
+            ) from error
+        failing.pop_all()
+    return found
+
+
+def is_open(at: socket.socket) -> bool:
+    """Whether other machines may reach it."""
+    return not ipaddress.ip_address(at.getsockname()[0]).is_loopback
+
+
+def serve(app: Any, at: socket.socket) -> None:
     """Answer until SIGINT or SIGTERM."""
     import uvicorn
 
-    uvicorn.Server(configuration(app, host, port)).run()
+    uvicorn.Server(configuration(app)).run(sockets=[at])
 
 
-def configuration(app: Any, host: str, port: int) -> Any:
+def configuration(app: Any) -> Any:
     """As this server runs it: one process, few words."""
     import uvicorn
 
     return uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_level="warning",
         access_log=False,
         server_header=False,

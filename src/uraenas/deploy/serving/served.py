@@ -1,12 +1,49 @@
 """What a server asks of a model, whatever it predicts, and what all models need to read a request."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from uraenas.deploy.serving.limits import Refused
 
 SOURCES = ("total", "data", "weights", "architecture")
 NUMBER, TEXT, FLAG = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Output:
+    """A field of the rows as an output of the Open Inference Protocol.
+
+    What has `classes` says something of each of them: a number, or whether it is in a set.
+    """
+
+    name: str
+    datatype: str
+    classes: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what else clients should know
+
+    def about(self) -> dict[str, Any]:
+        """As the model's metadata have it."""
+        facts = {**({"classes": list(self.classes)} if self.classes else {}), **self.facts}
+        found = {"name": self.name, "datatype": self.datatype, "shape": [-1, *self._inner]}
+        return {**found, "parameters": facts} if facts else found
+
+    def tensor(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        data = [one for row in rows for one in self._values(row[self.name])]
+        shape = [len(rows), *self._inner]
+        return {"name": self.name, "datatype": self.datatype, "shape": shape, "data": data}
+
+    @property
+    def _inner(self) -> list[int]:
+        return [len(self.classes)] if self.classes else []
+
+    def _values(self, value: Any) -> list[Any]:
+        if isinstance(value, dict):
+            return [value[name] for name in self.classes]
+        if self.classes:
+            return [name in value for name in self.classes]
+        return [self.facts["endless"] if value is None else value]  # tensors have no null
 
 
 class Served(Protocol):
@@ -32,8 +69,8 @@ class Served(Protocol):
         """Of that protocol."""
 
     @property
-    def outputs(self) -> dict[str, tuple[str, list[int]]]:
-        """Of that protocol: datatype and shape by name. Each is a field of the rows."""
+    def outputs(self) -> list[Output]:
+        """Of that protocol."""
 
     def page(self) -> str: ...
 

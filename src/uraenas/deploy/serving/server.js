@@ -23,8 +23,8 @@ async function ask(file) {
   return found.predictions[0];
 }
 async function about() {
-  at('asks').hidden = false;
   const answer = await fetch('api/model', { headers: headers({}) });
+  at('asks').hidden = answer.status !== 401;
   if (!answer.ok) return '';
   const found = await answer.json();
   return `${found.members} members tell apart: ${found.classes.join(', ')}.`;

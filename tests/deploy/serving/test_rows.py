@@ -81,13 +81,16 @@ def test_the_protocol_describes_sets_and_intervals_and_gives_what_is_asked_for(
             "shape": [-1, len(classes)],
             "parameters": {"classes": classes, "coverage": 0.5},
         }
-    else:
-        assert {about[end]["parameters"]["coverage"] for end in ("low", "high")} == {0.5}
-        assert about["low"]["parameters"]["endless"] == -about["high"]["parameters"]["endless"] < -1e300
-    some = [{"name": name} for name in ("foreign", "predicted")]
-    assert [one["name"] for one in infer(client, model, outputs=some)["outputs"]] == ["foreign", "predicted"]
+    own = "price." if kind == "several" else ""
+    if kind != "classes":
+        low, high = (about[f"{own}{end}"]["parameters"] for end in ("low", "high"))
+        assert low["coverage"] == high["coverage"] == 0.5
+        assert low["endless"] == -high["endless"] < -1e300
+    some = ["foreign", f"{own}predicted"]
+    found = infer(client, model, outputs=[{"name": name} for name in some])["outputs"]
+    assert [one["name"] for one in found] == some
     for wrong in ("foreign", [7], [{"name": "none"}], [{"name": []}]):
-        assert "outputs must be some of: predicted" in infer(client, model, outputs=wrong)["error"]
+        assert f"outputs must be some of: {own}predicted" in infer(client, model, outputs=wrong)["error"]
 
 
 def test_an_interval_without_end_has_a_number_in_a_tensor() -> None:

@@ -100,7 +100,7 @@ def test_several_targets_are_predicted_printed_exported_and_served(
     served = RowsModel("both", ensemble, asked)
     assert served([{"area": 50.0, "town": "a"}, {"area": 150.0, "town": "never seen"}]) == rows
     assert served.about()["targets"] == ["price", "rooms"]
-    assert list(served.outputs) == [*names, "p_value", "foreign"]
+    assert [output.name for output in served.outputs] == [*names, "p_value", "foreign"]
     assert set(served.schema["properties"]) == set(rows[0])
     new = table(tmp_path / "new.csv", 3)
     text = uraenas("predict", runs["several"], new, "--csv").stdout

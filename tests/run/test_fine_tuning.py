@@ -48,7 +48,7 @@ def test_a_budget_lets_few_images_start_from_shipped_networks_says_so_and_goes_o
     chosen = planned.pipeline.config
     assert chosen.values["train.sampled.start"] == "cifar10-small"
     assert (chosen.network.channels, chosen.network.cells, chosen.methods) == (16, 1, ("uraenas",))
-    assert chosen.method("uraenas").weights.step_size == 0.02
+    assert chosen.method("uraenas").weights.step_size == 0.01
     assert planned.expected.plan["steps"] >= ENOUGH_STEPS_ON
     assert planned.expected.plan["chains"] == chosen.ensemble.members == 6  # each member has its own
     assert len({start.architecture for start in planned.pipeline.task.starts}) > 1
@@ -85,7 +85,7 @@ def test_settings_that_are_given_stay_and_decide_whether_networks_start_trained(
 
     batch = found(**{"train.batch": 32, "methods": "uraenas-a"})
     assert batch is not None
-    assert (batch.train.batch, batch.method("uraenas-a").weights.step_size) == (32, 0.02)
+    assert (batch.train.batch, batch.method("uraenas-a").weights.step_size) == (32, 0.01)
     for changes in (
         {"train.sampled.start": ""},
         {"network.channels": 8},

@@ -17,7 +17,7 @@ METHOD = "uraenas"  # where none is asked for: others would be held against netw
 START, ARCHITECTURES, BATCH = "train.sampled.start", "train.sampled.architectures", "train.batch"
 CHOSEN_TO_START = ("methods", "network.cells", START, ARCHITECTURES)  # besides batch, channels and step sizes
 FEW_STEPS_ON, ENOUGH_STEPS_ON = 100, 400  # of a chain that goes on from trained weights
-STEP_SIZE, IMAGES = 0.02, 64  # of a step, and the batch it is for
+STEP_SIZE, IMAGES = 0.01, 64  # of a step, and the batch it is for
 SIDES = range(16, 49)  # pixels: about those that the networks have seen, and not halved by them
 
 

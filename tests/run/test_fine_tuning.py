@@ -92,6 +92,7 @@ def test_settings_that_are_given_stay_and_decide_whether_networks_start_trained(
         {"network.space": "nasbench201", "network.cells": 2},
         {"methods": "uraenas,deep-ensemble"},  # whose networks would start from nothing
         {"methods": "joint"},
+        {"train.point.step_size": 0.05},  # which uraenas has not
     ):
         assert found(**changes) is None, changes
     larger = preset("cifar10-fast", {"methods": "uraenas"})

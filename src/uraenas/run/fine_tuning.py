@@ -38,6 +38,8 @@ def fine_tuning(config: Config, task: Task, fixed: Collection[str]) -> Config | 
     if START in fixed or not taken or not _suits(task) or not _fits(network, config, fixed):
         return None
     asked = override(config, {"methods": methods})
+    if not asked.values.keys() >= set(fixed):  # of a method that would be left out
+        return None
     wanted: dict[str, Any] = {
         **network,
         START: SMALL,
@@ -61,7 +63,7 @@ def told_of_start(now: Config, before: Config) -> list[str]:
         return []
     told = f"networks start from those of {start}, trained on CIFAR-10; from nothing: --set {START}="
     if now.methods != before.methods:
-        told += f"; methods that cannot are left out unless asked for (--methods): there is {METHOD} alone"
+        told += f"; only {METHOD} is trained, as other methods start from nothing (--methods)"
     return [told]
 
 

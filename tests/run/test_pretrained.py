@@ -51,6 +51,14 @@ def test_ten_members_with_weights_in_half_precision_and_whole_buffers():
     assert sum(path.stat().st_size for path in PRETRAINED.rglob("*") if path.is_file()) < 32e6
 
 
+def test_the_small_networks_that_others_start_from_have_several_architectures():
+    run = Run.pretrained("cifar10-small")
+    ensemble = run.ensemble()
+    assert (len(ensemble), ensemble.space.channels, ensemble.space.cells) == (6, 16, 1)
+    assert len({member.architecture for member in ensemble.members}) > 1
+    assert run.searched().expected == Run.pretrained("cifar10").searched().expected
+
+
 def test_noise_makes_it_less_sure(cat):
     ensemble = Run.pretrained().ensemble()
     noise = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)

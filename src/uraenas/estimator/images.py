@@ -47,6 +47,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     image_shape : (H, W) or (H, W, C), where images come as rows N×D, as scikit-learn's own datasets have them.
     run_directory : where the run is kept; a fit that was cut off goes on from there, on the same images. None: nowhere.
     budget : how long `fit` may take: seconds, or a text such as "10m". What is not set above is chosen to fit.
+        Few images of 16 to 48 pixels start from networks of CIFAR-10, unless `settings` has `train.sampled.start`.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
     verbose : whether `fit` says how far it has come, on standard error.

@@ -73,7 +73,7 @@ class Sampled:
     temperature: float = 1.0  # T_θ: below 1 draws lie closer to the expected architecture
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
     start: str = (
-        ""  # a run, or one of the package (cifar10), whose members are the draws and give their weights
+        ""  # a run, or one of the package (cifar10-small), whose members are the draws and give their weights
     )
     copies: int = 1  # chains of each architecture; two tell what it does from what initialisation does
 

@@ -9,6 +9,8 @@
 4. Where chains get fewer steps than enough, batches and step sizes are halved once if that costs little time: twice
    as many steps on as many images.
 5. A tenth is kept in reserve. Settings that are given are never touched.
+6. Few images for which the shipped search is taken start from shipped networks where these fit (`fine_tuning.py`):
+   then fewer steps are enough, and neither networks nor batches are made smaller.
 """
 
 import re
@@ -27,6 +29,15 @@ from uraenas.learning.chains import epochs_for
 from uraenas.learning.loops import LoopParts
 from uraenas.run.config import Config, override
 from uraenas.run.directory import Run
+from uraenas.run.fine_tuning import (
+    CHOSEN_TO_START,
+    ENOUGH_STEPS_ON,
+    FEW_STEPS_ON,
+    fine_tuning,
+    starts_trained,
+    step_sizes,
+    told_of_start,
+)
 from uraenas.run.forecast import Forecast, forecast
 from uraenas.run.pipeline import ENOUGH_STEPS, FEW_STEPS, Pipeline
 from uraenas.run.rates import PATIENCE, Rates
@@ -88,30 +99,40 @@ def plan(
             expected = pipeline.forecast(evaluating, _patience(seconds))
     else:
         pipeline = Pipeline.checked(path, config, *source)
-        left = seconds - (time.monotonic() - begun)  # images had to be read
-        measure = _measuring(pipeline, seconds)
-        choice = Choice(pipeline, measure, left, fixed, evaluating, seconds)
-        chosen = choice.best()
-        expected, notes = chosen.expected, [_told(chosen, config, seconds), *choice.doubts(chosen)]
         known = (progress, pipeline.task.dataset, pipeline.search_of)
+
+        def choose(trial: Pipeline) -> tuple[Choice, Candidate]:
+            left = seconds - (time.monotonic() - begun)  # images had to be read
+            choice = Choice(trial, _measuring(trial, seconds), left, fixed, evaluating, seconds)
+            return choice, choice.best()
+
+        tuned = None
+        if search_of == "usual" and pipeline.search_of:
+            tuned = fine_tuning(pipeline.config, pipeline.task, fixed)
+        try:
+            choice, chosen = choose(Pipeline.checked(path, tuned, *known) if tuned else pipeline)
+        except NothingFits:
+            if tuned is None:
+                raise
+            choice, chosen = choose(pipeline)  # its networks may become narrower
+        told = [_told(chosen, config, seconds), *told_of_start(chosen.config, config)]
+        expected, notes = chosen.expected, [*told, *choice.doubts(chosen)]
         pipeline = Pipeline.checked(path, chosen.config, *known)
     if expected is not None:
         pipeline.progress.expect(expected, seconds and begun + (1 - RESERVE / 5) * seconds)
     return Planned(pipeline, expected, notes)
 
 
+class NothingFits(UraenasError):
+    """Into the budget."""
+
+
 def _as_before(run: Run, config: Config, fixed: Collection[str]) -> Config:
     """What was chosen when the run began."""
     before = run.config().values
-    chosen = (*CHOSEN, *_step_sizes(config))
+    chosen = (*CHOSEN, *CHOSEN_TO_START, *step_sizes(config))
     kept = {k: before[k] for k in chosen if k in config.values and k in before and k not in fixed}
     return override(config, kept)
-
-
-def _step_sizes(config: Config) -> dict[str, float]:
-    """The keys of all kinds of weights' step sizes, and these."""
-    found = {k: v for k, v in config.values.items() if k.startswith("train.") and k.endswith(".step_size")}
-    return {key: value for key, value in found.items() if isinstance(value, float)}  # no ranges of factors
 
 
 def _patience(seconds: float | None) -> float:
@@ -154,7 +175,11 @@ class Choice:
         self.budget = seconds if budget is None else budget  # as it was given
         self.run, self.task, self.measure = pipeline.run, pipeline.task, measure
         self.asked, self.fixed, self.evaluating = pipeline.config, set(fixed), evaluating
-        self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed
+        self.tuned = starts_trained(self.asked)
+        self.few, self.enough, self.most = FEW_STEPS, ENOUGH_STEPS, MOST_STEPS
+        if self.tuned:
+            self.few, self.enough, self.most = FEW_STEPS_ON, ENOUGH_STEPS_ON, 3 * ENOUGH_STEPS_ON
+        self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed and not self.tuned
         self.seconds, self.room = seconds, (1 - RESERVE) * seconds
         images = len(self.task.train)
         self.steps = max(1, images // suited_batch(self.asked.train.batch, images))  # of an epoch
@@ -171,9 +196,9 @@ class Choice:
     def _in_smaller_steps(self, found: Candidate) -> Candidate:
         """The same with half as large batches and steps, where steps would be few and almost as many epochs fit."""
         batch = suited_batch(self.asked.train.batch, len(self.task.train)) // 2
-        sizes = _step_sizes(self.asked)
+        sizes = step_sizes(self.asked)
         few = found.expected.plan["steps"] < ENOUGH_STEPS and batch >= SMALLEST_BATCH
-        if not few or self.fixed & {BATCH, *sizes}:
+        if not few or self.tuned or self.fixed & {BATCH, *sizes}:
             return found
         before = (self.asked, self.rates)
         epochs, members = (found.config.values[key] for key in (EPOCHS, MEMBERS))
@@ -195,7 +220,7 @@ class Choice:
                 return found
             if not self.narrower or width // 2 < FEWEST_CHANNELS:
                 least = self._try(*self._least).expected.total / (1 - RESERVE)
-                raise UraenasError(
+                raise NothingFits(
                     f"nothing fits into {in_words(self.budget)}: the least that could learn anything takes about "
                     f"{in_words(least)} here"
                 )
@@ -203,8 +228,8 @@ class Choice:
 
     def doubts(self, chosen: Candidate) -> list[str]:
         """That networks are trained too little, in a line; nobody knows how much those want that start trained."""
-        epochs, enough = chosen.config.train.epochs, self._epochs(ENOUGH_STEPS)
-        if epochs >= enough or all(self.asked.method(name).source.start for name in self.asked.methods):
+        epochs, enough = chosen.config.train.epochs, self._epochs(self.enough)
+        if epochs >= enough or self.tuned:
             return []
         seconds = self._try(enough, self._least[1]).expected.total / (1 - RESERVE)
         return [
@@ -216,18 +241,18 @@ class Choice:
     def _least(self) -> tuple[int, int]:
         """Epochs and members, below which it is not worth while."""
         wanted = self.asked.ensemble.members
-        return self._epochs(FEW_STEPS), wanted if MEMBERS in self.fixed else min(2, wanted)
+        return self._epochs(self.few), wanted if MEMBERS in self.fixed else min(2, wanted)
 
     def _at_this_width(self) -> Candidate | None:
         few, two = self._least
         if not self._fits(few, two):
             return None
-        enough = self._epochs(ENOUGH_STEPS)
+        enough = self._epochs(self.enough)
         if not self._fits(enough, two):
             return self._try(self._most_epochs(few, enough, two), two)
         wanted = self.asked.ensemble.members
         members = next(count for count in range(wanted, two - 1, -1) if self._fits(enough, count))
-        most = max(self._epochs(MOST_STEPS), self.asked.train.epochs)
+        most = max(self._epochs(self.most), self.asked.train.epochs)
         return self._try(self._most_epochs(enough, most, members), members)
 
     def _epochs(self, steps: int) -> int:

@@ -1,0 +1,106 @@
+"""What a budget does with few images: networks start from those of the package where these fit."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_budget import given
+
+from uraenas.data import Dataset, LabelledImages
+from uraenas.run import budget
+from uraenas.run.budget import plan
+from uraenas.run.config import preset
+from uraenas.run.fine_tuning import ENOUGH_STEPS_ON, fine_tuning
+from uraenas.run.task import Task, prepare
+
+
+def images(side: int = 28, channels: int = 1) -> Dataset:
+    """Three classes of noise."""
+    random = np.random.default_rng(0)
+    parts = [
+        LabelledImages(
+            random.integers(0, 256, (n, side, side, channels), dtype=np.uint8),
+            np.arange(n, dtype=np.int64) % 3,
+        )
+        for n in (90, 30)
+    ]
+    return Dataset("others", *parts, classes=("a", "b", "c"), padding=0, flip=False)
+
+
+def task(dataset: Dataset) -> Task:
+    return prepare(preset("digits"), dataset)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that take as long as they are said to."""
+    monkeypatch.setattr(budget, "Rates", lambda config, task, engine, searched, _: given(config, searched))
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_budget_lets_few_images_start_from_shipped_networks_says_so_and_goes_on_with_it(
+    tmp_path: Path,
+) -> None:
+    config = preset("digits", {"evaluate.references": False})
+    known = {"dataset": images(), "search_of": "usual", "fixed": {"evaluate.references"}}
+    planned = plan(tmp_path / "run", config, budget=600, **known)
+    chosen = planned.pipeline.config
+    assert chosen.values["train.sampled.start"] == "cifar10-small"
+    assert (chosen.network.channels, chosen.network.cells, chosen.methods) == (16, 1, ("uraenas",))
+    assert chosen.method("uraenas").weights.step_size == 0.01
+    assert planned.expected.plan["steps"] >= ENOUGH_STEPS_ON
+    assert planned.expected.plan["chains"] == chosen.ensemble.members == 6  # each member has its own
+    assert len({start.architecture for start in planned.pipeline.task.starts}) > 1
+    (told,) = [line for line in planned.notes if "start from" in line]
+    assert told.startswith("networks start from those of cifar10-small, trained on CIFAR-10;")
+    planned.pipeline.begin()
+    again = plan(tmp_path / "run", config, budget=600, **known)
+    assert again.pipeline.config == chosen
+
+
+def test_where_there_is_no_time_for_them_networks_are_narrower_and_start_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them take 4,160 s at least, of eight channels 4,000, of four 2,000."""
+
+    def slow(config, task, engine, searched, patience):  # type: ignore[no-untyped-def]
+        rates = given(config, searched)
+        epoch = 1000 * rates.chain_epoch("")
+        return SimpleNamespace(**{**vars(rates), "chain_epoch": lambda source: epoch})
+
+    monkeypatch.setattr(budget, "Rates", slow)
+    config = preset("digits", {"methods": "uraenas", "evaluate.references": False})
+    planned = plan(tmp_path / "run", config, dataset=images(), search_of="usual", budget=3000)
+    assert planned.pipeline.config.values["train.sampled.start"] == ""
+    assert planned.pipeline.config.network.channels == 4
+    assert not [line for line in planned.notes if "start from" in line]
+
+
+def test_settings_that_are_given_stay_and_decide_whether_networks_start_trained() -> None:
+    few = task(images())
+
+    def found(**changes: object) -> object:
+        return fine_tuning(preset("digits", changes), few, changes)
+
+    batch = found(**{"train.batch": 32, "methods": "uraenas-a"})
+    assert batch is not None
+    assert (batch.train.batch, batch.method("uraenas-a").weights.step_size) == (32, 0.01)
+    for changes in (
+        {"train.sampled.start": ""},
+        {"network.channels": 8},
+        {"network.space": "nasbench201", "network.cells": 2},
+        {"methods": "uraenas,deep-ensemble"},  # whose networks would start from nothing
+        {"methods": "joint"},
+        {"train.point.step_size": 0.05},  # which uraenas has not
+    ):
+        assert found(**changes) is None, changes
+    larger = preset("cifar10-fast", {"methods": "uraenas"})
+    assert fine_tuning(larger, few, {"methods"}) is None
+
+
+@pytest.mark.parametrize(
+    ("side", "channels", "fits"), [(32, 3, True), (8, 1, False), (64, 3, False), (32, 2, False)]
+)
+def test_images_of_another_format_start_from_nothing(side: int, channels: int, fits: bool) -> None:
+    assert (fine_tuning(preset("digits"), task(images(side, channels)), ()) is not None) == fits

@@ -28,7 +28,7 @@ def labels_of(runs: Sequence[RunFacts]) -> list[str]:
 
 @dataclass(frozen=True)
 class Value:
-    """A mean over seeds with its deviation, or one run's value with its interval."""
+    """A mean over seeds with its deviation, or one run's value; the interval is over resamples of the test set."""
 
     mean: float
     deviation: float | None = None
@@ -42,12 +42,12 @@ class Difference:
     value: float
     interval: tuple[float, float]
     agreed: bool  # all pairs have the same sign
-    pairs: int
+    same_seeds: bool  # pairs are runs of the same seed: if not, the seed may be all of the difference
 
     def verdict(self, metric: str) -> str:
-        """better or worse where the interval leaves out zero and all seeds agree."""
+        """better or worse where the interval leaves out zero and all pairs agree, of runs of the same seeds."""
         low, high = self.interval
-        if low <= 0 <= high or not self.agreed:
+        if low <= 0 <= high or not self.agreed or not self.same_seeds:
             return ""
         return "better" if (low > 0) == (metric in LARGER_IS_BETTER) else "worse"
 
@@ -81,9 +81,21 @@ class Entry:
         if not values:
             return None
         if len(values) > 1:
-            return Value(statistics.fmean(values), statistics.stdev(values))
+            interval = self._interval(f"{shift}/{self.method}/{calibration}/{metric}")
+            return Value(statistics.fmean(values), statistics.stdev(values), interval)
         row = self.runs[0].row(self.method, metric, shift, calibration=calibration)
         return Value(values[0], interval=None if row is None else row.interval)
+
+    def _interval(self, name: str) -> tuple[float, float] | None:
+        """Of the mean over seeds: each resample of the test set is the same in all of them."""
+        resamples = [facts.replicates.get(name) for facts in self.runs]
+        known = [one for one in resamples if one is not None]
+        if len(known) < len(resamples) or len(set(map(len, known))) > 1:
+            return None
+        return _quantiles(np.add.reduce(known) / len(known))
+
+    def shares_seeds_with(self, other: "Entry") -> bool:
+        return any(a.config.seed == b.config.seed for a in self.runs for b in other.runs)
 
     def pairs(self, other: "Entry") -> list[tuple[RunFacts, RunFacts]]:
         """Runs of the same seed, or all with all where none share one."""
@@ -100,7 +112,8 @@ class Entry:
         values = [value for value, _ in known]
         low, high = _quantiles(np.add.reduce([resample for _, resample in known]) / len(known))
         agreed = all(value > 0 for value in values) or all(value < 0 for value in values)
-        return Difference(statistics.fmean(values), (low, high), agreed, len(values))
+        same_seeds = self.shares_seeds_with(other)
+        return Difference(statistics.fmean(values), (low, high), agreed, same_seeds)
 
 
 def _paired(
@@ -135,7 +148,7 @@ class Entries(Sequence[Entry]):
     def __init__(self, runs: Sequence[RunFacts]) -> None:
         self.runs = runs
         self._best: dict[tuple[str, bool, str], Entry | None] = {}
-        self._leaders: dict[tuple[str, bool, str], list[Entry]] = {}
+        self._standing: dict[tuple[str, bool, str], dict[Entry, str]] = {}
         self.labels = labels_of(runs)
         self.competing = alike(runs)
         found = list(_folded(runs))
@@ -202,25 +215,26 @@ class Entries(Sequence[Entry]):
             self._best[place] = pick(found, key=found.__getitem__) if found else None
         return self._best[place]
 
-    def leaders(self, metric: str, shifted: bool, calibration: str = "raw") -> list[Entry]:
-        """The best, and all that are not clearly worse."""
-        place = (metric, shifted, calibration)
-        if place not in self._leaders:
-            self._leaders[place] = self._not_clearly_worse(*place)
-        return self._leaders[place]
+    def standing(self, metric: str, shifted: bool, calibration: str = "raw") -> dict[Entry, str]:
+        """Of all that have a value: best, for the best and all not clearly worse; worse; or unjudged.
 
-    def _not_clearly_worse(self, metric: str, shifted: bool, calibration: str) -> list[Entry]:
-        best = self.best(metric, shifted, calibration)
-        if best is None or not self.competing:
-            return []
-        kept = [best]
-        for entry in self:
-            difference = (
-                None if entry is best else entry.minus(best, metric, best.shift(shifted), calibration)
-            )
-            if difference is not None and difference.verdict(metric) != "worse":
-                kept.append(entry)
-        return kept
+        Unjudged are those that share no seed with the best, or have no replicates to be paired.
+        """
+        place = (metric, shifted, calibration)
+        if place not in self._standing:
+            best = self.best(*place) if self.competing else None
+            found = {} if best is None else {e: self._against(e, best, *place) for e in self}
+            self._standing[place] = {entry: words for entry, words in found.items() if words}
+        return self._standing[place]
+
+    def _against(self, entry: Entry, best: Entry, metric: str, shifted: bool, calibration: str) -> str:
+        shift = best.shift(shifted)
+        if entry is best or entry.value(metric, shift, calibration) is None:
+            return "best" if entry is best else ""
+        difference = entry.minus(best, metric, shift, calibration)
+        if difference is None or not difference.same_seeds:
+            return "unjudged"
+        return "worse" if difference.verdict(metric) == "worse" else "best"
 
     def rank(self, entry: Entry, metric: str, shifted: bool) -> int:
         """1 for the best value."""

@@ -234,7 +234,11 @@ class RunFacts:
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
         """All (shift, severity) that were evaluated."""
-        return [place for place in dict.fromkeys(map(PLACE, self.rows)) if place[1] > 0]
+        return [place for place in self._evaluated if place[1] > 0]
+
+    @cached_property
+    def _evaluated(self) -> dict[tuple[str, int], None]:
+        return dict.fromkeys(map(PLACE, self.rows))
 
     @cached_property
     def shifts(self) -> list[str]:
@@ -247,7 +251,7 @@ class RunFacts:
     @cached_property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        return _images(self.rows, self.data)
+        return (self.data.blake2b, frozenset(self._evaluated))
 
     @property
     def n(self) -> str:

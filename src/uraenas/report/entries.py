@@ -9,7 +9,7 @@ import numpy as np
 
 from uraenas.evaluation import REFERENCES
 from uraenas.report.reading import RunFacts, alike
-from uraenas.report.style import LARGER_IS_BETTER
+from uraenas.report.style import LARGER_IS_BETTER, show
 from uraenas.run.config import Config, differences
 
 INTERVAL = (0.025, 0.975)
@@ -154,7 +154,8 @@ class Entries(Sequence[Entry]):
         found = list(_folded(runs))
         self.groups = list(dict.fromkeys(places for _, places in found))
         order = list(dict.fromkeys(method for method, _ in found))
-        found.sort(key=lambda one: (order.index(one[0]), one[1]))
+        if self.competing:  # else what stands side by side are the methods of a run
+            found.sort(key=lambda one: (order.index(one[0]), one[1]))
         self._entries = [
             Entry(method, places, tuple(runs[k] for k in places), self.groups.index(places))
             for method, places in found
@@ -216,25 +217,27 @@ class Entries(Sequence[Entry]):
         return self._best[place]
 
     def standing(self, metric: str, shifted: bool, calibration: str = "raw") -> dict[Entry, str]:
-        """Of all that have a value: best, for the best and all not clearly worse; worse; or unjudged.
+        """Of all that have a value: best, for the best value as printed and all not clearly worse; worse; or unjudged.
 
         Unjudged are those that share no seed with the best, or have no replicates to be paired.
         """
         place = (metric, shifted, calibration)
         if place not in self._standing:
-            best = self.best(*place) if self.competing else None
-            found = {} if best is None else {e: self._against(e, best, *place) for e in self}
-            self._standing[place] = {entry: words for entry, words in found.items() if words}
+            self._standing[place] = self._judged(*place) if self.competing else {}
         return self._standing[place]
 
-    def _against(self, entry: Entry, best: Entry, metric: str, shifted: bool, calibration: str) -> str:
-        shift = best.shift(shifted)
-        if entry is best or entry.value(metric, shift, calibration) is None:
-            return "best" if entry is best else ""
-        difference = entry.minus(best, metric, shift, calibration)
-        if difference is None or not difference.same_seeds:
-            return "unjudged"
-        return "worse" if difference.verdict(metric) == "worse" else "best"
+    def _judged(self, metric: str, shifted: bool, calibration: str) -> dict[Entry, str]:
+        values = {e: e.value(metric, e.shift(shifted), calibration) for e in self}
+        printed = {e: show(metric, value.mean) for e, value in values.items() if value is not None}
+        best = self.best(metric, shifted, calibration)
+        tied = [entry for entry, words in printed.items() if best and words == printed[best]]
+        found = {}
+        for entry in printed:
+            differences = [entry.minus(one, metric, one.shift(shifted), calibration) for one in tied]
+            verdicts = {one.verdict(metric) for one in differences if one is not None and one.same_seeds}
+            judged = "worse" if verdicts == {"worse"} else "best"
+            found[entry] = "best" if entry in tied else judged if verdicts else "unjudged"
+        return found
 
     def rank(self, entry: Entry, metric: str, shifted: bool) -> int:
         """1 for the best value."""

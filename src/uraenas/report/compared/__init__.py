@@ -72,11 +72,12 @@ def _settings(entries: Entries) -> Section:
 
 
 def _only_in_some(entries: Entries) -> Table | None:
-    """What a run cannot set differently, as none of its methods uses it."""
-    lines = []
+    """What a run cannot set differently, as none of its methods uses it; by the runs that have it."""
+    of_runs: dict[str, list[str]] = {}
     for key, values in only_in_some(entries.runs).items():
         having = [name for name, value in zip(entries.labels, values, strict=True) if value is not None]
         value = next(value for value in values if value is not None)
-        lines.append(Line(key, [Cell(shown(value)), Cell(", ".join(having), mark="words")]))
+        of_runs.setdefault(", ".join(having), []).append(f"{key}\u00a0{shown(value)}")
+    lines = [Line(runs, [Cell(", ".join(found), mark="words")]) for runs, found in of_runs.items()]
     caption = "Settings of methods that only some runs have: these follow from the choice of methods."
-    return Table(caption, ["Setting", "Value", "Runs that use it"], lines) if lines else None
+    return Table(caption, ["Runs that use them", "Settings"], lines) if lines else None

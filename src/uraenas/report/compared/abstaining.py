@@ -33,7 +33,8 @@ def section(entries: Entries) -> Section:
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
     header = ["Method", *(f"Answered at {100 * risk:g} % risk" for risk in RISKS)]
     header += ["AURC", *(["cAURC"] if entries.shifted else [])]
-    caption = f"As predicted, {tested_on(entries)}; beneath, ± standard deviation over seeds."
+    caption = f"As predicted, {tested_on(entries)}"
+    caption += "; beneath, ± standard deviation over seeds." if entries.folded else "."
     notes = [_no_promise(entries)]
     if lacking := _lacking(entries):
         caption += " A range is all that accuracy and AURC leave open where predictions are not at hand."

@@ -35,8 +35,8 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
     if not entries.competing:
         found.blocks.append(
             Note(
-                f"These runs were not tested on the same {entries.examples}: compare across runs with care; no "
-                "best is marked, and no difference is drawn."
+                f"These runs were not tested on the same {entries.examples}: {_tests(entries)}. Compare across runs "
+                "with care; no best is marked, and no difference is drawn."
             )
         )
     else:
@@ -55,6 +55,12 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
     found.blocks += keys(entries)
     found.blocks.append(Grid([figure for c in _compared(entries) if (figure := _dots(entries, c))]))
     return found
+
+
+def _tests(entries: Entries) -> str:
+    """Which run was tested on what."""
+    tests = (f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs)
+    return "; ".join(f"{label} on {test}" for label, test in zip(entries.labels, tests, strict=True))
 
 
 def _about(entries: Entries) -> Facts:
@@ -164,12 +170,13 @@ def _values(entries: Entries, kind: str) -> Table | None:
             small = "" if value is None else beneath(column, value)
             cells.append(Cell(column.show(None if value is None else value.mean), small, marked))
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
-    small = "beneath, ± standard deviation over seeds (n − 1), or the 95\u00a0% interval of a single run"
-    caption = f"Methods of all runs, {CALIBRATIONS[kind]}. {tested_on(entries)}; {small}."
+    small = "the 95\u00a0% interval of a single run"
+    small = f"± standard deviation over seeds (n − 1), or {small}" if entries.folded else small
+    caption = f"Methods of all runs, {CALIBRATIONS[kind]}. {tested_on(entries)}; beneath, {small}."
     if entries.competing:
         caption += (
-            " Bold: the best of a column and all that are not clearly worse: the paired interval of the difference to "
-            "it holds zero, or seeds disagree."
+            " Bold: the best value of a column, as printed, and all that are not clearly worse: the paired interval of "
+            f"the difference holds zero{', or seeds disagree' if entries.folded else ''}."
         )
     if any("unjudged" in found.values() for found in standing.values()):
         caption += " °: not judged, as it shares no seed with the best of the column or has no replicates to be paired."

@@ -76,7 +76,18 @@ class Entry:
         found = [facts.value(self.method, metric, shift, severity, kind, members) for facts in self.runs]
         return [value for value in found if value is not None] if None not in found else []
 
+    @cached_property
+    def _values(self) -> dict[tuple[str, str, str], Value | None]:
+        return {}
+
     def value(self, metric: str, shift: str, calibration: str = "raw") -> Value | None:
+        """Asked for by every table and figure, and found once."""
+        place = (metric, shift, calibration)
+        if place not in self._values:
+            self._values[place] = self._value(*place)
+        return self._values[place]
+
+    def _value(self, metric: str, shift: str, calibration: str) -> Value | None:
         values = self.of_runs(metric, shift, calibration)
         if not values:
             return None
@@ -230,14 +241,11 @@ class Entries(Sequence[Entry]):
         values = {e: e.value(metric, e.shift(shifted), calibration) for e in self}
         printed = {e: show(metric, value.mean) for e, value in values.items() if value is not None}
         best = self.best(metric, shifted, calibration)
-        tied = [entry for entry, words in printed.items() if best and words == printed[best]]
-        found = {}
-        for entry in printed:
-            differences = [entry.minus(one, metric, one.shift(shifted), calibration) for one in tied]
-            verdicts = {one.verdict(metric) for one in differences if one is not None and one.same_seeds}
-            judged = "worse" if verdicts == {"worse"} else "best"
-            found[entry] = "best" if entry in tied else judged if verdicts else "unjudged"
-        return found
+        if best is None:
+            return {}
+        tied = [entry for entry, words in printed.items() if words == printed[best]]
+        place = (metric, best.shift(shifted), calibration)
+        return {e: "best" if e in tied else _against(e, tied, *place) for e in printed}
 
     def rank(self, entry: Entry, metric: str, shifted: bool) -> int:
         """1 for the best value."""
@@ -246,6 +254,18 @@ class Entries(Sequence[Entry]):
         assert own is not None
         larger = metric in LARGER_IS_BETTER
         return 1 + sum(value > own.mean if larger else value < own.mean for value in values)
+
+
+def _against(entry: Entry, tied: Sequence[Entry], metric: str, shift: str, calibration: str) -> str:
+    """How a method stands to those that have the best value: worse where it is clearly worse than each."""
+    standing = "unjudged"
+    for one in tied:
+        difference = entry.minus(one, metric, shift, calibration)
+        if difference is not None and difference.same_seeds:
+            if difference.verdict(metric) != "worse":
+                return "best"
+            standing = "worse"
+    return standing
 
 
 def _folded(runs: Sequence[RunFacts]) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -105,9 +105,6 @@ class Entry:
             return None
         return _quantiles(np.add.reduce(known) / len(known))
 
-    def shares_seeds_with(self, other: "Entry") -> bool:
-        return any(a.config.seed == b.config.seed for a in self.runs for b in other.runs)
-
     def pairs(self, other: "Entry") -> list[tuple[RunFacts, RunFacts]]:
         """Runs of the same seed, or all with all where none share one."""
         shared = [(a, b) for a in self.runs for b in other.runs if a.config.seed == b.config.seed]
@@ -123,7 +120,7 @@ class Entry:
         values = [value for value, _ in known]
         low, high = _quantiles(np.add.reduce([resample for _, resample in known]) / len(known))
         agreed = all(value > 0 for value in values) or all(value < 0 for value in values)
-        same_seeds = self.shares_seeds_with(other)
+        same_seeds = all(a.config.seed == b.config.seed for a, b in pairs)
         return Difference(statistics.fmean(values), (low, high), agreed, same_seeds)
 
 

@@ -215,7 +215,11 @@ def _of_which_seeds(entries: Entries, baseline: Entry) -> str:
     ]
     if partly:
         words += f" Paired by the seeds that both have, so not the difference of the means above: {listed(partly)}."
-    strange = [entries.names[entry] for entry in pairs if not entry.shares_seeds_with(baseline)]
+    strange = [
+        entries.names[entry]
+        for entry, of in pairs.items()
+        if all(own.config.seed != other.config.seed for own, other in of)
+    ]
     if strange:
         words += (
             f" Of other seeds than the baseline, which may be all of a difference, so without ▲ and ▼: "

@@ -2,18 +2,26 @@
 
 import cProfile
 import itertools
+import math
 import pstats
+import shutil
 import statistics
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pytest
+import torch
 from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, Case, shown, signed, tips
 from reading_html import Page, taken_apart, unpacked
 
 from uraenas import report
+from uraenas.evaluation import metrics
+from uraenas.report.compared.abstaining import coverage_between
+from uraenas.report.entries import Difference
+from uraenas.report.sections.reliability import RISKS, coverage_at
+from uraenas.run.directory import Run
 
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
 COLUMNS = [(metric, words) for words in PLACES for metric in METRICS]
@@ -45,6 +53,19 @@ class Compared:
 
     def mean(self, line: tuple[str, str], metric: str, shift: str, **more: object) -> float:
         return statistics.fmean(self.values(line, metric, shift, **more))
+
+    def tied(self, one: str, other: str, place: tuple[str, str], calibration: str) -> bool:
+        """Whether the deep ensemble of one run and uraenas of another print alike."""
+        lines = (("deep-ensemble", one), ("uraenas", other))
+        shift = PLACES[place[1]]
+        values = [self.mean(line, place[0], shift, calibration=calibration) for line in lines]
+        return len({shown(place[0], value) for value in values}) == 1
+
+    def interval(self, line: tuple[str, str], metric: str, shift: str) -> str:
+        """Over resamples of the test set, of one run as of the mean over seeds."""
+        drawn = [self.cases[run].source[0].replicates() for run in line[1]]
+        mean = np.mean([one[f"{shift}/{line[0]}/raw/{metric}"].double().numpy() for one in drawn], axis=0)
+        return " – ".join(shown(metric, end) for end in np.quantile(mean, [0.025, 0.975]))
 
     def difference(
         self, line: tuple[str, str], to: tuple[str, str], metric: str, shift: str, calibration: str
@@ -108,20 +129,22 @@ def test_differences_are_paired_by_seed_and_by_image(compared: Compared, calibra
             assert words[1 + k] == f"{signed(metric, low)} – {signed(metric, high)}"
 
 
-def test_all_that_are_not_clearly_worse_than_the_best_are_marked(compared: Compared) -> None:
+def test_the_best_and_all_whose_paired_interval_to_it_holds_zero_are_marked_alike(compared: Compared) -> None:
     expected = []
     for own in compared.lines:
         for metric, place in COLUMNS:
             values = {line: compared.mean(line, metric, PLACES[place]) for line in compared.lines}
-            best = (max if metric == "accuracy" else min)(values, key=values.__getitem__)
-            marked = own == best
-            if not marked:
-                _, low, high, agreed = compared.difference(own, best, metric, PLACES[place], "raw")
-                marked = low <= 0 <= high or not agreed or (low > 0) == (metric == "accuracy")
+            best = (max if metric == "accuracy" else min)(values.values())
+            tied = [line for line in values if shown(metric, values[line]) == shown(metric, best)]
+            marked = own in tied
+            for one in tied:
+                _, low, high, agreed = compared.difference(own, one, metric, PLACES[place], "raw")
+                marked |= low <= 0 <= high or not agreed or (low > 0) == (metric == "accuracy")
             if marked:
                 expected.append(shown(metric, values[own]).removesuffix(" %"))
     found = compared.page.best[: len(expected)]
     assert found == expected
+    assert len(expected) < len(COLUMNS) * len(compared.lines)
 
 
 def test_maps_show_the_difference_of_every_cell(compared: Compared) -> None:
@@ -150,6 +173,7 @@ def test_dots_and_curves_tell_what_the_files_say(compared: Compared) -> None:
         for own, tip in zip(compared.lines, dots, strict=True):
             assert tip[""] == own[0]
             assert tip[names[own[1]]] == shown(metric, compared.mean(own, metric, PLACES[words]))
+            assert tip["interval"] == compared.interval(own, metric, PLACES[words])
             if own[1] == "ab":
                 seeds = [shown(metric, value) for value in compared.values(own, metric, PLACES[words])]
                 assert tip["2 seeds"] == ", ".join(seeds)
@@ -177,12 +201,13 @@ def test_costs_are_means_over_seeds_and_the_front_has_them(compared: Compared) -
         name = method if method == "drnas" else f"{method} ({', '.join(runs)})"
         assert told[name]["seconds"] == f"{search + training:,.0f}"
         assert told[name]["NLL"] == shown("nll", compared.mean((method, runs), "nll", PLACES["shifted"]))
+        assert told[name]["interval"] == compared.interval((method, runs), "nll", PLACES["shifted"])
 
 
 def test_abstaining_is_told_from_aurc_and_predictions(compared: Compared) -> None:
     (table,) = [t for t in compared.page.tables if "cAURC" in t[0]]
     for own, line in zip(compared.lines, table[1:], strict=True):
-        assert line[1:3] == [f"{compared.mean(own, 'aurc', PLACES[words]):.4f}" for words in PLACES]
+        assert line[4:6] == [f"{compared.mean(own, 'aurc', PLACES[words]):.4f}" for words in PLACES]
         shares = []
         for run in own[1]:
             case = compared.cases[run]
@@ -190,7 +215,87 @@ def test_abstaining_is_told_from_aurc_and_predictions(compared: Compared) -> Non
             wrong = (mean.argmax(axis=1) != case.labels)[np.argsort(-mean.max(axis=1), kind="stable")]
             within = (wrong.cumsum() / np.arange(1, len(wrong) + 1) <= 0.05).nonzero()[0]
             shares.append((within[-1] + 1) / len(wrong) if len(within) else 0.0)
-        assert line[5] == f"{100 * statistics.fmean(shares):.1f} %"
+        assert line[3] == f"{100 * statistics.fmean(shares):.1f} %"
+
+
+@pytest.fixture(scope="module")
+def bare(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A run that knows neither cost nor members nor predictions, as stored results do."""
+    run, test = make_run("bare", seed=1, methods=("drnas",))
+    copy = Run(shutil.copytree(run.path, tmp_path_factory.mktemp("bare") / "bare"))
+    copy.remove("cost.json")
+    shutil.rmtree(copy.path / "methods")
+    return Case((copy, test))
+
+
+@pytest.fixture(scope="module")
+def beside_bare(compared: Compared, bare: Case) -> Page:
+    """The page of that and of a run that knows all."""
+    return taken_apart(report.build([compared.cases["a"].source, bare.source]))
+
+
+def test_figures_of_cost_name_only_those_whose_cost_is_known(beside_bare: Page) -> None:
+    drawn = beside_bare.texts["runs-cost-seconds-nll-clean"]
+    assert {"drnas", "uraenas", "deep-ensemble", "a"} <= set(drawn)
+    assert "bare" not in drawn
+    section = beside_bare.sections["compared-cost"]
+    assert section.count("bare") == 2  # in the sentence of what is missing, and in the table
+
+
+def test_without_predictions_accuracy_and_aurc_say_between_what_the_answered_share_lies(
+    bare: Case, beside_bare: Page
+) -> None:
+    (table,) = [t for t in beside_bare.tables if "cAURC" in t[0]]
+    (_, known, ranges), known_of_bare = table[:3], [bare.value("drnas", m) for m in ("accuracy", "aurc")]
+    assert [known[0], ranges[0]] == ["drnas", "drnas"]
+    assert not any("–" in share for share in known[1:4])
+    for risk, share in zip(RISKS, ranges[1:4], strict=True):
+        low, high = coverage_between(*known_of_bare, risk)
+        assert share == f"{100 * low:.1f} – {100 * high:.1f} %"
+    section = beside_bare.sections["compared-abstaining"]
+    assert "Without predictions or their test set: bare. uraenas evaluate RUN" in section
+
+
+def test_accuracy_and_aurc_bound_the_coverage_at_a_risk() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for images, signal in itertools.product((1, 7, 60), (0.0, 2.0, 5.0, 9.0)):
+        labels = torch.randint(5, (images,), generator=generator)
+        logits = torch.randn(images, 5, generator=generator).round()  # rounded: some confidences are equal
+        logits[torch.arange(images), labels] += signal
+        log_p = logits.double().log_softmax(1)
+        known = metrics.accuracy(log_p, labels), metrics.aurc(log_p, labels)
+        for risk, share in zip(RISKS, coverage_at(log_p, labels), strict=True):
+            low, high = coverage_between(*known, risk)
+            assert low - 1e-9 <= share <= high + 1e-9
+    assert coverage_between(0.97, 0.001, 0.05) == (1.0, 1.0)
+    ordered = 1 - 0.95 + 0.95 * math.log(0.95)  # the AURC where all errors come last: nothing is left open
+    assert coverage_between(0.95, ordered, 0.02) == pytest.approx((0.95 / 0.98, 0.95 / 0.98), abs=0.02)
+
+
+def test_settings_of_methods_that_only_some_runs_have_are_no_differences(beside_bare: Page) -> None:
+    (differ,) = [t for t in beside_bare.tables if t[0] == ["Setting", "a", "bare"]]
+    assert differ[1:] == [["methods", "drnas,uraenas,deep-ensemble", "drnas"]]
+    (some,) = [t for t in beside_bare.tables if t[0] == ["Runs that use them", "Settings"]]
+    ((runs, settings),) = some[1:]
+    assert runs == "a"
+    assert "train.sampling.momentum\u00a00.9" in settings.split(", ")
+
+
+def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared: Compared) -> None:
+    clear = {"value": 0.1, "interval": (0.05, 0.15), "agreed": True}
+    assert Difference(**clear, same_seeds=True).verdict("accuracy") == "better"
+    assert Difference(**clear, same_seeds=False).verdict("accuracy") == ""
+    sources = [compared.cases[name].source for name in "ab"]
+    html = report.build(sources, methods=[("deep-ensemble",), ("uraenas",)])
+    section = html.split('id="compared"')[1].split("</section>")[0]
+    ties = {kind: sum(compared.tied("a", "b", place, kind) for place in COLUMNS) for kind in CALIBRATIONS}
+    columns, tied = len(COLUMNS) * len(CALIBRATIONS), sum(ties.values())
+    marked = [section.count(f'<td class="{mark}"') for mark in ("best", "unjudged")]
+    assert marked == [columns + tied, columns - tied]
+    assert 'class="better"' not in section
+    assert 'class="worse"' not in section
+    assert section.count("; not judged: ") == len(COLUMNS) - ties["raw"] > 0
+    assert "so without ▲ and ▼: uraenas." in section
 
 
 def test_colour_is_the_method_and_shape_the_run(compared: Compared) -> None:

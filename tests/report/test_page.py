@@ -1,3 +1,4 @@
+import itertools
 import re
 import shutil
 from dataclasses import replace
@@ -9,7 +10,7 @@ from reading_html import Page, taken_apart
 
 from uraenas import report
 from uraenas.base.errors import UraenasError
-from uraenas.evaluation import Diverged, metrics
+from uraenas.evaluation import Diverged, mean_names, metrics
 from uraenas.report import COLUMNS, table
 from uraenas.report.reading import read
 from uraenas.run.config import override
@@ -99,9 +100,27 @@ def test_table_equals_metrics(demo: Source, page: Page, calibration: str, positi
         assert cells[2:8] == [column.show(value) for column, value in zip(COLUMNS, line.values, strict=True)]
 
 
-def test_best_of_each_column_is_marked(demo: Source, page: Page) -> None:
-    tops = report.best(table(demo[0].metrics().rows))
-    assert {column.show(top) for column, top in zip(COLUMNS, tops, strict=True)} <= set(page.best)
+def test_what_prints_the_best_value_and_all_not_clearly_worse_are_marked_alike(
+    demo: Source, page: Page
+) -> None:
+    found = demo[0].metrics()
+    lines = table(found.rows)
+    expected = []
+    for line, (k, column) in itertools.product(lines, enumerate(COLUMNS)):
+        printed = {one.method: column.show(one.values[k]) for one in lines}
+        best = {name for name, words in printed.items() if words == column.show(report.best(lines)[k])}
+        shift = mean_names(found.rows)[0] if column.shifted else "none"
+        place = (line.method, column.metric, shift, "raw")
+        ends = [
+            row.interval
+            for row in found.differences
+            if (row.method, row.metric, row.shift, row.calibration) == place and row.baseline in best
+        ]
+        worse = [high < 0 if column.larger_is_better else low > 0 for low, high in filter(None, ends)]
+        if line.method in best or not all(worse):
+            expected.append(printed[line.method])
+    assert page.best[: len(expected)] == expected
+    assert 0 < len(expected) < len(lines) * len(COLUMNS)
 
 
 def test_predictions_lead_to_the_numbers_of_metrics(demo: Source, page: Page) -> None:

@@ -105,16 +105,24 @@ def _are_plain(columns: Mapping[str, Sequence[Any]]) -> bool:
     if kinds is None:
         return False
     for (name, values), kind in zip(columns.items(), kinds, strict=True):
-        if set(map(type, values)) != {kind}:
-            return False
         if kind is str:
-            fits = all(len(text) <= MOST_TEXT for text in set(values))
+            fits = all(type(text) is str and len(text) <= MOST_TEXT for text in _each_once(values))
+        elif set(map(type, values)) != {kind}:
+            fits = False
         else:
             least, most = _LIMITS[name]
-            fits = least <= min(values) and max(values) <= most and not math.isnan(sum(values))
+            numbers = values if kind is float else set(values)  # few counts and seeds, and many values
+            fits = least <= min(numbers) and max(numbers) <= most and not math.isnan(sum(numbers))
         if not fits:
             return False
     return set(columns["calibration"]) <= CALIBRATIONS.keys()
+
+
+def _each_once(values: Sequence[Any]) -> Iterable[Any]:
+    try:
+        return set(values)
+    except TypeError:  # lists or tables, which no text is
+        return values
 
 
 _LIMITS: dict[str, tuple[float, float]] = {

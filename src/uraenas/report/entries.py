@@ -9,7 +9,7 @@ import numpy as np
 
 from uraenas.evaluation import REFERENCES
 from uraenas.report.reading import RunFacts, alike
-from uraenas.report.style import LARGER_IS_BETTER
+from uraenas.report.style import LARGER_IS_BETTER, show
 from uraenas.run.config import Config, differences
 
 INTERVAL = (0.025, 0.975)
@@ -28,7 +28,7 @@ def labels_of(runs: Sequence[RunFacts]) -> list[str]:
 
 @dataclass(frozen=True)
 class Value:
-    """A mean over seeds with its deviation, or one run's value with its interval."""
+    """A mean over seeds with its deviation, or one run's value; the interval is over resamples of the test set."""
 
     mean: float
     deviation: float | None = None
@@ -42,12 +42,12 @@ class Difference:
     value: float
     interval: tuple[float, float]
     agreed: bool  # all pairs have the same sign
-    pairs: int
+    same_seeds: bool  # pairs are runs of the same seed: if not, the seed may be all of the difference
 
     def verdict(self, metric: str) -> str:
-        """better or worse where the interval leaves out zero and all seeds agree."""
+        """better or worse where the interval leaves out zero and all pairs agree, of runs of the same seeds."""
         low, high = self.interval
-        if low <= 0 <= high or not self.agreed:
+        if low <= 0 <= high or not self.agreed or not self.same_seeds:
             return ""
         return "better" if (low > 0) == (metric in LARGER_IS_BETTER) else "worse"
 
@@ -76,14 +76,34 @@ class Entry:
         found = [facts.value(self.method, metric, shift, severity, kind, members) for facts in self.runs]
         return [value for value in found if value is not None] if None not in found else []
 
+    @cached_property
+    def _values(self) -> dict[tuple[str, str, str], Value | None]:
+        return {}
+
     def value(self, metric: str, shift: str, calibration: str = "raw") -> Value | None:
+        """Asked for by every table and figure, and found once."""
+        place = (metric, shift, calibration)
+        if place not in self._values:
+            self._values[place] = self._value(*place)
+        return self._values[place]
+
+    def _value(self, metric: str, shift: str, calibration: str) -> Value | None:
         values = self.of_runs(metric, shift, calibration)
         if not values:
             return None
         if len(values) > 1:
-            return Value(statistics.fmean(values), statistics.stdev(values))
+            interval = self._interval(f"{shift}/{self.method}/{calibration}/{metric}")
+            return Value(statistics.fmean(values), statistics.stdev(values), interval)
         row = self.runs[0].row(self.method, metric, shift, calibration=calibration)
         return Value(values[0], interval=None if row is None else row.interval)
+
+    def _interval(self, name: str) -> tuple[float, float] | None:
+        """Of the mean over seeds: each resample of the test set is the same in all of them."""
+        resamples = [facts.replicates.get(name) for facts in self.runs]
+        known = [one for one in resamples if one is not None]
+        if len(known) < len(resamples) or len(set(map(len, known))) > 1:
+            return None
+        return _quantiles(np.add.reduce(known) / len(known))
 
     def pairs(self, other: "Entry") -> list[tuple[RunFacts, RunFacts]]:
         """Runs of the same seed, or all with all where none share one."""
@@ -100,7 +120,8 @@ class Entry:
         values = [value for value, _ in known]
         low, high = _quantiles(np.add.reduce([resample for _, resample in known]) / len(known))
         agreed = all(value > 0 for value in values) or all(value < 0 for value in values)
-        return Difference(statistics.fmean(values), (low, high), agreed, len(values))
+        same_seeds = all(a.config.seed == b.config.seed for a, b in pairs)
+        return Difference(statistics.fmean(values), (low, high), agreed, same_seeds)
 
 
 def _paired(
@@ -135,13 +156,14 @@ class Entries(Sequence[Entry]):
     def __init__(self, runs: Sequence[RunFacts]) -> None:
         self.runs = runs
         self._best: dict[tuple[str, bool, str], Entry | None] = {}
-        self._leaders: dict[tuple[str, bool, str], list[Entry]] = {}
+        self._standing: dict[tuple[str, bool, str], dict[Entry, str]] = {}
         self.labels = labels_of(runs)
         self.competing = alike(runs)
         found = list(_folded(runs))
         self.groups = list(dict.fromkeys(places for _, places in found))
         order = list(dict.fromkeys(method for method, _ in found))
-        found.sort(key=lambda one: (order.index(one[0]), one[1]))
+        if self.competing:  # else what stands side by side are the methods of a run
+            found.sort(key=lambda one: (order.index(one[0]), one[1]))
         self._entries = [
             Entry(method, places, tuple(runs[k] for k in places), self.groups.index(places))
             for method, places in found
@@ -202,25 +224,25 @@ class Entries(Sequence[Entry]):
             self._best[place] = pick(found, key=found.__getitem__) if found else None
         return self._best[place]
 
-    def leaders(self, metric: str, shifted: bool, calibration: str = "raw") -> list[Entry]:
-        """The best, and all that are not clearly worse."""
-        place = (metric, shifted, calibration)
-        if place not in self._leaders:
-            self._leaders[place] = self._not_clearly_worse(*place)
-        return self._leaders[place]
+    def standing(self, metric: str, shifted: bool, calibration: str = "raw") -> dict[Entry, str]:
+        """Of all that have a value: best, for the best value as printed and all not clearly worse; worse; or unjudged.
 
-    def _not_clearly_worse(self, metric: str, shifted: bool, calibration: str) -> list[Entry]:
+        Unjudged are those that share no seed with the best, or have no replicates to be paired.
+        """
+        place = (metric, shifted, calibration)
+        if place not in self._standing:
+            self._standing[place] = self._judged(*place) if self.competing else {}
+        return self._standing[place]
+
+    def _judged(self, metric: str, shifted: bool, calibration: str) -> dict[Entry, str]:
+        values = {e: e.value(metric, e.shift(shifted), calibration) for e in self}
+        printed = {e: show(metric, value.mean) for e, value in values.items() if value is not None}
         best = self.best(metric, shifted, calibration)
-        if best is None or not self.competing:
-            return []
-        kept = [best]
-        for entry in self:
-            difference = (
-                None if entry is best else entry.minus(best, metric, best.shift(shifted), calibration)
-            )
-            if difference is not None and difference.verdict(metric) != "worse":
-                kept.append(entry)
-        return kept
+        if best is None:
+            return {}
+        tied = [entry for entry, words in printed.items() if words == printed[best]]
+        place = (metric, best.shift(shifted), calibration)
+        return {e: "best" if e in tied else _against(e, tied, *place) for e in printed}
 
     def rank(self, entry: Entry, metric: str, shifted: bool) -> int:
         """1 for the best value."""
@@ -229,6 +251,18 @@ class Entries(Sequence[Entry]):
         assert own is not None
         larger = metric in LARGER_IS_BETTER
         return 1 + sum(value > own.mean if larger else value < own.mean for value in values)
+
+
+def _against(entry: Entry, tied: Sequence[Entry], metric: str, shift: str, calibration: str) -> str:
+    """How a method stands to those that have the best value: worse where it is clearly worse than each."""
+    standing = "unjudged"
+    for one in tied:
+        difference = entry.minus(one, metric, shift, calibration)
+        if difference is not None and difference.same_seeds:
+            if difference.verdict(metric) != "worse":
+                return "best"
+            standing = "worse"
+    return standing
 
 
 def _folded(runs: Sequence[RunFacts]) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -96,11 +96,26 @@ def alike(runs: Sequence["Picked | RunFacts"]) -> bool:
 
 
 def differing(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
-    """The settings that are not the same in all runs, each with the runs' values; None: it was not known."""
+    """The settings that runs which have them set differently, each with the runs' values; None: it has none."""
+    every = _of_each(runs)
+    return {key: values for key, values in every.items() if len(_known(values)) > 1}
+
+
+def only_in_some(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
+    """The settings that not all runs have and those that do have set alike; None: it has none."""
+    every = _of_each(runs)
+    return {key: values for key, values in every.items() if len(_known(values)) == 1 and None in values}
+
+
+def _of_each(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
     configs = [one.settings for one in runs]
     keys = dict.fromkeys(key for config in configs for key in config)
-    found = {key: [config.get(key) for config in configs] for key in keys}
-    return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+    return {key: [config.get(key) for config in configs] for key in keys}
+
+
+def _known(values: Sequence[Any]) -> list[Any]:
+    """Those that are there, each once."""
+    return [value for k, value in enumerate(values) if value is not None and value not in values[:k]]
 
 
 def _images(rows: Sequence[Row], data: DataFacts | None) -> tuple:
@@ -222,7 +237,11 @@ class RunFacts:
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
         """All (shift, severity) that were evaluated."""
-        return [place for place in dict.fromkeys(map(PLACE, self.rows)) if place[1] > 0]
+        return [place for place in self._evaluated if place[1] > 0]
+
+    @cached_property
+    def _evaluated(self) -> dict[tuple[str, int], None]:
+        return dict.fromkeys(map(PLACE, self.rows))
 
     @cached_property
     def shifts(self) -> list[str]:
@@ -235,7 +254,7 @@ class RunFacts:
     @cached_property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        return _images(self.rows, self.data)
+        return (self.data.blake2b, frozenset(self._evaluated))
 
     @property
     def n(self) -> str:

@@ -6,7 +6,7 @@ from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.compared import abstaining, overview, spending, where
 from uraenas.report.compared.words import keys
 from uraenas.report.entries import Entries, Entry
-from uraenas.report.reading import RunFacts, differing
+from uraenas.report.reading import RunFacts, differing, only_in_some
 from uraenas.report.sections.provenance import shown
 from uraenas.report.sections.size import Curve, curves
 
@@ -43,7 +43,8 @@ def _sizes(entries: Entries) -> Section:
         "compared-size",
         "Ensemble size",
         "What another member brings, in every run. Values below the full size are means over random subsets of the "
-        "members. Colour is the method, shape the run.",
+        "members; bands, where a line is one run, are one standard deviation over them. Colour is the method, shape "
+        "the run.",
     )
     methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
     lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]
@@ -57,12 +58,26 @@ def _settings(entries: Entries) -> Section:
         "What was set differently",
         "Where runs differ in more than one of these, a difference between them may come from any.",
     )
-    settings = differing(entries.runs)
-    shared = sorted(settings, key=lambda key: None in settings[key])  # what all runs have comes first
-    lines = [Line(key, [Cell("–" if v is None else shown(v)) for v in settings[key]]) for key in shared]
+    lines = [
+        Line(key, [Cell("not used" if v is None else shown(v)) for v in values])
+        for key, values in differing(entries.runs).items()
+    ]
     if lines:
-        caption = "Settings that differ; –: no method of the run has it."
-        found.blocks.append(Table(caption, ["Setting", *entries.labels], lines))
+        found.blocks.append(Table("Settings that differ.", ["Setting", *entries.labels], lines))
     else:
-        found.blocks.append(Note("The runs have the same settings."))
+        found.blocks.append(Note("What runs have in common is set alike."))
+    if some := _only_in_some(entries):
+        found.blocks.append(some)
     return found
+
+
+def _only_in_some(entries: Entries) -> Table | None:
+    """What a run cannot set differently, as none of its methods uses it; by the runs that have it."""
+    of_runs: dict[str, list[str]] = {}
+    for key, values in only_in_some(entries.runs).items():
+        having = [name for name, value in zip(entries.labels, values, strict=True) if value is not None]
+        value = next(value for value in values if value is not None)
+        of_runs.setdefault(", ".join(having), []).append(f"{key}\u00a0{shown(value)}")
+    lines = [Line(runs, [Cell(", ".join(found), mark="words")]) for runs, found in of_runs.items()]
+    caption = "Settings of methods that only some runs have: these follow from the choice of methods."
+    return Table(caption, ["Runs that use them", "Settings"], lines) if lines else None

@@ -1,65 +1,108 @@
 """When a method should abstain: how much it answers at a risk, and how well confidence ranks its errors."""
 
+import math
 import statistics
+from collections.abc import Sequence
 
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.compared.words import tested_on
-from uraenas.report.entries import Entries, Entry
+from uraenas.report.entries import Entries
+from uraenas.report.reading import RunFacts
 from uraenas.report.sections.reliability import RISKS, coverage_at
-from uraenas.report.style import colour
+from uraenas.report.style import colour, listed
+
+Range = tuple[float, float]
 
 
 def section(entries: Entries) -> Section:
-    answered = {entry: _coverages(entry) for entry in entries}
-    with_coverage = any(answered.values())
-    lead = (
-        f"A method that answers only its most confident {entries.examples} errs less. AURC is its mean error over "
-        "all such shares, lower is better: it says how well confidence tells right from wrong."
+    found = Section(
+        "compared-abstaining",
+        "When should it abstain?",
+        f"A method that answers only its most confident {entries.examples} errs less. Beneath a risk stands the share "
+        f"of the {entries.place(False)} {entries.examples} that can be answered with at most that share of errors; the "
+        "larger the better. AURC is the mean error over all shares, lower is better: it says how well confidence tells "
+        "right from wrong.",
     )
-    if with_coverage:
-        lead += (
-            f" Beneath a risk stands the share of the {entries.place(False)} {entries.examples} that can be answered "
-            "with at most that share of errors."
-        )
-    found = Section("compared-abstaining", "When should it abstain?", lead)
     lines = []
     for entry in entries:
-        cells = []
-        for shifted in (False, True) if entries.shifted else (False,):
-            values = entry.of_runs("aurc", entry.shift(shifted))
-            cells.append(_cell(values, ".4f", 1))
-        if with_coverage:
-            columns = zip(*answered[entry], strict=True) if answered[entry] else [[] for _ in RISKS]
-            cells += [_cell(list(values), ".1f", 100, " %") for values in columns]
-        lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
-    header = ["Method", "AURC", *(["cAURC"] if entries.shifted else [])]
-    header += [f"Answered at {100 * risk:g} % risk" for risk in RISKS] if with_coverage else []
-    caption = f"As predicted, {tested_on(entries)}; beneath, ± standard deviation over seeds."
-    found.blocks.append(Table(caption, header, lines))
-    found.blocks.append(
-        Note(
-            (
-                f"The shares are read off the test {entries.examples}, so they are no promise."
-                if with_coverage
-                else "How much can be answered at a risk is left out: predictions are not in these run directories."
-            )
-            + f" uraenas predict RUN --risk 0.02 abstains so that at most 2\u00a0% of its answers are wrong, by a "
-            f"threshold from held-out {entries.examples}, with a certainty of 95\u00a0%; a run's own section "
-            "“Promises” shows how that falls out. No such promise holds under shift."
+        cells = list(
+            map(_answered, zip(*(_coverages(facts, entry.method) for facts in entry.runs), strict=True))
         )
-    )
+        for shifted in (False, True) if entries.shifted else (False,):
+            cells.append(_area(entry.of_runs("aurc", entry.shift(shifted))))
+        lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
+    header = ["Method", *(f"Answered at {100 * risk:g} % risk" for risk in RISKS)]
+    header += ["AURC", *(["cAURC"] if entries.shifted else [])]
+    caption = f"As predicted, {tested_on(entries)}"
+    caption += "; beneath, ± standard deviation over seeds." if entries.folded else "."
+    notes = [_no_promise(entries)]
+    if lacking := _lacking(entries):
+        caption += " A range is all that accuracy and AURC leave open where predictions are not at hand."
+        what_to_do = (
+            "uraenas evaluate RUN, where the run's members are, keeps predictions; made again, this page then has "
+            "shares in place of ranges."
+        )
+        notes.insert(0, Note(f"Without predictions or their test set: {listed(lacking)}. {what_to_do}"))
+    found.blocks += [Table(caption, header, lines), *notes]
     return found
 
 
-def _coverages(entry: Entry) -> list[list[float]]:
-    """For each run, the coverage at each risk; none where predictions are missing."""
-    if not all(entry.method in facts.predictions for facts in entry.runs):
-        return []
-    return [coverage_at(facts.mean(entry.method), facts.labels) for facts in entry.runs]
+def _no_promise(entries: Entries) -> Note:
+    return Note(
+        f"The shares are read off the test {entries.examples}, so they are no promise. uraenas predict RUN --risk 0.02 "
+        "abstains so that at most 2\u00a0% of its answers are wrong, by a threshold from held-out "
+        f"{entries.examples}, with a certainty of 95\u00a0%; a run's own section “Promises” shows how that falls out. "
+        "No such promise holds under shift."
+    )
 
 
-def _cell(values: list[float], form: str, factor: float, unit: str = "") -> Cell:
+def _lacking(entries: Entries) -> list[str]:
+    """Runs of which shares are not known."""
+    return [
+        label
+        for label, facts in zip(entries.labels, entries.runs, strict=True)
+        if any(method not in facts.predictions for method in facts.methods)
+    ]
+
+
+def _coverages(facts: RunFacts, method: str) -> Sequence[Range | None]:
+    """At each of RISKS, between which shares the coverage lies: one and the same where predictions are at hand."""
+    if method in facts.predictions:
+        return [(share, share) for share in coverage_at(facts.mean(method), facts.labels)]
+    accuracy, area = facts.value(method, "accuracy"), facts.value(method, "aurc")
+    if accuracy is None or area is None:
+        return [None for _ in RISKS]
+    return [coverage_between(accuracy, area, risk) for risk in RISKS]
+
+
+def coverage_between(accuracy: float, area: float, risk: float) -> Range:
+    """Which coverages c at a risk r an accuracy a and an AURC leave open.
+
+    No more than a share a is right, so the error at c is at least 1 − a / c, and at most r only where
+    c ≤ a / (1 − r) = u. Above the largest c it is more than r, so
+    AURC ≥ (u − c) r + ∫ᵤ¹ (1 − a / x) dx = (u − c) r + 1 − u + a ln u.
+    """
+    if 1 - accuracy <= risk:
+        return 1.0, 1.0
+    most = accuracy / (1 - risk)
+    beyond = 1 - most + accuracy * math.log(most) if most > 0 else 0.0
+    return min(most, max(0.0, most - (area - beyond) / risk)), most
+
+
+def _answered(ranges: Sequence[Range | None]) -> Cell:
+    """The mean over seeds."""
+    known = [one for one in ranges if one is not None]
+    if not known or len(known) < len(ranges):
+        return Cell("–")
+    lows, highs = zip(*known, strict=True)
+    low, high = (f"{100 * statistics.fmean(ends):.1f}" for ends in (lows, highs))
+    if low != high:
+        return Cell(f"{low} – {high} %")
+    return Cell(f"{low} %", f"± {100 * statistics.stdev(lows):.1f}" if len(lows) > 1 else "")
+
+
+def _area(values: list[float]) -> Cell:
     if not values:
         return Cell("–")
-    spread = f"± {factor * statistics.stdev(values):{form}}" if len(values) > 1 else ""
-    return Cell(f"{factor * statistics.fmean(values):{form}}{unit}", spread)
+    spread = f"± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+    return Cell(f"{statistics.fmean(values):.4f}", spread)

@@ -8,7 +8,7 @@ from uraenas.learning.sources import SOURCES
 from uraenas.report.blocks import Cell, Choice, Facts, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.compared.words import beneath, keys, runs_of, said, shapes, tested_on
-from uraenas.report.entries import Difference, Entries, Entry
+from uraenas.report.entries import Difference, Entries, Entry, Value
 from uraenas.report.paper import reference
 from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, listed, marker, show
@@ -35,8 +35,8 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
     if not entries.competing:
         found.blocks.append(
             Note(
-                f"These runs were not tested on the same {entries.examples}: compare across runs with care; no "
-                "best is marked, and no difference is drawn."
+                f"These runs were not tested on the same {entries.examples}: {_tests(entries)}. Compare across runs "
+                "with care; no best is marked, and no difference is drawn."
             )
         )
     else:
@@ -55,6 +55,12 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
     found.blocks += keys(entries)
     found.blocks.append(Grid([figure for c in _compared(entries) if (figure := _dots(entries, c))]))
     return found
+
+
+def _tests(entries: Entries) -> str:
+    """Which run was tested on what."""
+    tests = (f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs)
+    return "; ".join(f"{label} on {test}" for label, test in zip(entries.labels, tests, strict=True))
 
 
 def _about(entries: Entries) -> Facts:
@@ -80,11 +86,11 @@ def _unsure(entries: Entries) -> str:
     """Of a method whose calibration under shift is the best for the wrong reason."""
     if not entries.shifted:
         return ""
-    names = []
+    names: list[Entry] = []
+    accuracy = entries.standing("accuracy", shifted=True)
     for metric in ("ece", "nll"):
         best = entries.best(metric, shifted=True)
-        accurate = entries.leaders("accuracy", shifted=True)
-        if best is not None and accurate and best not in accurate and best not in names:
+        if best is not None and best not in names and accuracy.get(best) == "worse":
             names.append(best)
     if not names:
         return ""
@@ -110,30 +116,37 @@ def _tile(entries: Entries, column: Column) -> Tile:
     """Who is best, who is not clearly worse, and where ours stand."""
     metric, shifted = column.metric, column.shifted
     title = f"{METRIC_NAMES[metric]}, {entries.place(shifted)}: best"
-    leaders = entries.leaders(metric, shifted)
-    if not leaders:
+    best = entries.best(metric, shifted)
+    if best is None:
         return Tile(title, "–", "")
-    best, *tied = leaders
     value = best.value(metric, best.shift(shifted))
     assert value is not None
-    names = [entries.names[one] for one in tied]
-    more = [f"{len(names) - MOST_TIED} more"] if len(names) > MOST_TIED else []
-    others = (
-        f"not clearly worse: {listed(names[:MOST_TIED] + more)}" if names else _ahead(entries, best, column)
-    )
     ours = next((one for name in PRIMARY for one in entries if one.method == name), None)
     rank = ""
     if ours is not None and ours.value(metric, ours.shift(shifted)) is not None:
         place = entries.rank(ours, metric, shifted)
         rank = f"{entries.names[ours]}: rank {place} of {len(entries)}"
-    return Tile(title, said(metric, value), f"{entries.names[best]}; {others}", rank)
+    return Tile(title, said(metric, value), f"{entries.names[best]}; {_others(entries, best, column)}", rank)
 
 
-def _ahead(entries: Entries, best: Entry, column: Column) -> str:
-    """Of whom the best is clearly ahead."""
-    place = (column.metric, best.shift(column.shifted))
-    every = all(one is best or one.minus(best, *place) is not None for one in entries)
-    return "clearly ahead of all others" if every else "clearly ahead of all that can be paired with it"
+def _others(entries: Entries, best: Entry, column: Column) -> str:
+    """Who is not clearly worse than the best, and of whom that cannot be said."""
+    standing = entries.standing(column.metric, column.shifted)
+    found: dict[str, list[str]] = {}
+    for entry, words in standing.items():
+        if entry is not best:
+            found.setdefault(words, []).append(entries.names[entry])
+    parts = [f"not clearly worse: {_few(found['best'])}"] if "best" in found else []
+    if not parts and "worse" in found:
+        others = _few(found["worse"]) if "unjudged" in found else "all others"
+        parts.append(f"clearly ahead of {others}")
+    parts += [f"not judged: {_few(found['unjudged'])}"] if "unjudged" in found else []
+    return "; ".join(parts)
+
+
+def _few(names: list[str]) -> str:
+    more = [f"{len(names) - MOST_TIED} more"] if len(names) > MOST_TIED else []
+    return listed(names[:MOST_TIED] + more)
 
 
 def _tables(entries: Entries, baseline: Entry | None, kind: str) -> list[Table]:
@@ -147,23 +160,26 @@ def _values(entries: Entries, kind: str) -> Table | None:
     columns = [c for c in _columns(entries) if entries.best(c.metric, c.shifted, kind) is not None]
     if not columns:
         return None
-    leaders = {c: entries.leaders(c.metric, c.shifted, kind) if c.compared else [] for c in columns}
+    standing = {c: entries.standing(c.metric, c.shifted, kind) if c.compared else {} for c in columns}
     lines = []
     for entry in entries:
         cells = [Cell(str(entry.members))]
         for column in columns:
             value = entry.value(column.metric, entry.shift(column.shifted), kind)
-            marked = "best" if entry in leaders[column] else ""
+            marked = standing[column].get(entry, "").replace("worse", "")
             small = "" if value is None else beneath(column, value)
             cells.append(Cell(column.show(None if value is None else value.mean), small, marked))
         lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
-    small = "beneath, ± standard deviation over seeds (n − 1), or the 95\u00a0% interval of a single run"
-    caption = f"Methods of all runs, {CALIBRATIONS[kind]}. {tested_on(entries)}; {small}."
+    small = "the 95\u00a0% interval of a single run"
+    small = f"± standard deviation over seeds (n − 1), or {small}" if entries.folded else small
+    caption = f"Methods of all runs, {CALIBRATIONS[kind]}. {tested_on(entries)}; beneath, {small}."
     if entries.competing:
         caption += (
-            " Bold: the best of a column and all that are not clearly worse, by paired bootstrap over "
-            f"{entries.examples}."
+            " Bold: the best value of a column, as printed, and all that are not clearly worse: the paired interval of "
+            f"the difference holds zero{', or seeds disagree' if entries.folded else ''}."
         )
+    if any("unjudged" in found.values() for found in standing.values()):
+        caption += " °: not judged, as it shares no seed with the best of the column or has no replicates to be paired."
     return Table(caption, ["Method", "Members", *(column.title for column in columns)], lines)
 
 
@@ -181,7 +197,8 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
     caption = (
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
         f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
-        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired."
+        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired. Bold above is held "
+        "against the best of its column instead."
     )
     caption += _of_which_seeds(entries, baseline)
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
@@ -204,7 +221,10 @@ def _of_which_seeds(entries: Entries, baseline: Entry) -> str:
         if all(own.config.seed != other.config.seed for own, other in of)
     ]
     if strange:
-        words += f" Of other seeds than the baseline, which may be all of a difference: {listed(strange)}."
+        words += (
+            f" Of other seeds than the baseline, which may be all of a difference, so without ▲ and ▼: "
+            f"{listed(strange)}."
+        )
     if any(len(of) == 1 for of in pairs.values()):
         words += (
             " Where one run is held against one, another seed may move a method by more than the interval."
@@ -236,8 +256,8 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
     shown = {e: v for e in entries if (v := e.value(column.metric, e.shift(column.shifted))) is not None}
     if not shown:
         return None
-    ends = {e: _ends(v.mean, v.deviation, v.interval) for e, v in shown.items()}
-    low, high = padded([end for e, v in shown.items() for end in (v.mean, *ends[e])])
+    drawn = [end for e, v in shown.items() for end in (*_seeds(e, column), v.mean, *(v.interval or ()))]
+    low, high = padded(drawn)
     methods = list(dict.fromkeys(entry.method for entry in shown))
     left = beside(methods)
     scale = Scale(low, high, left, WIDTH - 16)
@@ -254,39 +274,32 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
         parts.append(text(left - 8, top + height / 2 + 4, method, "tick", "end"))
         for place, entry in enumerate(own):
             y = top + GAP / 2 + ROW * (place + 0.5)
-            parts.append(_dot(entries, entry, column, scale, y, ends[entry]))
+            parts.append(_dot(entries, entry, column, scale, y, shown[entry]))
         top += height
     words = entries.place(column.shifted)
     percent = " in %" if column.metric == "accuracy" else ""
-    bars = (
-        "bars: 95 % of one run, ± sd of several seeds; their lengths do not compare"
-        if entries.folded
-        else "bars: 95 % intervals"
-    )
+    bars = "bars: 95 % intervals over test " + entries.examples
+    bars += " · small dots: seeds" if entries.folded else ""
     n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {tested_on(entries)}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
     summary = ", ".join(f"{entries.names[e]} {show(column.metric, v.mean)}" for e, v in shown.items())
-    return draw(f"runs-{column.title}", title, n, bottom + 24, join(parts), shapes(entries), summary)
+    return draw(f"runs-{column.title}", title, n, bottom + 24, join(parts), shapes(entries, shown), summary)
 
 
-def _ends(mean: float, deviation: float | None, interval: tuple[float, float] | None) -> tuple[float, ...]:
-    return interval or (() if deviation is None else (mean - deviation, mean + deviation))
+def _seeds(entry: Entry, column: Column) -> list[float]:
+    return entry.of_runs(column.metric, entry.shift(column.shifted))
 
 
-def _dot(
-    entries: Entries, entry: Entry, column: Column, scale: Scale, y: float, ends: tuple[float, ...]
-) -> Markup:
-    metric = column.metric
-    values = entry.of_runs(metric, entry.shift(column.shifted))
-    mean = sum(values) / len(values)
-    tip = f"{entry.method}\n{{{colour(entry.method)}}}{entries.of_group(entry.group)}\t{show(metric, mean)}"
+def _dot(entries: Entries, entry: Entry, column: Column, scale: Scale, y: float, value: Value) -> Markup:
+    metric, values = column.metric, _seeds(entry, column)
+    told = show(metric, value.mean)
+    tip = f"{entry.method}\n{{{colour(entry.method)}}}{entries.of_group(entry.group)}\t{told}"
     parts = [rect(scale.start, y - ROW / 2, WIDTH - scale.start, ROW, "hit")]
-    if ends:
+    if ends := value.interval:
         parts.append(line(scale(ends[0]), y, scale(ends[1]), y, "interval"))
-        words = "± one deviation" if len(values) > 1 else "interval"
-        tip += f"\n{words}\t{show(metric, ends[0])} – {show(metric, ends[1])}"
+        tip += f"\ninterval\t{show(metric, ends[0])} – {show(metric, ends[1])}"
     if len(values) > 1:
-        parts += [element("circle", cx=scale(value), cy=y, r=1.8, class_="chosen") for value in values]
-        tip += f"\n{count(len(values), 'seed')}\t{', '.join(show(metric, value) for value in values)}"
-    parts.append(mark(marker(entry.group), scale(mean), y))
+        parts += [element("circle", cx=scale(one), cy=y, r=1.8, class_="chosen") for one in values]
+        tip += f"\n{count(len(values), 'seed')}\t{', '.join(show(metric, one) for one in values)}"
+    parts.append(mark(marker(entry.group), scale(value.mean), y))
     return element("g", *parts, class_=f"{colour(entry.method)} spot", data_method=entry.method, data_tip=tip)

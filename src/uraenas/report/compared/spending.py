@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Callable
 
-from uraenas.report.blocks import Cell, Choice, Line, Note, Section, Table
-from uraenas.report.compared.words import keys, runs_of, shapes, tested_on
+from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
+from uraenas.report.compared.words import keys, legend, runs_of, tested_on
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.sections.cost import (
     HEADER,
@@ -37,25 +37,35 @@ def section(entries: Entries) -> Section:
     if missing := without(names, units):
         found.blocks.append(missing)
     if entries.competing:
-        options = {
-            unit.capitalize(): [
-                scatter(
-                    unit,
-                    metric,
-                    entries.place(shifted),
-                    _points(entries, spent, unit, metric, shifted),
-                    f"{runs_of(entries)}, {tested_on(entries)}",
-                    "runs-cost",
-                    shapes(entries),
-                )
-                for shifted in ((False, True) if entries.shifted else (False,))
-                for metric in entries.runs[0].headline
-            ]
+        known = {
+            unit: [entry for entry, cost in spent.items() if UNITS[unit][1](cost) is not None]
             for unit in units
         }
-        found.blocks += [*keys(entries), Choice("Cost in", options)]
+        drawn = [entry for entry in spent if any(entry in of_unit for of_unit in known.values())]
+        options = {
+            unit.capitalize(): _figures(entries, {e: spent[e] for e in of_unit}, unit)
+            for unit, of_unit in known.items()
+        }
+        found.blocks += [*keys(entries, drawn), Choice("Cost in", options)]
     found.blocks.append(_table(entries, spent))
     return found
+
+
+def _figures(entries: Entries, spent: dict[Entry, Cost], unit: str) -> list[Figure]:
+    """Of those whose cost is known in this unit."""
+    return [
+        scatter(
+            unit,
+            metric,
+            entries.place(shifted),
+            _points(entries, spent, unit, metric, shifted),
+            f"{runs_of(entries)}, {tested_on(entries)}",
+            "runs-cost",
+            legend(entries, spent),
+        )
+        for shifted in ((False, True) if entries.shifted else (False,))
+        for metric in entries.runs[0].headline
+    ]
 
 
 def _mean_cost(entry: Entry) -> Cost:
@@ -82,12 +92,8 @@ def _points(entries: Entries, spent: dict[Entry, Cost], unit: str, metric: str, 
         value, amount = entry.value(metric, entry.shift(shifted)), UNITS[unit][1](cost)
         if value is None or amount is None:
             continue
-        spread = value.deviation
-        ends = value.interval if spread is None else (value.mean - spread, value.mean + spread)
-        words = "interval" if spread is None else "± one deviation"
-        shape = marker(entry.group)
-        name = entries.names[entry]
-        found.append(Point(name, entry.method, value.mean, ends, amount, entry.members, shape, words))
+        name, shape = entries.names[entry], marker(entry.group)
+        found.append(Point(name, entry.method, value.mean, value.interval, amount, entry.members, shape))
     return found
 
 

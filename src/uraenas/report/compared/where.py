@@ -36,10 +36,10 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
     if lines:
         caption = (
             f"NLL minus that of {entries.names[baseline]}, as predicted, means over severities (and seeds): under "
-            "how many kinds of shift it is better, that is lower, and under which it is furthest ahead and least."
+            "how many kinds of shift it is better, that is lower, and the lowest and highest differences."
         )
         found.blocks.append(
-            Table(caption, ["Method", "Better under", "Furthest ahead", "Least ahead"], lines)
+            Table(caption, ["Method", "Better under", "Lowest differences", "Highest differences"], lines)
         )
     maps = {
         METRIC_NAMES[m]: _maps(entries, others[:MOST], baseline, m)

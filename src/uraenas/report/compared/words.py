@@ -1,22 +1,35 @@
 """Words and keys that the sections of a comparison share."""
 
+from collections.abc import Iterable
+
 from uraenas.base.svg import mark
 from uraenas.report.blocks import Block, Key
 from uraenas.report.chart import Legend, method_legend
-from uraenas.report.entries import Entries, Value
+from uraenas.report.entries import Entries, Entry, Value
 from uraenas.report.style import count, marker, show
 from uraenas.report.table import Column
 
 
-def keys(entries: Entries) -> list[Block]:
-    """Colour is the method, shape the run."""
-    methods = list(dict.fromkeys(entry.method for entry in entries))
-    swatches = [(name, class_, mark("square", 0, 0, 5)) for name, class_, _ in method_legend(methods)]
-    return [Key(swatches), Key(shapes(entries), methods=False)]
+def keys(entries: Entries, shown: Iterable[Entry] | None = None) -> list[Block]:
+    """Colour is the method, shape the run; of all lines, or of those that are shown."""
+    drawn = list(entries if shown is None else shown)
+    return [Key(_swatches(drawn)), Key(shapes(entries, drawn), methods=False)]
 
 
-def shapes(entries: Entries) -> Legend:
-    return [(entries.of_group(k), "ink", mark(marker(k), 0, 0)) for k in range(len(entries.groups))]
+def legend(entries: Entries, shown: Iterable[Entry]) -> Legend:
+    """The same within a figure that names neither."""
+    drawn = list(shown)
+    return [*_swatches(drawn), *shapes(entries, drawn)]
+
+
+def _swatches(drawn: Iterable[Entry]) -> Legend:
+    methods = list(dict.fromkeys(entry.method for entry in drawn))
+    return [(name, class_, mark("square", 0, 0, 5)) for name, class_, _ in method_legend(methods)]
+
+
+def shapes(entries: Entries, drawn: Iterable[Entry]) -> Legend:
+    groups = sorted({entry.group for entry in drawn})
+    return [(entries.of_group(k), "ink", mark(marker(k), 0, 0)) for k in groups]
 
 
 def beneath(column: Column, value: Value) -> str:

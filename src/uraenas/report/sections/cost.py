@@ -50,7 +50,6 @@ class Point:
     amount: float
     members: int
     marker: str
-    words: str = "interval"
 
 
 def section(facts: RunFacts) -> Section:
@@ -94,8 +93,12 @@ def known_units(spent: Sequence[Cost]) -> list[str]:
 
 def without(spent: Mapping[str, Cost], units: Sequence[str]) -> Note | None:
     """Who is not in the figures, and why."""
-    missing = {unit: [name for name, cost in spent.items() if UNITS[unit][1](cost) is None] for unit in units}
-    parts = [f"{', '.join(names)} ({UNITS[unit][0]})" for unit, names in missing.items() if names]
+    missing: dict[tuple[str, ...], list[str]] = {}
+    for unit in units:
+        words, amount = UNITS[unit]
+        names = tuple(name for name, cost in spent.items() if amount(cost) is None)
+        missing.setdefault(names, []).append(words)
+    parts = [f"{', '.join(names)} ({', '.join(words)})" for names, words in missing.items() if names]
     if not parts:
         return None
     return Note(f"Not in the figures, as the run directory does not say what they cost: {'; '.join(parts)}.")
@@ -180,7 +183,7 @@ def _point(frame: Frame, one: Point, unit: str, metric: str) -> Markup:
     x, y = frame.across(max(one.amount, 1e-3)), frame.up(one.value)
     tip = f"{{{colour(one.method)}}}{one.name}\n{METRIC_NAMES[metric]}\t{show(metric, one.value)}"
     if one.ends:
-        tip += f"\n{one.words}\t{show(metric, one.ends[0])} – {show(metric, one.ends[1])}"
+        tip += f"\ninterval\t{show(metric, one.ends[0])} – {show(metric, one.ends[1])}"
     tip += f"\n{unit}\t{one.amount:,.0f}\nmembers\t{one.members}"
     ends = [frame.up(end) for end in one.ends or ()]
     interval = line(x, ends[0], x, ends[1], "interval") if ends else ""

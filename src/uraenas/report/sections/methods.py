@@ -19,7 +19,7 @@ LEADS = {
     "is; NLL: how surprised it is by the truth; lower is better. Of central 90\u00a0% intervals the share that holds "
     "the truth, in percent, and their width.",
 }
-COLUMN = attrgetter("metric", "shift", "calibration", "baseline")
+COLUMN = attrgetter("metric", "shift", "calibration")
 BOLD = (
     "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "
     "95\u00a0% intervals, where there are any, stand beneath."
@@ -122,16 +122,17 @@ def _values(facts: RunFacts, kind: str, caption: str) -> Table | None:
 
 
 def _leaders(facts: RunFacts, kind: str, place: int, top: float | None, lines: list[TableLine]) -> set[str]:
-    """Who has the best value of a column, and who is not clearly worse."""
-    first = next((line.method for line in lines if top is not None and line.values[place] == top), None)
-    if first is None:
-        return set()
+    """Who has the best value of a column, as printed, and who is not clearly worse."""
     column = lines[0].columns[place]
-    where = (column.metric, (facts.shifted or "") if column.shifted else "none", kind, first)
-    rows = [row for row in facts.metrics.differences if COLUMN(row) == where]
+    best = {
+        line.method
+        for line in lines
+        if top is not None and column.show(line.values[place]) == column.show(top)
+    }
+    where = (column.metric, (facts.shifted or "") if column.shifted else "none", kind)
+    rows = [row for row in facts.metrics.differences if COLUMN(row) == where and row.baseline in best]
     shown = {line.method for line in lines}
-    tied = {row.method for row in rows if row.method in shown and verdict(row) != "worse"}
-    return {first} | tied | {line.method for line in lines if line.values[place] == top}
+    return best | {row.method for row in rows if row.method in shown and verdict(row) != "worse"}
 
 
 def _difference_rows(facts: RunFacts, kind: str) -> dict[tuple[str, str, str], Row]:

@@ -12,6 +12,7 @@ from uraenas.learning.chains import ChainSpec, initial_chain
 from uraenas.report import build
 from uraenas.report.reading import read
 from uraenas.report.sections.cost import cost_of
+from uraenas.run import forecast
 from uraenas.run.checkpoints import Checkpoints, read_chain
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
@@ -97,8 +98,9 @@ def test_a_sampling_stage_of_short_cosines_is_resumed_and_shared_like_any_other(
 
 
 def test_a_run_that_is_stopped_among_those_that_follow_ends_as_if_it_had_not_been(
-    together: Run, tmp_path: Path
+    together: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(forecast, "PAUSE", 0.0)  # hear of every step, however fast
     followers = [name for name, cost in together.costs.read().items() if "shared_images" in cost]
     stopped = []
 

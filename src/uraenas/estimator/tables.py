@@ -5,7 +5,7 @@ X is an array N×D or a pandas table; columns of texts are categories, and value
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,13 +104,10 @@ class TableEstimator(BaseEstimator):
         """
         return self._fitted().is_foreign(self._rows(X), share, self.device)
 
-    def _fit_target(self, rows: Any, labels: np.ndarray, kind: str) -> None:
-        """Learn from rows with labels [N], or [N, T] of T targets."""
+    def _fit_target(self, rows: Any, labels: np.ndarray, kind: str, names: Sequence[str] = (TARGET,)) -> None:
+        """Learn from rows with labels [N], or [N, T] of T targets with these names."""
         with _as_value_error():
-            several = labels.ndim == 2
-            columns = (
-                {f"{TARGET} {k}": one for k, one in enumerate(labels.T)} if several else {TARGET: labels}
-            )
+            columns = dict(zip(names, labels.reshape(len(labels), -1).T, strict=True))
             config, held_out = self._config(), HELD_OUT if self.held_out is None else self.held_out
             settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces)
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
@@ -178,6 +175,15 @@ class TableEstimator(BaseEstimator):
         return rows, labels
 
 
+def _target_names(y: Any, count: int, taken: Container[str]) -> list[str]:
+    """Those of its columns where it has some that can stand beside those of the rows, else numbers."""
+    given = [str(column) for column in getattr(y, "columns", ())]
+    plain = all(name and name == name.strip() and "," not in name and name not in taken for name in given)
+    if len(set(given)) == count and plain:
+        return given
+    return [f"{TARGET} {k}" for k in range(count)]
+
+
 class UraeNASRegressor(RegressorMixin, TableEstimator):
     """An ensemble over architectures and weights that predicts a number, an interval, and where doubt comes from.
 
@@ -192,7 +198,8 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
     def fit(self, X: Any, y: Any) -> "UraeNASRegressor":
         """Learn the architecture distribution, draw and train the members."""
         rows, labels = self._known_rows(X, y, y_numeric=True, multi_output=True)
-        self._fit_target(rows, np.asarray(labels, np.float64), "numbers")
+        names = (TARGET,) if labels.ndim == 1 else _target_names(y, labels.shape[1], frame_of(rows))
+        self._fit_target(rows, np.asarray(labels, np.float64), "numbers", names)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

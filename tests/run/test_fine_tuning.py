@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from test_budget import given
 
+from uraenas.architectures import Searched
 from uraenas.data import Dataset, LabelledImages
+from uraenas.engine import Engine
 from uraenas.run import budget
 from uraenas.run.budget import plan
-from uraenas.run.config import preset
+from uraenas.run.config import Config, preset
 from uraenas.run.fine_tuning import ENOUGH_STEPS_ON, fine_tuning
 from uraenas.run.task import Task, prepare
 
@@ -64,7 +66,9 @@ def test_where_there_is_no_time_for_them_networks_are_narrower_and_start_from_no
 ) -> None:
     """Two of them take 4,160 s at least, of eight channels 4,000, of four 2,000."""
 
-    def slow(config, task, engine, searched, patience):  # type: ignore[no-untyped-def]
+    def slow(
+        config: Config, task: Task, engine: Engine, searched: Searched, patience: float
+    ) -> SimpleNamespace:
         rates = given(config, searched)
         epoch = 1000 * rates.chain_epoch("")
         return SimpleNamespace(**{**vars(rates), "chain_epoch": lambda source: epoch})

@@ -264,10 +264,13 @@ class SeveralMeasures:
             for part, values in zip(self.parts, found, strict=True)
             for name, value in values.items()
         }
-        means = {}
+        means: dict[str, Value] = {}
         for name in found[0]:
-            pairs = zip(self.parts, found, strict=True)
-            total: Value = sum(_in_units(name, one[name], part.scale) for part, one in pairs)  # type: ignore[assignment]
+            total, *others = (
+                _in_units(name, one[name], p.scale) for p, one in zip(self.parts, found, strict=True)
+            )
+            for one in others:
+                total = total + one
             means[name] = total / len(found)
         return {**means, **own}
 

@@ -3,7 +3,7 @@
 from uraenas.report import formats
 from uraenas.report.page import build, write
 from uraenas.report.partial import build_partial
-from uraenas.report.reading import Picked, alike
+from uraenas.report.picked import Picked, alike
 from uraenas.report.seeds import why_no_mean
 from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, columns_of, table
 

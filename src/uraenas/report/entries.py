@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from uraenas.evaluation import REFERENCES
-from uraenas.report.reading import RunFacts, alike
+from uraenas.report.picked import alike
+from uraenas.report.reading import RunFacts
 from uraenas.report.style import LARGER_IS_BETTER, show
 from uraenas.run.config import Config, differences
 

@@ -1,6 +1,6 @@
 """What the report needs of a run, read from its directory once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from uraenas.architectures import Searched
-from uraenas.base.errors import DamagedFile, UraenasError, unknown
+from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.tables import Columns
 from uraenas.ensemble import MemberFacts
@@ -19,107 +19,26 @@ from uraenas.ensemble.held_out import HeldOut
 from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import (
     MEASURES,
-    REFERENCES,
     Metrics,
     Row,
     calibration,
     mean_names,
     metrics,
     rows_of_target,
-    same_suite,
     separations,
     sizes_of,
 )
 from uraenas.evaluation.temperature import Temperature, only
 from uraenas.learning.methods import Assembled
+from uraenas.report.picked import PLACE, Picked, settings_of, trained
 from uraenas.report.style import HEADLINE, NUMBER_HEADLINE
 from uraenas.report.table import COLUMNS, NUMBER_COLUMNS, Column
 from uraenas.run.config import Config
 from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
-from uraenas.run.pairing import differences
 
 T = TypeVar("T", HeldOut, Residuals)
-PLACE = attrgetter("shift", "severity")
 KEY = attrgetter("method", "metric", "shift", "severity", "calibration", "members")
-
-
-class Picked:
-    """Some methods of a run, or all, and what its metrics say of them."""
-
-    def __init__(self, run: Run, methods: Sequence[str] = ()) -> None:
-        self.run, self.metrics, self.config, self.data = run, run.metrics(), run.config(), run.data()
-        every = self.metrics.rows
-        sizes = sizes_of(every)
-        for name in methods:
-            if name not in sizes:
-                raise unknown(f"method of {run.path}", name, sizes)
-        self.sizes = {name: sizes[name] for name in methods} if methods else sizes
-        self.methods = list(self.sizes)
-        self.rows = [row for name in methods for row in every if row.method == name] if methods else every
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of the run, and those it was measured with."""
-        return _settings(self.config, self.metrics)
-
-    def differences(self, against: str = "") -> list[Row]:
-        """Paired, to this method or between all."""
-        every = differences(self.run, against) if against else self.metrics.differences
-        return [row for row in every if row.method in self.methods]
-
-    @property
-    def found(self) -> Metrics:
-        """The metrics of the picked methods."""
-        kinds = tuple(self.config.only(name).method(name).chains for name in _trained(self.methods))
-        diverged = [one for one in self.metrics.diverged if one.chain.startswith(kinds)]
-        return replace(self.metrics, rows=self.rows, diverged=diverged)
-
-    @property
-    def images(self) -> tuple:
-        """What says on which images they were tested, but for the checksum of those that are shifted."""
-        return _images(self.rows, self.data)
-
-
-def _trained(methods: Iterable[str]) -> list[str]:
-    return [name for name in methods if name not in REFERENCES]
-
-
-def _settings(config: Config, metrics: Metrics) -> dict[str, Any]:
-    return {**config.values, **metrics.settings}
-
-
-def alike(runs: Sequence["Picked | RunFacts"]) -> bool:
-    """Whether the runs were tested on the same images."""
-    suites = (one.metrics.suite for one in runs)
-    return len({one.images for one in runs}) == 1 and same_suite(*suites)
-
-
-def differing(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
-    """The settings that runs which have them set differently, each with the runs' values; None: it has none."""
-    every = _of_each(runs)
-    return {key: values for key, values in every.items() if len(_known(values)) > 1}
-
-
-def only_in_some(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
-    """The settings that not all runs have and those that do have set alike; None: it has none."""
-    every = _of_each(runs)
-    return {key: values for key, values in every.items() if len(_known(values)) == 1 and None in values}
-
-
-def _of_each(runs: Sequence["Picked | RunFacts"]) -> dict[str, list[Any]]:
-    configs = [one.settings for one in runs]
-    keys = dict.fromkeys(key for config in configs for key in config)
-    return {key: [config.get(key) for config in configs] for key in keys}
-
-
-def _known(values: Sequence[Any]) -> list[Any]:
-    """Those that are there, each once."""
-    return [value for k, value in enumerate(values) if value is not None and value not in values[:k]]
-
-
-def _images(rows: Sequence[Row], data: DataFacts | None) -> tuple:
-    return (rows[0].dataset if data is None else data.blake2b, frozenset(map(PLACE, rows)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +82,7 @@ class RunFacts:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of the run, and those it was measured with."""
-        return _settings(self.config, self.metrics)
+        return settings_of(self.config, self.metrics)
 
     def method(self, name: str) -> Assembled:
         """A method with its parts, also one that the run is no longer asked for."""
@@ -192,7 +111,7 @@ class RunFacts:
     @cached_property
     def methods(self) -> list[str]:
         """Those that have members; references, which have none, stand in tables alone."""
-        return _trained(self.sizes)
+        return trained(self.sizes)
 
     @cached_property
     def _index(self) -> dict[tuple, Row]:
@@ -361,7 +280,7 @@ def read(
         raise UraenasError(
             f"{run.path} does not say with which images it was made; run the same command again"
         )
-    methods = _trained(picked.methods)
+    methods = trained(picked.methods)
     if not methods:
         raise UraenasError(f"a page needs a trained method; {', '.join(picked.methods)} have no members")
     dataset = picked.rows[0].dataset

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from uraenas.evaluation import REFERENCES
-from uraenas.report.reading import Picked, RunFacts, alike
+from uraenas.report.picked import Picked, alike
+from uraenas.report.reading import RunFacts
 from uraenas.report.table import table
 from uraenas.run.config import Config, differences
 

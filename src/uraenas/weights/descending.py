@@ -1,5 +1,6 @@
 """What kinds of weights have in common that are learned by descent, as in `point.py`. Entries add to it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,8 +16,8 @@ from uraenas.weights.method import Candidate, Step, passes
 
 
 @dataclass(frozen=True)
-class Descending:
-    """Descent with Nesterov momentum. Abstract: an entry adds a cycle and members, and overrides nothing."""
+class Descending(ABC):
+    """Descent with Nesterov momentum. An entry adds a cycle and members, and overrides nothing."""
 
     step_size: float = 0.1
     momentum: float = 0.9
@@ -31,9 +32,9 @@ class Descending:
         require_not_negative("floor", self.floor)
         self.check_own()
 
+    @abstractmethod
     def check_own(self) -> None:
         """Refuse settings of the entry that make no sense."""
-        raise NotImplementedError
 
     def noise_deviation(self, step_size: float, images: int) -> float:
         return 0.0
@@ -47,7 +48,7 @@ class Descending:
 
 @dataclass(frozen=True)
 class OneCosine(Descending):
-    """Descent on one cosine, the benchmark's recipe. Abstract, too."""
+    """Descent on one cosine, the benchmark's recipe."""
 
     def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
         return Cycle(epochs, steps_per_epoch, self.step_size, floor=self.floor)
@@ -56,9 +57,9 @@ class OneCosine(Descending):
         self.cycle(epochs, 1)
 
     @property
+    @abstractmethod
     def members_per_chain(self) -> int:
         """How many passes of the one network at its end are members."""
-        raise NotImplementedError
 
     def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         return passes(samples, self.members_per_chain)

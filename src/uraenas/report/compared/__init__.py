@@ -6,7 +6,8 @@ from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.compared import abstaining, overview, spending, where
 from uraenas.report.compared.words import keys
 from uraenas.report.entries import Entries, Entry
-from uraenas.report.reading import RunFacts, differing, only_in_some
+from uraenas.report.picked import differing, only_in_some
+from uraenas.report.reading import RunFacts
 from uraenas.report.sections.provenance import shown
 from uraenas.report.sections.size import Curve, curves
 

@@ -1,0 +1,106 @@
+"""Some methods of a run, and what says whether runs can be compared: their test images and their settings."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, Protocol
+
+from uraenas.base.errors import unknown
+from uraenas.evaluation import REFERENCES, Metrics, Row, same_suite, sizes_of
+from uraenas.run.config import Config
+from uraenas.run.directory import Run
+from uraenas.run.facts import DataFacts
+from uraenas.run.pairing import differences
+
+PLACE = attrgetter("shift", "severity")
+
+
+class Picked:
+    """Some methods of a run, or all, and what its metrics say of them."""
+
+    def __init__(self, run: Run, methods: Sequence[str] = ()) -> None:
+        self.run, self.metrics, self.config, self.data = run, run.metrics(), run.config(), run.data()
+        every = self.metrics.rows
+        sizes = sizes_of(every)
+        for name in methods:
+            if name not in sizes:
+                raise unknown(f"method of {run.path}", name, sizes)
+        self.sizes = {name: sizes[name] for name in methods} if methods else sizes
+        self.methods = list(self.sizes)
+        self.rows = [row for name in methods for row in every if row.method == name] if methods else every
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run, and those it was measured with."""
+        return settings_of(self.config, self.metrics)
+
+    def differences(self, against: str = "") -> list[Row]:
+        """Paired, to this method or between all."""
+        every = differences(self.run, against) if against else self.metrics.differences
+        return [row for row in every if row.method in self.methods]
+
+    @property
+    def found(self) -> Metrics:
+        """The metrics of the picked methods."""
+        kinds = tuple(self.config.only(name).method(name).chains for name in trained(self.methods))
+        diverged = [one for one in self.metrics.diverged if one.chain.startswith(kinds)]
+        return replace(self.metrics, rows=self.rows, diverged=diverged)
+
+    @property
+    def images(self) -> tuple:
+        """What says on which images they were tested, but for the checksum of those that are shifted."""
+        return _images(self.rows, self.data)
+
+
+def trained(methods: Iterable[str]) -> list[str]:
+    return [name for name in methods if name not in REFERENCES]
+
+
+def settings_of(config: Config, metrics: Metrics) -> dict[str, Any]:
+    return {**config.values, **metrics.settings}
+
+
+class Tested(Protocol):
+    """A run, or some of its methods, as others are held against it."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+    @property
+    def images(self) -> tuple: ...
+
+
+def alike(runs: Sequence[Tested]) -> bool:
+    """Whether the runs were tested on the same images."""
+    suites = (one.metrics.suite for one in runs)
+    return len({one.images for one in runs}) == 1 and same_suite(*suites)
+
+
+def differing(runs: Sequence[Tested]) -> dict[str, list[Any]]:
+    """The settings that runs which have them set differently, each with the runs' values; None: it has none."""
+    every = _of_each(runs)
+    return {key: values for key, values in every.items() if len(_known(values)) > 1}
+
+
+def only_in_some(runs: Sequence[Tested]) -> dict[str, list[Any]]:
+    """The settings that not all runs have and those that do have set alike; None: it has none."""
+    every = _of_each(runs)
+    return {key: values for key, values in every.items() if len(_known(values)) == 1 and None in values}
+
+
+def _of_each(runs: Sequence[Tested]) -> dict[str, list[Any]]:
+    configs = [one.settings for one in runs]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    return {key: [config.get(key) for config in configs] for key in keys}
+
+
+def _known(values: Sequence[Any]) -> list[Any]:
+    """Those that are there, each once."""
+    return [value for k, value in enumerate(values) if value is not None and value not in values[:k]]
+
+
+def _images(rows: Sequence[Row], data: DataFacts | None) -> tuple:
+    return (rows[0].dataset if data is None else data.blake2b, frozenset(map(PLACE, rows)))

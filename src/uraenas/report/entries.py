@@ -255,14 +255,14 @@ class Entries(Sequence[Entry]):
 
 
 def _against(entry: Entry, tied: Sequence[Entry], metric: str, shift: str, calibration: str) -> str:
-    """How a method stands to those that have the best value: worse where it is clearly worse than each."""
+    """How a method stands to those that have the best value: worse where it is clearly worse than one of them."""
     standing = "unjudged"
     for one in tied:
         difference = entry.minus(one, metric, shift, calibration)
         if difference is not None and difference.same_seeds:
-            if difference.verdict(metric) != "worse":
-                return "best"
-            standing = "worse"
+            if difference.verdict(metric) == "worse":
+                return "worse"
+            standing = "best"
     return standing
 
 

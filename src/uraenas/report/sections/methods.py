@@ -131,8 +131,9 @@ def _leaders(facts: RunFacts, kind: str, place: int, top: float | None, lines: l
     }
     where = (column.metric, (facts.shifted or "") if column.shifted else "none", kind)
     rows = [row for row in facts.metrics.differences if COLUMN(row) == where and row.baseline in best]
-    shown = {line.method for line in lines}
-    return best | {row.method for row in rows if row.method in shown and verdict(row) != "worse"}
+    worse = {row.method for row in rows if verdict(row) == "worse"}
+    judged = {row.method for row in rows} & {line.method for line in lines}
+    return best | (judged - worse)
 
 
 def _difference_rows(facts: RunFacts, kind: str) -> dict[tuple[str, str, str], Row]:

@@ -1,7 +1,7 @@
 """Milliseconds of one search step: the engine (on a GPU captured) beside the plain way, in one run.
 
 python benchmarks/search_step.py [--batch 64] [--steps 50] [--distributions dirichlet gdas] [--no-plain]
-                                 [--overlap launches weight_gradients] [--profile]
+                                 [--profile]
 OMP_NUM_THREADS=1 python benchmarks/search_step.py --device cpu --cells 1 --steps 12 --no-plain
 """
 
@@ -58,14 +58,8 @@ def main() -> None:
     mixed = [name for name, row in DISTRIBUTIONS.items() if row.made.loop == "supernet"]
     parser.add_argument("--distributions", nargs="+", default=["dirichlet"], choices=mixed)
     parser.add_argument("--no-plain", action="store_true", help="time the engine alone")
-    parser.add_argument("--overlap", nargs="*", default=[], choices=("launches", "weight_gradients"))
     parser.add_argument("--profile", action="store_true", help="and which kernels take how long")
     options = parser.parse_args()
-    if options.overlap:
-        from uraenas.engine.kernels.cells.tuning import OVERLAPS  # takes Triton
-
-        for name in options.overlap:
-            setattr(OVERLAPS, name, True)
     engine = Engine(EngineSettings(device=options.device, precision=options.precision))
     on_gpu = options.device == "cuda"
     # By the host's clock on a GPU, for launching is a large part of the plain way; on a CPU in processor time.

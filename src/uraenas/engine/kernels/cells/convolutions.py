@@ -29,7 +29,6 @@ so a captured graph launches them all, and their programs return at once.
 import triton
 import triton.language as tl
 
-from uraenas.engine.kernels.cells.overlaps import await_previous
 from uraenas.engine.kernels.cells.tables import (
     EDGE_COLUMNS,
     EDGE_FACTOR,
@@ -114,10 +113,9 @@ def convolve(
     inputs, outputs, packed, statistics, partials, mixing, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr, NORMED: tl.constexpr,
-    SKIPS: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    SKIPS: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """y of one edge for a run of blocks, and the sums of y and y² around the running mean, per channel."""
-    await_previous(OVERLAPS)
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
     WIDE: tl.constexpr = GROUP * OUTPUTS
     table = edges + (first + tl.program_id(0)) * EDGE_COLUMNS
@@ -249,13 +247,12 @@ def input_gradient(
     inputs, gradients, results, packed, mixing, edges, sources, first, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, TERMS: tl.constexpr, SKIPS: tl.constexpr,
-    BLOCK: tl.constexpr, RUN: tl.constexpr, EXACT: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    BLOCK: tl.constexpr, RUN: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one node for a run of blocks, from all edges that leave it.
 
     With STRIDE 2 the node is the input (HEIGHT × WIDTH) of a residual block, and the shortcut is added.
     """
-    await_previous(OVERLAPS)
     table = sources + (first + tl.program_id(0)) * (SOURCE_TERMS + TERMS * TERM_COLUMNS)
     groups, size = pixels // GROUP, pixels * INPUTS
     first_edge = tl.load(table + SOURCE_FIRST).to(tl.int32)
@@ -320,13 +317,12 @@ def weight_gradient(
     inputs, gradients, partials, mixing, edges, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
     GROUP: tl.constexpr, SPAN: tl.constexpr, REACH: tl.constexpr, RECTIFY: tl.constexpr,
-    SKIPS: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    SKIPS: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One edge's weight gradient, summed over a run of blocks: [SPAN · INPUTS, GROUP · OUTPUTS] for each step.
 
     `unpack_gradient` adds up the GROUP places where a tap appears.
     """
-    await_previous(OVERLAPS)
     STEPS: tl.constexpr = REACH * ((GROUP + REACH - 1) // SPAN)
     WIDE: tl.constexpr = GROUP * OUTPUTS
     table = edges + (first + tl.program_id(0)) * EDGE_COLUMNS

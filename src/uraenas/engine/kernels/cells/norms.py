@@ -12,7 +12,6 @@ over all pixels of the batch,
 import triton
 import triton.language as tl
 
-from uraenas.engine.kernels.cells.overlaps import await_previous
 from uraenas.engine.kernels.cells.tables import (
     EDGE_ARRIVING,
     EDGE_COLUMNS,
@@ -60,10 +59,8 @@ def _add_partials(
 def finish_statistics(
     partials, norms, weights, statistics, mixing, edges, first, splits, pixels, momentum, epsilon,
     CHANNELS: tl.constexpr, GROUP: tl.constexpr, SPLITS: tl.constexpr, TRAINING: tl.constexpr, SKIPS: tl.constexpr,
-    OVERLAPS: tl.constexpr = False,
 ):  # fmt: skip
     """Scale and shift of one edge, from the batch (and then the running statistics move) or from the running ones."""
-    await_previous(OVERLAPS)
     edge = first + tl.program_id(0)
     table = edges + edge * EDGE_COLUMNS
     at_scale = tl.load(table + EDGE_SCALE)
@@ -100,10 +97,9 @@ def finish_statistics(
 def combine(
     maps, norms, mixing, sums, first, pixels,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, TERMS: tl.constexpr, SKIPS: tl.constexpr,
-    BLOCK: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One node for one pixel block: the sum of normed convolutions, skips and pools that arrive there."""
-    await_previous(OVERLAPS)
     table = sums + (first + tl.program_id(0)) * (SUM_TERMS + TERMS * TERM_COLUMNS)
     pixel, channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CHANNELS)
     offset, present = pixel[:, None] * CHANNELS + channel[None, :], (pixel < pixels)[:, None]
@@ -146,10 +142,9 @@ def _pool(source, pixel, pixels, channel, HEIGHT: tl.constexpr, WIDTH: tl.conste
 @triton.jit
 def sum_gradients(
     maps, norms, partials, mixing, edges, order, first, pixels, blocks_each,
-    CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Σ g and Σ g (y − mean) per channel of one edge, for a run of pixel blocks."""
-    await_previous(OVERLAPS)
     edge = tl.load(order + first + tl.program_id(0))
     if SKIPS:
         if tl.load(mixing + tl.load(edges + edge * EDGE_COLUMNS + EDGE_FACTOR)) == 0:
@@ -177,10 +172,9 @@ def sum_gradients(
 @triton.jit
 def finish_gradients(
     partials, norms, slopes, weights, gradient, mixing, edges, order, first, splits, pixels,
-    CHANNELS: tl.constexpr, SPLITS: tl.constexpr, SKIPS: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    CHANNELS: tl.constexpr, SPLITS: tl.constexpr, SKIPS: tl.constexpr,
 ):  # fmt: skip
     """dγ and dβ of one edge, and a, b, c."""
-    await_previous(OVERLAPS)
     edge = tl.load(order + first + tl.program_id(0))
     table = edges + edge * EDGE_COLUMNS
     if SKIPS:
@@ -204,10 +198,9 @@ def finish_gradients(
 @triton.jit
 def apply_gradients(
     maps, slopes, mixing, edges, order, first, pixels,
-    CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """y becomes dy = a g + b y + c, for one pixel block of one edge."""
-    await_previous(OVERLAPS)
     edge = tl.load(order + first + tl.program_id(0))
     if SKIPS:
         if tl.load(mixing + tl.load(edges + edge * EDGE_COLUMNS + EDGE_FACTOR)) == 0:
@@ -227,10 +220,8 @@ def apply_gradients(
 def sum_passages(
     maps, partials, mixing, passages, first, pixels, blocks_each,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SKIPS: tl.constexpr, BLOCK: tl.constexpr,
-    OVERLAPS: tl.constexpr = False,
 ):  # fmt: skip
     """Σ g x and Σ g pool(x) of one passage, for a run of pixel blocks: the slopes of its skip's and pool's factors."""
-    await_previous(OVERLAPS)
     table = passages + (first + tl.program_id(0)) * PASSAGE_COLUMNS
     skips, pools = True, True
     if SKIPS:

@@ -5,10 +5,8 @@ the other files here how. Channels are the last axis of every map.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +15,7 @@ from uraenas.engine.kernels.cells import convolutions, norms, weights
 from uraenas.engine.kernels.cells.head import Head
 from uraenas.engine.kernels.cells.plan import IMAGE_CHANNELS, Cell, Span, Stage, make_plan
 from uraenas.engine.kernels.cells.tables import table
-from uraenas.engine.kernels.cells.tuning import OVERLAPS, Grouping, Tuning, grouping, tuned
+from uraenas.engine.kernels.cells.tuning import Grouping, Tuning, grouping, tuned
 from uraenas.engine.kernels.cells.wiring import FACTORS, Wiring
 from uraenas.spaces.cells import Skeleton, edges
 from uraenas.spaces.cells.blocks import EPSILON
@@ -114,22 +112,6 @@ class Program:
         self._weights = self.gradient
         last = self.stages[-1]
         self._head = Head(self.plan, skeleton, batch, last.maps)
-        self._aside = torch.cuda.Stream(self.device) if OVERLAPS.weight_gradients else None
-
-    def _launch(self, kernel: Any, grid: tuple[int, ...], *values: Any, **options: Any) -> None:
-        if OVERLAPS.launches:
-            options |= {"OVERLAPS": True, "launch_pdl": True}
-        kernel[grid](*values, **options)
-
-    @contextmanager
-    def _beside(self) -> Iterator[None]:
-        """What is launched here waits for all before it; what comes after waits for it in `backward` alone."""
-        if self._aside is None:
-            yield
-            return
-        self._aside.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._aside):
-            yield
 
     def _tuning(self, kernel: str, channels: int) -> Tuning:
         """Float32 is for checking only; small blocks keep its compilation short."""
@@ -157,8 +139,7 @@ class Program:
         self._weights, self._statistics, self._training = flat_weights.detach(), statistics, training
         if training and self.gradient.numel() != flat_weights.numel():
             self.gradient = torch.zeros_like(flat_weights, requires_grad=False)
-        self._launch(
-            weights.pack, (len(self.plan.packs), 4),
+        weights.pack[len(self.plan.packs), 4](
             self._weights, self.packed, self.packs, self.mixing, SKIPS=self.skips, BLOCK=1024
         )  # fmt: skip
         if not training:
@@ -200,8 +181,7 @@ class Program:
         tuning, form = self._tuning("convolve", channels), reading.form("convolve", channels)
         splits, each = _runs(buffers.pixels // form.group, tuning.block, span.count, SPLITS // form.group)
         normed = self._training and not reading.pooled
-        self._launch(
-            convolutions.convolve, (span.count, splits),
+        convolutions.convolve[span.count, splits](
             reading.maps, buffers.maps, self.packed, self._statistics, self.partials, self.mixing, buffers.edges,
             span.first, buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride,
             INPUTS=reading.channels, OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reading.reach,
@@ -214,8 +194,7 @@ class Program:
             self._finish(buffers, span, splits, form.group)
 
     def _finish(self, buffers: _StageBuffers, span: Span, splits: int, group: int) -> None:
-        self._launch(
-            norms.finish_statistics, (span.count,),
+        norms.finish_statistics[span.count,](
             self.partials, buffers.norms, self._weights, self._statistics, self.mixing, buffers.edges, span.first,
             splits, buffers.pixels, self.momentum, EPSILON,
             CHANNELS=buffers.channels, GROUP=group, SPLITS=SPLITS, TRAINING=self._training, SKIPS=self.skips,
@@ -226,8 +205,7 @@ class Program:
         if span.count == 0:
             return
         stage, block = buffers.stage, ELEMENTS // buffers.channels
-        self._launch(
-            norms.combine, (span.count, math.ceil(buffers.pixels / block)),
+        norms.combine[span.count, math.ceil(buffers.pixels / block)](
             buffers.maps, buffers.norms, self.mixing, buffers.sums, span.first, buffers.pixels,
             HEIGHT=stage.height, WIDTH=stage.width, CHANNELS=buffers.channels, TERMS=self.sum_terms,
             SKIPS=self.skips, BLOCK=block, num_warps=4,
@@ -249,10 +227,7 @@ class Program:
             self._leave(number)
         if frozen:
             return self.gradient
-        if self._aside is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._aside)
-        self._launch(
-            weights.unpack_gradient, (len(self.plan.packs), 8),
+        weights.unpack_gradient[len(self.plan.packs), 8](
             self.weight_partials, self.gradient, self.packs, self.mixing, SKIPS=self.skips, BLOCK=512
         )  # fmt: skip
         return self.gradient
@@ -283,19 +258,16 @@ class Program:
             return
         channels, block = buffers.channels, ELEMENTS // buffers.channels
         splits, each = _runs(buffers.pixels, block // 2, span.count, SPLITS)
-        self._launch(
-            norms.sum_gradients, (span.count, splits),
+        norms.sum_gradients[span.count, splits](
             buffers.maps, buffers.norms, self.partials, self.mixing, buffers.edges, buffers.order, span.first,
             buffers.pixels, each, CHANNELS=channels, SKIPS=self.skips, BLOCK=block // 2, num_warps=4,
         )  # fmt: skip
-        self._launch(
-            norms.finish_gradients, (span.count,),
+        norms.finish_gradients[span.count,](
             self.partials, buffers.norms, buffers.slopes, self._weights, self.gradient, self.mixing, buffers.edges,
             buffers.order, span.first, splits, buffers.pixels, CHANNELS=channels, SPLITS=SPLITS, SKIPS=self.skips,
             num_warps=8,
         )  # fmt: skip
-        self._launch(
-            norms.apply_gradients, (span.count, math.ceil(buffers.pixels / block)),
+        norms.apply_gradients[span.count, math.ceil(buffers.pixels / block)](
             buffers.maps, buffers.slopes, self.mixing, buffers.edges, buffers.order, span.first, buffers.pixels,
             CHANNELS=channels, SKIPS=self.skips, BLOCK=block, num_warps=4,
         )  # fmt: skip
@@ -304,8 +276,7 @@ class Program:
         if span.count == 0:
             return
         stage, block = buffers.stage, ELEMENTS // buffers.channels // 4
-        self._launch(
-            norms.sum_passages, (span.count, PASSAGE_SPLITS),
+        norms.sum_passages[span.count, PASSAGE_SPLITS](
             buffers.maps, buffers.passage_sums, self.mixing, buffers.passages, span.first, buffers.pixels,
             math.ceil(buffers.pixels / (block * PASSAGE_SPLITS)), HEIGHT=stage.height, WIDTH=stage.width,
             CHANNELS=buffers.channels, SKIPS=self.skips, BLOCK=block, num_warps=4,
@@ -320,8 +291,7 @@ class Program:
         tuning = self._tuning("input_gradient", target.channels)
         form = grouping("input_gradient", buffers.channels, stride)
         run = tuning.block * tuning.run * form.group  # pixels of a program
-        self._launch(
-            convolutions.input_gradient, (span.count, math.ceil(target.pixels / run)),
+        convolutions.input_gradient[span.count, math.ceil(target.pixels / run)](
             target.maps, buffers.maps, target.maps, self.packed, self.mixing, buffers.edges, buffers.sources,
             span.first, target.pixels, HEIGHT=target.stage.height, WIDTH=target.stage.width, STRIDE=stride,
             INPUTS=target.channels, OUTPUTS=buffers.channels, GROUP=form.group, SPAN=form.span,
@@ -338,16 +308,14 @@ class Program:
         form = reading.form("weight_gradient", channels)
         splits = self.splits[self.stages.index(buffers)]
         each = math.ceil(buffers.pixels / (form.group * tuning.block * splits))
-        with self._beside():
-            self._launch(
-                convolutions.weight_gradient, (span.count, 1 if form.steps(reach) == 3 else form.steps(reach), splits),
-                reading.maps, buffers.maps, self.weight_partials, self.mixing, buffers.edges, span.first,
-                buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride,
-                INPUTS=reading.channels, OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reach,
-                RECTIFY=reading.rectify, SKIPS=self.skips, BLOCK=tuning.block,
-                EXACT=buffers.pixels == splits * each * tuning.block * form.group,
-                num_warps=tuning.warps, num_stages=tuning.stages,
-            )  # fmt: skip
+        convolutions.weight_gradient[span.count, 1 if form.steps(reach) == 3 else form.steps(reach), splits](
+            reading.maps, buffers.maps, self.weight_partials, self.mixing, buffers.edges, span.first,
+            buffers.pixels, each, HEIGHT=stage.height, WIDTH=stage.width, STRIDE=reading.stride,
+            INPUTS=reading.channels, OUTPUTS=channels, GROUP=form.group, SPAN=form.span, REACH=reach,
+            RECTIFY=reading.rectify, SKIPS=self.skips, BLOCK=tuning.block,
+            EXACT=buffers.pixels == splits * each * tuning.block * form.group,
+            num_warps=tuning.warps, num_stages=tuning.stages,
+        )  # fmt: skip
 
 
 def _most_terms(wirings: Sequence[Wiring]) -> tuple[int, int]:

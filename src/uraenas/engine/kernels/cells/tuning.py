@@ -6,19 +6,6 @@ from dataclasses import dataclass
 CHANNELS = (16, 32)
 
 
-@dataclass
-class Overlaps:
-    """What may run side by side in a step. To be measured: `benchmarks/search_step.py --overlap …`."""
-
-    launches: bool = False  # a kernel's programs wait on the device for the kernel before (see overlaps.py)
-    weight_gradients: bool = (
-        False  # on a stream of their own: no other kernel of the backward pass waits for them
-    )
-
-
-OVERLAPS = Overlaps()
-
-
 @dataclass(frozen=True)
 class Grouping:
     """How many neighbouring pixels a row of a convolution's product holds, and how many source pixels it reads."""

@@ -6,7 +6,6 @@ Packed, a weight is [taps, inputs, outputs] in the number format of the maps.
 import triton
 import triton.language as tl
 
-from uraenas.engine.kernels.cells.overlaps import await_previous
 from uraenas.engine.kernels.cells.tables import (
     PACK_COLUMNS,
     PACK_FACTOR,
@@ -25,11 +24,8 @@ from uraenas.engine.kernels.cells.tables import (
 
 
 @triton.jit
-def pack(
-    weights, packed, packs, mixing, SKIPS: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr = False
-):
+def pack(weights, packed, packs, mixing, SKIPS: tl.constexpr, BLOCK: tl.constexpr):
     """Packed weights of one convolution, in the maps' number format."""
-    await_previous(OVERLAPS)
     table = packs + tl.program_id(0) * PACK_COLUMNS
     if SKIPS:
         if tl.load(mixing + tl.load(table + PACK_FACTOR)) == 0:
@@ -51,14 +47,13 @@ def pack(
 @triton.jit
 def unpack_gradient(
     partials, gradient, packs, mixing,
-    SKIPS: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr = False,
+    SKIPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one convolution's weight: its partial sums, added in order, put where the weight lies.
 
     A tap t of column c appears for each pixel i of a group, at source pixel c + i of the row's spans. A convolution
     that did not run has the gradient 0.
     """
-    await_previous(OVERLAPS)
     table = packs + tl.program_id(0) * PACK_COLUMNS
     outputs, inputs = tl.load(table + PACK_OUTPUTS).to(tl.int32), tl.load(table + PACK_INPUTS).to(tl.int32)
     padded, taps = tl.load(table + PACK_PADDED).to(tl.int32), tl.load(table + PACK_TAPS).to(tl.int32)

@@ -1,6 +1,6 @@
 """Images per second of the shipped CIFAR-10 ensemble on a CPU, by way of predicting, side by side.
 
-    python benchmarks/predicting.py [--data datasets] [--threads 1 2] [--batches 1 32 256] [--minutes 8]
+    python benchmarks/predicting.py [--data datasets] [--threads 1 2] [--batches 1 32 256] [--distilled RUN]
 
 Ways: stacks that are built anew by each call and keep their norms, as predictions once were made; plain modules one
 after another; `predict_proba` by PyTorch; the same by ONNX Runtime, which it turns to when it is asked often; one
@@ -114,16 +114,16 @@ def ways(wanted: list[str], files: list[Path], threads: int) -> dict[str, Way]:
         if name in wanted:
             found[name] = make(Run.pretrained("cifar10").ensemble(), threads)
     for file in files:
-        found[f"file in {file.stem}"] = Exported(file, threads)
+        found[file.stem] = Exported(file, threads)
     return found
 
 
-def export(precisions: list[str], data: Path, folder: Path) -> list[Path]:
+def export(run: Run, name: str, precisions: list[str], data: Path, folder: Path) -> list[Path]:
     """Files in these precisions; what each costs is told."""
-    run, files = Run.pretrained("cifar10"), []
+    files = []
     apart: tuple[np.ndarray | None, np.ndarray | None]
     for precision in precisions:
-        file = folder / f"{precision}.onnx"
+        file = folder / f"{name} in {precision}.onnx"
         try:
             part = prepare(override(run.config(), {"data.root": str(data)})).held_out
             apart = part.images[:MOST], part.labels[:MOST]
@@ -135,7 +135,7 @@ def export(precisions: list[str], data: Path, folder: Path) -> list[Path]:
         facts = export_file(run, file, "onnx", "", Wanted(precision), *apart)
         files.append(file)
         if "cost" in facts:
-            print(f"{precision} costs: {json.dumps(facts['cost'])}", flush=True)
+            print(f"{name} in {precision} costs: {json.dumps(facts['cost'])}", flush=True)
     return files
 
 
@@ -186,6 +186,7 @@ def main() -> None:
     )
     parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--precisions", nargs="*", choices=PRECISIONS, default=["float32", "int8"])
+    parser.add_argument("--distilled", type=Path, help="a run of `uraenas distil cifar10`: its files, too")
     parser.add_argument("--data", type=Path, default=Path("datasets"), help="where CIFAR-10 lies")
     both = sorted({1, min(2, available_cores())})
     parser.add_argument("--threads", type=int, nargs="+", default=both)
@@ -195,7 +196,11 @@ def main() -> None:
     patience = 60 * options.minutes / len(options.threads) / len(options.batches)
     rates = {}
     with tempfile.TemporaryDirectory() as folder:
-        files = export(options.precisions, options.data, Path(folder))
+        runs = {"file": Run.pretrained("cifar10")}
+        if options.distilled:
+            runs["distilled"] = Run(options.distilled)
+        facts = options.precisions, options.data, Path(folder)
+        files = [file for name, run in runs.items() for file in export(run, name, *facts)]
         for threads in options.threads:
             compared = ways(options.ways, files, threads)
             for batch in options.batches:

@@ -22,7 +22,8 @@ from uraenas.architectures import Mixed, Searched
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_not_negative, require_range
 from uraenas.base.parts import Part
-from uraenas.data.loader import Loader
+from uraenas.data import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.learning.pace import Pace
 from uraenas.learning.stages import Stages
@@ -39,6 +40,19 @@ SUPERNET_WEIGHTS: dict[str, Part[Any]] = {
     "sgld": Part(Langevin, _DRNAS, momentum=0.0, **_UNSAMPLED),
     "point": Part(Point, _DRNAS, nesterov=False),
 }
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """What any search is given: a space, images to train networks on and images to judge them by, and an engine."""
+
+    space: Space
+    train: LabelledImages
+    validation: LabelledImages
+    normalisation: Normalisation
+    load: Callable[[LabelledImages, int], Loader]  # with batches of at most so many
+    engine: Engine
+    seed: int
 
 
 @dataclass(frozen=True)

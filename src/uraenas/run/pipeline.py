@@ -218,15 +218,14 @@ class Pipeline:
             self._watch("search", found.history)
             return found
         self.place.prepare(self.run, config, task, self.engine)
-        images = task.search_images(parts.settings.validation, self.engine)
+        own = task.for_search(parts.settings.validation, self.engine)
         loop = LOOPS[parts.distribution.loop]
         elsewhere = None
         if loop.asks:
             elsewhere = self.place.asked(self.run, config, task, self.engine, self.progress)
         else:
             self.place.begin(self._runner, self._searched_for_none())
-        known = (parts, task.space, images, self.engine, config.seed)
-        searching = loop.begin(*known, self.checkpoints.search(), elsewhere)
+        searching = loop.begin(parts, own, self.checkpoints.search(), elsewhere)
         facts = (self.run, self.checkpoints, config.engine.checkpoint_seconds, self._watch, self.progress)
         found = Searcher(*facts).search(searching, self.place.beat)
         epochs, settings = searching.epoch, parts.settings

@@ -62,9 +62,8 @@ class Rates:
         parts, task, engine = self.config.search, self.task, self.engine
         if parts is None:
             return 0.0
-        images = task.search_images(parts.settings.validation, engine)
-        begin = LOOPS[parts.distribution.loop].begin
-        moving, steps = begin(parts, task.space, images, engine, self.config.seed, None, None).trial()
+        own = task.for_search(parts.settings.validation, engine)
+        moving, steps = LOOPS[parts.distribution.loop].begin(parts, own, None, None).trial()
         unit = steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
         return unit / parts.settings.unit_epochs
 

@@ -27,13 +27,13 @@ class Asked:
 
     @property
     def at_once(self) -> int:
-        return self.workers * self.here.engine.stack
+        return self.workers * self.here.at_once
 
     def __call__(self, queries: Queries, tick: Callable[[int], None]) -> list[float]:
-        specs, space = self.here.specs(queries), self.here.space
+        specs, space = self.here.specs(queries), self.here.task.space
         items = {spec.name: item_of(spec.number, queries[spec.number]) for spec in specs}
         costs = {spec.name: float(space.cost(spec.architecture).multiply_adds) for spec in specs}
-        facts = (self.here.training.epochs, self.workers, self.here.engine.stack)
+        facts = (self.here.parts.settings.query_epochs, self.workers, self.here.at_once)
         units = [
             Unit("search", tuple(items[name] for name in one.items), one.cost, words=one.items[0])
             for one in pack(specs, costs, *facts)

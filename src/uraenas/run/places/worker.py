@@ -14,7 +14,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.versions import version_of
 from uraenas.engine import Engine, is_want_of_memory
 from uraenas.learning.chains import ChainSpec, plan_chains
-from uraenas.learning.loops import trainings
+from uraenas.learning.queries import QueryParts, Trainings
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, from_json
 from uraenas.run.cost import Amounts, Costs
@@ -104,10 +104,10 @@ class Worker:
 
     def _query(self, order: Order) -> bool:
         config, task, _ = self._opened(order)
-        assert config.search is not None
+        assert isinstance(config.search, QueryParts)
         engine, progress = self._engine(config), self._progress(order)
-        images = task.search_images(config.search.settings.validation, engine)
-        answers = trainings(config.search, task.space, images, engine, config.seed)
+        own = task.for_search(config.search.settings.validation, engine)
+        answers = Trainings(config.search, own)
         queries = dict(query_of(item, task.space) for item in order.items)
         total = len(queries) * answers.steps
         progress("search", 0, total)

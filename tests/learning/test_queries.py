@@ -15,7 +15,7 @@ from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.queries import QUERY_WEIGHTS, QueryParts, QuerySearch, QuerySettings, Trainings
 from uraenas.learning.recipes import Recipe, recipe_of
 from uraenas.learning.search import SearchState, SearchTask
-from uraenas.learning.train import train
+from uraenas.learning.train import Training, train
 from uraenas.spaces import CellSpace, Shape
 
 SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 10))
@@ -93,8 +93,8 @@ def test_a_query_is_a_chain_and_its_value_the_accuracy_on_validation_images(
     members: list = []
     settings = TrainSettings(1, 32, 1.0)
     task, loader = searching.here.task, searching.here.loader
-    facts = (settings, SPACE, loader, task.engine, SEED)
-    train([initial_chain(spec, SPACE, SEED)], *facts, members.append, lambda states: None)
+    training = Training(settings, SPACE, loader, task.engine, SEED)
+    train([initial_chain(spec, SPACE, SEED)], training, members.append, lambda states: None)
     predict = MembersPredictor(members, SPACE, task.normalisation, task.engine)
     right = predict(halves[1].images)[0].argmax(dim=-1).numpy() == halves[1].labels
     assert float(searching.state["values"][4]) == pytest.approx(right.mean(), abs=1e-12)

@@ -17,7 +17,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Member
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
-from uraenas.learning.train import train
+from uraenas.learning.train import Training, train
 from uraenas.run.checkpoints import read_chain
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
@@ -71,7 +71,7 @@ def train_eight(engine: Engine) -> list[Member]:
     specs = [ChainSpec("sampled", Point(), n, architecture) for n in range(8)]
     chains = [initial_chain(spec, SPACE, 0) for spec in specs]
     collected: list[Member] = []
-    train(chains, SETTINGS, SPACE, loader, engine, 0, collected.append, lambda states: None)
+    train(chains, Training(SETTINGS, SPACE, loader, engine, 0), collected.append, lambda states: None)
     return collected
 
 

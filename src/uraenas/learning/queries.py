@@ -16,14 +16,12 @@ from uraenas.architectures import Queried, Searched, factors, queried
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.base.parts import Part
-from uraenas.data.loader import Loader
-from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor
 from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
 from uraenas.learning.recipes import Recipe, recipe_of
 from uraenas.learning.search import SearchState, SearchTask
-from uraenas.learning.train import StackOfChains, train
-from uraenas.spaces import Architecture, Space, option_counts
+from uraenas.learning.train import StackOfChains, Training, train
+from uraenas.spaces import Architecture, option_counts
 from uraenas.weights import WEIGHTS, WeightMethod
 
 QUERY_WEIGHTS: dict[str, Part[Any]] = {name: WEIGHTS[name] for name in ("point", "adam")}
@@ -161,7 +159,7 @@ class QuerySearch:
         count = min(self.here.at_once, self.distribution.together)
         found, _ = Searched.nothing(self.space, self.distribution).draw(count, self.seed)
         chains = self.here.chains({number: Query(one) for number, one in enumerate(found)})
-        return StackOfChains(chains, *self.here.training), self.here.steps / count
+        return StackOfChains(chains, self.here.training), self.here.steps / count
 
     def _wanted(self) -> list[tuple[queried.Options, factors.Factors]]:
         """What is left of the round that has begun: architectures, each with a recipe."""
@@ -198,16 +196,11 @@ class Trainings:
 
     def __init__(self, parts: QueryParts, task: SearchTask) -> None:
         self.parts, self.task = parts, task
-        self.method = parts.weights
-        self.loader = task.load(task.train, parts.settings.batch)
-        self.images = 0
-
-    @property
-    def training(self) -> tuple[TrainSettings, Space, Loader, Engine, int]:
-        """What chains are trained with."""
-        settings, task = self.parts.settings, self.task
+        self.method, settings = parts.weights, parts.settings
+        self.loader = task.load(task.train, settings.batch)
         chosen = TrainSettings(settings.query_epochs, settings.batch, settings.prior_deviation)
-        return chosen, task.space, self.loader, task.engine, task.seed
+        self.training = Training(chosen, task.space, self.loader, task.engine, task.seed)
+        self.images = 0
 
     @property
     def at_once(self) -> int:
@@ -243,7 +236,7 @@ class Trainings:
         def collect(member: Member) -> None:
             newest[member.origin.chain] = member
 
-        train(chains, *self.training, collect, checkpoint, told)
+        train(chains, self.training, collect, checkpoint, told)
         accuracies = self._accuracies(list(newest.values()))
         by_name = dict(zip(newest, accuracies, strict=True))
         return [by_name.get(name, 0.0) for name in epochs]

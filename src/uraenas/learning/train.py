@@ -1,7 +1,7 @@
 """Weight chains run side by side, and the samples they leave. One loop serves all methods."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,18 +22,23 @@ def _untold(steps: int) -> None:
     """Nobody wants to know."""
 
 
+@dataclass(frozen=True)
+class Training:
+    """What chains are trained with."""
+
+    settings: TrainSettings
+    space: Space
+    loader: Loader
+    engine: Engine
+    seed: int
+
+
 class StackOfChains:
     """Chains of one kind, age and number of restarts that move together, each as if it were alone."""
 
-    def __init__(
-        self,
-        chains: Sequence[ChainState],
-        settings: TrainSettings,
-        space: Space,
-        loader: Loader,
-        engine: Engine,
-        seed: int,
-    ) -> None:
+    def __init__(self, chains: Sequence[ChainState], training: Training) -> None:
+        settings, space, seed = training.settings, training.space, training.seed
+        loader, engine = training.loader, training.engine
         self.specs = [chain.spec for chain in chains]
         self.histories = [list(chain.history) for chain in chains]
         self.failures = [""] * len(chains)
@@ -268,11 +273,7 @@ def stacks_of(chains: Sequence[ChainState], size: int) -> Iterator[list[ChainSta
 
 def train(
     chains: Sequence[ChainState],
-    settings: TrainSettings,
-    space: Space,
-    loader: Loader,
-    engine: Engine,
-    seed: int,
+    training: Training,
     collect: Callable[[Member], None],
     checkpoint: Callable[[list[ChainState]], None],
     tick: Callable[[int], None] = _untold,
@@ -282,17 +283,14 @@ def train(
     `collect` sees every weight sample, then `checkpoint` the chains that gave it, after every epoch; `tick` hears of
     every step. Stacks that do not fit into memory are made smaller, and go on from the last epoch.
     """
-
-    def begun(group: list[ChainState]) -> StackOfChains:
-        return StackOfChains(group, settings, space, loader, engine, seed)
-
+    engine, epochs = training.engine, training.settings.epochs
     latest = {chain.spec.name: chain for chain in chains}
     size = engine.stack
-    while waiting := [chain.restarted() for chain in latest.values() if not chain.is_over(settings.epochs)]:
+    while waiting := [chain.restarted() for chain in latest.values() if not chain.is_over(epochs)]:
         for group in stacks_of(waiting, size):
             try:
                 with naming_want_of_memory():
-                    for states in _epochs(begun(group), collect, tick):
+                    for states in _epochs(StackOfChains(group, training), collect, tick):
                         checkpoint(states)
                         latest.update({state.spec.name: state for state in states})
             except torch.OutOfMemoryError as error:

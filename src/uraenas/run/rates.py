@@ -21,7 +21,7 @@ from uraenas.evaluation.references import MOST_IMAGES
 from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, mover, plan_chains
 from uraenas.learning.loops import LOOPS
 from uraenas.learning.search import Search
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.run.config import Config
 from uraenas.run.task import Task
 from uraenas.spaces import Architecture
@@ -83,8 +83,8 @@ class Rates:
             config, task, engine = self.config, self.task, self.engine
             begun = self.clock()
             loader = task.loader(task.train, config.train.batch, engine)
-            facts = (config.train, task.space, loader, engine, config.seed)
-            stack = StackOfChains(self._chains(spec.source, weights), *facts)
+            training = Training(config.train, task.space, loader, engine, config.seed)
+            stack = StackOfChains(self._chains(spec.source, weights), training)
             made = self.clock() - begun
             steps = config.train.epochs * loader.steps
             epoch = loader.steps * self._timed(_any_step(stack), steps) + self._augmenting

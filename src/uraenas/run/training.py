@@ -9,7 +9,7 @@ from uraenas.data.loader import Loader
 from uraenas.engine import Engine
 from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import ChainSpec, ChainState, in_turns, shared_epochs
-from uraenas.learning.train import train
+from uraenas.learning.train import Training, train
 from uraenas.run.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
 from uraenas.run.config import Config
 from uraenas.run.cost import Clock
@@ -138,17 +138,9 @@ class ChainRunner:
             self.watch(f"chains/{chain.spec.name}", chain.history)
         self._tell_progress()
         self.clock.lap()
-        train(
-            going,
-            self.config.train,
-            self.task.space,
-            self.loader,
-            self.engine,
-            self.config.seed,
-            self.samples.add,
-            self._keep,
-            self._tick,
-        )
+        config = self.config
+        training = Training(config.train, self.task.space, self.loader, self.engine, config.seed)
+        train(going, training, self.samples.add, self._keep, self._tick)
         self.samples.finish()
 
     def _keep(self, states: list[ChainState]) -> None:

@@ -143,7 +143,7 @@ def test_methods_with_recipes_run(tmp_path: Path) -> None:
     pipeline.train(pipeline.search())
     rows = pipeline.evaluate().rows
     assert {row.method for row in rows} == set(changes["methods"].split(","))
-    names = pipeline.run.chains()
+    names = pipeline.run.chains.names()
     assert "varied-expected-point-00" in names
     assert "expected-point-00" in names
     assert any(name.startswith("varied-sampled-") for name in names)

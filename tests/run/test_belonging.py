@@ -29,8 +29,8 @@ def every_look(run: Run) -> None:
         run.threshold(0.05, method)
         run.read_tensors(run.predictions_file(method, "digits"))
         run.read_tensors(run.cell_file(method, "digits"))
-    for chain in run.chains():
-        run.samples(chain)
+    for chain in run.chains.names():
+        run.chains.samples(chain)
     for path in run.path.glob("chains/explored/*"):
         run.read_tensors(str(path.relative_to(run.path)))
 

@@ -142,7 +142,7 @@ def test_a_signal_leaves_the_epochs_that_were_over(tmp_path: Path) -> None:
     assert process.returncode == 143
     assert "stopped by SIGTERM" in told
     pipeline = Pipeline.resume(out)
-    epochs = [read_chain(pipeline.run, name).epoch for name in pipeline.run.chains()]
+    epochs = [read_chain(pipeline.run, name).epoch for name in pipeline.run.chains.names()]
     done = sum(cost["images"] for name, cost in pipeline.run.costs.read().items() if "/" in name)
     loader = pipeline.task.loader(pipeline.task.train, pipeline.config.train.batch, pipeline.engine)
     assert sum(epochs) * loader.steps * loader.batch == done  # no epoch that was paid for is lost

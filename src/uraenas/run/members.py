@@ -76,7 +76,7 @@ class Chooser:
             unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
         facts = self.config.seed, panels, temperature, apart, unseen, settings.judges
         known = known_to(ensemble, task, self.engine, *facts)
-        self.run.adopt(method.name, replace(ensemble, known=known))
+        self.run.members(method.name).adopt(replace(ensemble, known=known), self.run.chains)
 
     def _chosen(
         self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int
@@ -154,7 +154,7 @@ class Chooser:
     def _samples(self, spec: ChainSpec) -> list[Member]:
         reached = read_chain(self.run, spec.name).epoch
         # A chain that began anew and was given up has samples of its earlier course, too.
-        found = [sample for sample in self.run.samples(spec.name) if sample.origin.epoch < reached]
+        found = [sample for sample in self.run.chains.samples(spec.name) if sample.origin.epoch < reached]
         cycle = spec.weights.cycle(self.config.train.epochs, 1)
         # One that was cut short before its first sample has left what it was then.
         return [sample for sample in found if cycle.collects_after(sample.origin.epoch)] or found

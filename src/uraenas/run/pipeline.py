@@ -21,7 +21,7 @@ from uraenas.learning.loops import LOOPS
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
-from uraenas.run.directory import SEARCH_STATE, Run
+from uraenas.run.directory import SEARCH_STATE, Run, search_taken_from
 from uraenas.run.evaluation import Judge, outside_images
 from uraenas.run.export import (
     check_chains,
@@ -183,7 +183,7 @@ class Pipeline:
             notes.append(f"the references {words} (evaluate.references)")
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
-        if taken := self.run.search_taken_from:
+        if taken := search_taken_from(self.run):
             notes.append(
                 f"architectures come from the search of {taken}; to search on these images: --search-of none"
             )
@@ -353,7 +353,7 @@ class Pipeline:
 
     def _diverged_elsewhere(self) -> list[Diverged]:
         """What is known of chains that are not here, in a copy of a run."""
-        here = self.run.chains()
+        here = self.run.chains.names()
         return [one for one in self._known().diverged if one.chain not in here]
 
     def _known(self) -> Metrics:

@@ -107,17 +107,17 @@ class ChainRunner:
 
     def _keep_as_it_is(self, spec: ChainSpec) -> bool:
         """Let a chain that is cut short leave its weights as a sample, unless it has left one; whether it can."""
-        if not self.run.has(self.run.chain_file(spec.name)):
+        if not self.run.has(self.run.chains.file(spec.name)):
             return False
         state = self.checkpoints.chain(spec)
-        if state.epoch and not self.run.samples(spec.name):
+        if state.epoch and not self.run.chains.samples(spec.name):
             last, kind = state.epoch - 1, Kind.of(spec.weights.trajectory, spec.weights)
             cycle = spec.weights.cycle(self.config.train.epochs, 1)
             place = (spec.name, last, cycle.number(last), state.epoch * self.loader.steps)
             origin = Origin(*place, run=self.run.chains_identity)
             weights, statistics = (state.tensors[name].cpu() for name in ("weights", "statistics"))
             member = Member(spec.architecture, weights, statistics, origin, kind)
-            member.save(self.run.sample_path(spec.name, last), self.task.space)
+            member.save(self.run.chains.sample_path(spec.name, last), self.task.space)
         return state.epoch > 0
 
     def kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:

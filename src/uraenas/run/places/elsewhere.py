@@ -174,7 +174,7 @@ def _costs(runner: ChainRunner, specs: Sequence[ChainSpec]) -> dict[str, float]:
         leaders = [leader for leader in early if leader.root == spec.root]
         begun[spec.name] = max((shared_epochs(leader, spec, epochs) for leader in leaders), default=0)
     for spec in specs:
-        if runner.run.has(runner.run.chain_file(spec.name)):
+        if runner.run.has(runner.run.chains.file(spec.name)):
             begun[spec.name] = read_chain(runner.run, spec.name).epoch
     return {
         spec.name: float(space.cost(spec.architecture).multiply_adds) * (epochs - begun.get(spec.name, 0))

@@ -1,6 +1,5 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -41,8 +40,9 @@ from uraenas.run.searching import Searcher
 from uraenas.run.task import prepare
 from uraenas.run.teaching import Teaching
 from uraenas.run.telling import Telling
-from uraenas.run.tensorboard import EventFiles
+from uraenas.run.tensorboard import watch_of
 from uraenas.run.training import ChainRunner
+from uraenas.run.work import Work
 
 FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as these
 
@@ -60,7 +60,7 @@ class Pipeline:
         self.place: Place = Local()  # where chains and evaluation sets are computed
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
-        self.events = EventFiles(run.path / "tensorboard", decisions) if config.tensorboard else None
+        self.watch = watch_of(run.path / "tensorboard", decisions, config.tensorboard)
         self.checkpoints = Checkpoints(run, config.train.epochs, self.task.space, config.seed)
         self.remeasured: dict[
             str, tuple[Any, Any]
@@ -73,6 +73,11 @@ class Pipeline:
         engine = Engine(self.config.engine)
         engine.require_room(self.task.space.most_parameters)
         return engine
+
+    @property
+    def work(self) -> Work:
+        """With the settings as they are now: under a budget methods may be left out on the way."""
+        return Work(self.run, self.config, self.task, self.engine, self.checkpoints, self.watch)
 
     @classmethod
     def start(
@@ -215,19 +220,18 @@ class Pipeline:
         found = self.run.searched()
         if found is not None:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
-            self._watch("search", found.history)
+            self.watch("search", found.history)
             return found
-        self.place.prepare(self.run, config, task, self.engine)
+        self.place.prepare(self.work)
         own = task.for_search(parts.settings.validation, self.engine)
         loop = LOOPS[parts.distribution.loop]
         elsewhere = None
         if loop.asks:
-            elsewhere = self.place.asked(self.run, config, task, self.engine, self.progress)
+            elsewhere = self.place.asked(self.work, self.progress)
         else:
             self.place.begin(self._runner, self._searched_for_none())
         searching = loop.begin(parts, own, self.checkpoints.search(), elsewhere)
-        facts = (self.run, self.checkpoints, config.engine.checkpoint_seconds, self._watch, self.progress)
-        found = Searcher(*facts).search(searching, self.place.beat)
+        found = Searcher(self.work, self.progress).search(searching, self.place.beat)
         epochs, settings = searching.epoch, parts.settings
         if not searching.done:
             self.left_out.append(f"the search was ended after {epochs} of {settings.units} {settings.unit}")
@@ -240,11 +244,6 @@ class Pipeline:
         methods = [name for name in self.config.methods if not self.config.method(name).needs_search]
         planned = self._planned(None, methods)
         return list({spec.name: spec for specs, _ in planned.values() for spec in specs}.values())
-
-    def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
-        """Bring the history's event file up to date, where that was asked for."""
-        if self.events is not None:
-            self.events.update(name, history, time.time())
 
     # Stage 2
 
@@ -286,12 +285,10 @@ class Pipeline:
 
     @property
     def _runner(self) -> ChainRunner:
-        facts = (self.run, self.config, self.task, self.engine, self.checkpoints)
-        return ChainRunner(*facts, self._watch, self.progress)
+        return ChainRunner(self.work, self.progress)
 
     def _choose(self, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
-        chooser = Chooser(self.run, self.config, self.task, self.engine, self.checkpoints)
-        clock = Clock()
+        chooser, clock = Chooser(self.work), Clock()
         for number, (name, planned) in enumerate(plans.items()):
             self.progress("members", number, len(plans))
             with self.engine.threads():
@@ -324,7 +321,7 @@ class Pipeline:
             return self._evaluated()
 
     def _evaluated(self) -> Metrics:
-        judge = Judge(self.run, self.config, self.task, self.engine)
+        judge = Judge(self.work)
         total = cell_count(self.measured.test, self.config.evaluate)
         cells: list[Cell] = []
         clock = Clock()

@@ -1,24 +1,18 @@
 """Stage 2, chains: they go on from where they were cut off, to their end."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import fmean
-from typing import Any
 
 from uraenas.data.loader import Loader
-from uraenas.engine import Engine
 from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import ChainSpec, ChainState, in_turns, shared_epochs
 from uraenas.learning.train import Training, train
-from uraenas.run.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
-from uraenas.run.config import Config
+from uraenas.run.checkpoints import SampleWriter, saved_when_cut_short
 from uraenas.run.cost import Clock
-from uraenas.run.directory import Run
 from uraenas.run.forecast import Countdown
-from uraenas.run.task import Task
 from uraenas.run.teaching import teacher_for
-
-Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
+from uraenas.run.work import Work
 
 
 class TimeUp(Exception):
@@ -28,18 +22,10 @@ class TimeUp(Exception):
 class ChainRunner:
     """Trains chains, keeps their states and samples, and books what they cost."""
 
-    def __init__(
-        self,
-        run: Run,
-        config: Config,
-        task: Task,
-        engine: Engine,
-        checkpoints: Checkpoints,
-        watch: Watch,
-        progress: Countdown,
-    ) -> None:
-        self.run, self.config, self.task, self.engine = run, config, task, engine
-        self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
+    def __init__(self, work: Work, progress: Countdown) -> None:
+        self.work, self.progress = work, progress
+        self.run, self.config, self.task, self.engine = work.run, work.config, work.task, work.engine
+        self.checkpoints, self.watch = work.checkpoints, work.watch
         self.clock = Clock()
         self.planned = 0
         self.chains: dict[str, ChainState] = {}

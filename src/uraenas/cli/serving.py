@@ -37,7 +37,7 @@ def serve(
     from uraenas.deploy.serving.running import serve as answer
     from uraenas.report import build_partial
     from uraenas.run.directory import Run
-    from uraenas.run.watching import is_worked_on
+    from uraenas.run.progress import is_worked_on
 
     limits = Limits(megabytes=megabytes, rate=rate, token=os.environ.get("URAENAS_TOKEN", ""))
     rules = {"risk": risk, "certainty": certainty, "coverage": coverage, "share": share}
@@ -47,7 +47,7 @@ def serve(
         if is_open(listening) and not limits.token:
             note(["every machine that reaches this one may ask; set URAENAS_TOKEN to ask for a token"])
         rule: list[str] = []
-        if is_worked_on(opened):
+        if is_worked_on(opened.path):
             app = following(opened, lambda: build_partial(opened, always=True), method, limits, **rules)
             note(["the run is in progress: its page shows how far it is, until it is over"])
         else:

@@ -34,12 +34,12 @@ from uraenas.run.export import (
 from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
 from uraenas.run.places import Local, Place
+from uraenas.run.progress import Telling
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.recipes import check_recipes, recipe_notes
 from uraenas.run.searching import Searcher
 from uraenas.run.task import prepare
 from uraenas.run.teaching import Teaching
-from uraenas.run.telling import Telling
 from uraenas.run.tensorboard import watch_of
 from uraenas.run.training import ChainRunner
 from uraenas.run.work import Work

@@ -30,7 +30,7 @@ from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
 from uraenas.deploy.serving.running import application, bound, following, is_open
 from uraenas.ensemble.predict import Rule, rows_of
 from uraenas.report import build_partial
-from uraenas.run.watching import is_worked_on
+from uraenas.run.progress import is_worked_on
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)
 
@@ -213,9 +213,9 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
     assert ensembles
     for path in ensembles:
         path.unlink()
-    assert not is_worked_on(run)
+    assert not is_worked_on(run.path)
     run.tell_progress({"stage": "train", "found": "4 of 8 epochs", "done": 4, "total": 8})
-    assert is_worked_on(run)
+    assert is_worked_on(run.path)
     body = png(DIGITS[0])
     with answer(following(run, lambda: build_partial(run), limits=Limits(token=""))) as client:
         status, page = client("GET", "/")

@@ -14,7 +14,7 @@ from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
 from uraenas.ensemble.table_rows import Asked
 from uraenas.run.directory import PRIMARY, Run
-from uraenas.run.watching import is_worked_on
+from uraenas.run.progress import is_worked_on
 
 PATIENCE = 30  # seconds for what was begun, after SIGTERM
 
@@ -69,7 +69,7 @@ def following(
     def make() -> Any | None:
         return application(run, awaited, limits, **rule) if run.is_trained(awaited) else None
 
-    return Following(make, lambda: not is_worked_on(run), page, limits)
+    return Following(make, lambda: not is_worked_on(run.path), page, limits)
 
 
 def _fastest(ensemble: Ensemble) -> Ensemble:

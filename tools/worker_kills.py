@@ -170,9 +170,8 @@ def loop(options: argparse.Namespace, cluster: Any) -> dict[str, Any]:
         config = preset("tiny", {**SETTINGS, **own})
         whole = Path(folder) / "undisturbed"
         work(whole, config, "local")
-        epoch = (
-            images(whole) / len(Run(whole).chains.names()) / config.train.epochs
-        )  # less where chains share
+        # Less, where chains share.
+        epoch = images(whole) / len(Run(whole).chains.names()) / config.train.epochs
         begun = time.monotonic()
         while any(left.values()):
             out = Path(folder) / f"run-{facts['runs']}"

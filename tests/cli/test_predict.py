@@ -146,9 +146,8 @@ def test_a_foreign_image_is_called_so(uraenas, finished_run, tmp_path):
     assert "p = 0.01" in table
     assert "unlike anything it was trained on" in " ".join(table.split())
     none = json.loads(uraenas("predict", finished_run, tmp_path, "--json", "--foreign", "0.001").stdout)
-    assert not any(
-        row["foreign"] for row in none["predictions"]
-    )  # of 189 held-out images none can be so rare
+    # Of 189 held-out images none can be so rare.
+    assert not any(row["foreign"] for row in none["predictions"])
     wrong = uraenas("predict", finished_run, tmp_path, "--foreign", "2")
     assert (wrong.returncode, "share = 2.0 is out of range" in wrong.stderr) == (2, True)
 

@@ -185,13 +185,14 @@ def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:
     whole = len(model.SerializeToString())
     weights = sum(one.numel() for name, one in network.named_buffers() if name.endswith("weight"))
     assert whole - len(halved(model).SerializeToString()) > 2 * weights - 200 * len(model.graph.initializer)
+    # What needs held-out images is not there.
     assert [output.name for output in model.graph.output] == [
         "probabilities",
         "total",
         "data",
         "weights",
         "architecture",
-    ]  # what needs held-out images is not there
+    ]
 
 
 def test_a_torch_file_is_read_by_torch_alone(

@@ -158,9 +158,8 @@ def test_gdas_runs_chosen_operations_alone_and_loses_nothing_but_the_slopes_of_o
             found.append((loss, again, gradient, slope if hard else torch.where(mixing == 1, slope, 0.0)))
             chosen = int(mixing[:, [SPACE.operations.index(name) for name in SPACE.cell.convolutions]].sum())
             in_cells = chosen if hard else 2 * 3  # six edges' merged by node, of two kinds
-            assert len(ran) == 2 * (
-                3 * in_cells + 7
-            )  # three cells; the stem's, and three of each residual block
+            # Three cells; the stem's, and three of each residual block.
+            assert len(ran) == 2 * (3 * in_cells + 7)
         for ours, theirs in zip(*found, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
         assert (found[0][-1] == 0)[mixing == 0].all()

@@ -48,9 +48,10 @@ def test_a_copy_is_small_and_predicts_the_same_to_half_precision(
     before = (finished_run / "report.html").read_text()
     assert uraenas("report", copy.path).returncode == 0
     after = (copy.path / "report.html").read_text()
+    # Nothing is lost of it.
     assert [before.count(f"<{tag}") for tag in ("svg", "section", "table", "image")] == [
         after.count(f"<{tag}") for tag in ("svg", "section", "table", "image")
-    ]  # nothing is lost of it
+    ]
 
 
 def test_a_copy_in_full_precision_predicts_the_same(finished_run: Path, tmp_path: Path) -> None:

@@ -36,9 +36,8 @@ class Prediction:
     foreign: bool  # too seldom
     abstain: bool  # it is foreign, or the probability is below the threshold
     reason: str  # why it abstains
-    prediction_set: list[
-        str
-    ]  # classes, the most probable first, that hold the true one as often as was asked for
+    # classes, the most probable first, that hold the true one as often as was asked for
+    prediction_set: list[str]
     probabilities: dict[str, float]  # by class
     note: str = ""
 

@@ -66,9 +66,8 @@ class SearchSettings:
     prior_deviation: float = 0.365  # of those weights: weight decay 3e-4 at 25,000 images
     clip: float = 5.0  # largest norm of the weights' gradient; 0: no limit
     validation: float = 0.5  # of the training images, the part that the distribution's steps see
-    order: int = (
-        1  # 2: the distribution's gradient looks a step of the weights ahead, at twice the cost and more
-    )
+    # 2: the distribution's gradient looks a step of the weights ahead, at twice the cost and more
+    order: int = 1
     partial: tuple[int, ...] = (1,)  # by stage: one of so many parts of the channels is operated on
     keep: tuple[int, ...] = ()  # by stage: how many options each decision keeps; all, if there is nothing
     still: float = 0.0  # part of each stage, at its start, in which the distribution does not move

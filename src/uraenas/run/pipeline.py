@@ -62,9 +62,8 @@ class Pipeline:
         decisions = self.task.space.decisions
         self.watch = watch_of(run.path / "tensorboard", decisions, config.tensorboard)
         self.checkpoints = Checkpoints(run, config.train.epochs, self.task.space, config.seed)
-        self.remeasured: dict[
-            str, tuple[Any, Any]
-        ] = {}  # settings of metrics.json and now, where they differ
+        # Settings of metrics.json and now, where they differ.
+        self.remeasured: dict[str, tuple[Any, Any]] = {}
         self._check_data()
 
     @cached_property

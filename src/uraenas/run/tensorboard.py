@@ -16,9 +16,8 @@ from uraenas.spaces import Decision
 
 FILE = "events.out.tfevents.0.uraenas"  # the reader looks for `tfevents` in the name
 
-Watch = Callable[
-    [str, Sequence[Mapping[str, Any]]], None
-]  # is shown a history by its name, whenever it has grown
+# Is shown a history by its name, whenever it has grown.
+Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
 
 
 def watch_of(folder: Path, decisions: Sequence[Decision], wanted: bool) -> Watch:

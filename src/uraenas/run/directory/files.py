@@ -67,9 +67,8 @@ class RunFiles:
         (self.path / name).unlink(missing_ok=True)
 
     def write_text(self, name: str, text: str) -> None:
-        write_bytes(
-            self.path / name, text.encode(errors="backslashreplace")
-        )  # a file's name need not be UTF-8
+        # A file's name need not be UTF-8.
+        write_bytes(self.path / name, text.encode(errors="backslashreplace"))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
         """Write tensors with a header of JSON values, and whose they are: a run's, under the name they are read by."""

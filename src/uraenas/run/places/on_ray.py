@@ -78,9 +78,8 @@ class Cluster:
             return False
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:
-                unsent.connect(
-                    ("192.0.2.1", 9)
-                )  # nothing is sent; the system chooses an address of this machine
+                # Nothing is sent; the system chooses an address of this machine.
+                unsent.connect(("192.0.2.1", 9))
                 own = unsent.getsockname()[0]
             socket.create_connection((own, int(port)), 2).close()
         except OSError:

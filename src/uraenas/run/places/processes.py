@@ -122,9 +122,8 @@ class ProcessCrew:
 
 def work(pipe: Connection, path: str, config: Mapping[str, Any], device: str | None) -> None:
     """What a worker's process does."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all of a terminal's processes; the driver decides
+    # Ctrl-C reaches all of a terminal's processes; the driver decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device

@@ -12,8 +12,9 @@ BRIGHTEST = 16  # the files count the dark pixels of 4×4 blocks
 
 def digits() -> Dataset:
     """1,797 digits of 8×8 grey pixels, 70 % for training and 30 % for testing."""
-    # Here, because it takes a second that other datasets can do without.
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import (
+        load_digits,
+    )  # here, because it takes a second that other datasets can do without
 
     bunch = load_digits()
     images = np.rint(bunch.images * (255 / BRIGHTEST)).astype(np.uint8)[..., None]

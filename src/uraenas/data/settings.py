@@ -24,15 +24,18 @@ def data_root(root: str | os.PathLike[str] = "") -> Path:
 class DataSettings:
     """Which images, and how the training set is divided."""
 
-    # a name from the table of datasets, or the path of a table, an .npz file or a folder
-    name: str = "digits"
+    name: str = (
+        "digits"  # a name from the table of datasets, or the path of a table, an .npz file or a folder
+    )
     root: str = ""  # where downloaded datasets lie; empty: $URAENAS_DATA, else `datasets`
     image_size: int = 32  # folders of images only: every image becomes this many pixels high and wide
-    # folders of images only: leave out what cannot be read, instead of refusing
-    skip_unreadable: bool = False
+    skip_unreadable: bool = (
+        False  # folders of images only: leave out what cannot be read, instead of refusing
+    )
     limit: int = 0  # use at most so many training images, stratified and drawn by the seed; 0: all
-    # of the training set, for selection and calibration; unless there is a validation part
-    held_out: float = 0.15
+    held_out: float = (
+        0.15  # of the training set, for selection and calibration; unless there is a validation part
+    )
     flip: str = "auto"  # mirror images at random: on, off, or auto: only CIFAR and Fashion-MNIST
     padding: int = -1  # black pixels around images for random crops; -1: an eighth of the size of own images
     target: str = ""  # tables only: the column to predict; several columns of numbers with commas

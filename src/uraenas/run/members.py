@@ -72,7 +72,7 @@ class Chooser:
             unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
         facts = self.config.seed, panels, temperature, apart, unseen, settings.judges
         known = known_to(ensemble, task, self.engine, *facts)
-        self.run.members(method.name).adopt(replace(ensemble, known=known), self.run.chains)
+        self.run.adopt(method.name, replace(ensemble, known=known))
 
     def _chosen(
         self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int

@@ -161,6 +161,10 @@ class Run(RunFiles):
     def is_trained(self, method: str) -> bool:
         return self.members(method).are_complete
 
+    def adopt(self, method: str, ensemble: Ensemble) -> None:
+        """Make these the method's members."""
+        self.members(method).adopt(ensemble, self.chains)
+
     @property
     def trained(self) -> list[str]:
         """The methods whose members are there."""

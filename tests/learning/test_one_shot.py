@@ -434,11 +434,12 @@ def test_with_partial_channels_the_rest_passes_by_and_channels_are_shuffled(
             nodes.append(total)
         return nodes[-1]
 
-    x = blocks.stem(batch[0], SPACE.skeleton, weights, None, True)
+    filling = blocks.Filling(weights)
+    x = blocks.stem(batch[0], SPACE.skeleton, filling)
     for block in SPACE.skeleton.blocks():
-        reduced = block.reduces and blocks.reduction(x, block.name, weights, None, True)
+        reduced = block.reduces and blocks.reduction(x, block.name, filling)
         x = reduced if block.reduces else cell(x, block.name)
-    expected = blocks.head(x, weights, None, True)
+    expected = blocks.head(x, filling)
     with torch.no_grad():
         torch.testing.assert_close(supernet(batch[0], mixing, parts=2), expected, rtol=1e-10, atol=1e-10)
 

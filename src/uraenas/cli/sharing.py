@@ -65,8 +65,9 @@ def export(
     heed(signal.SIGTERM)  # what is unfinished is removed
     if form != "run":
         from uraenas.deploy import Wanted
+        from uraenas.ensemble.asked import Asked
 
-        wanted = Wanted(precision, risk, certainty, share, coverage)
+        wanted = Wanted(precision, Asked(risk, share, certainty, coverage))
         found = _export_file(Run.find(path), out, form, names, wanted, runtime)
         size = sum(one.stat().st_size for one in out.rglob("*")) if form == "web" else out.stat().st_size
         say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
@@ -102,7 +103,7 @@ def _export_file(
     else:
         found = export_file(run, out, form, method, wanted)
     if (known := run.ensemble(method).known) is not None:
-        note(known.doubts(wanted.risk, wanted.share, wanted.certainty, wanted.coverage))
+        note(known.doubts(wanted.asked))
     note(_notes_on_cost(found))
     return found
 

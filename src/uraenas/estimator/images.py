@@ -16,6 +16,7 @@ from uraenas.base.fields import Fields, shown
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.estimator.fitting import folder_for, seed_of, trained
 from uraenas.evaluation import SOURCES, calibration
@@ -161,7 +162,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         log_p, p_value = ensemble.look(self._images(X), self.device)
         proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
         known = ensemble.require_known()
-        for line in known.doubts(risk, share, certainty):
+        for line in known.doubts(Asked(risk, share, certainty)):
             warnings.warn(line, stacklevel=2)
         threshold = known.threshold(risk, certainty, share).confidence
         mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)

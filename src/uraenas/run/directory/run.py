@@ -17,6 +17,7 @@ from uraenas.base.lock import hold
 from uraenas.base.svg import element
 from uraenas.data.tables import Columns
 from uraenas.ensemble import SHARE, Ensemble, Known, MemberFacts
+from uraenas.ensemble.asked import RISK, Asked
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
 from uraenas.ensemble.threshold import Threshold
@@ -193,7 +194,7 @@ class Run(RunFiles):
     def predict(
         self,
         paths: Iterable[Path | str],
-        risk: float = 0.05,
+        risk: float = RISK,
         method: str = "",
         share: float = SHARE,
         certainty: float = CERTAINTY,
@@ -202,7 +203,7 @@ class Run(RunFiles):
         """What a method says of these files, and of all files in these folders that end as images do."""
         ensemble = self.ensemble(method)
         files, _ = find_files([Path(path) for path in paths])
-        return list(predict_files(ensemble, files, risk, share, certainty=certainty, coverage=coverage))
+        return list(predict_files(ensemble, files, Asked(risk, share, certainty, coverage)))
 
     # What was measured
 

@@ -18,8 +18,8 @@ class Working(Protocol):
     def __call__(self, units: list[Unit], tell: Tell) -> Mapping[str, Any]: ...
 
 
-class Asked:
-    """Answers of workers. Each has a stack of queries at most, so no more is lost with whoever asks."""
+class AnswersOfWorkers:
+    """Each worker has a stack of queries at most, so no more is lost with whoever asks."""
 
     def __init__(self, here: Trainings, workers: int, working: Working) -> None:
         self.here, self.workers, self.working = here, workers, working

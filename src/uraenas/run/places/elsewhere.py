@@ -9,7 +9,7 @@ from uraenas.learning.queries import Trainings
 from uraenas.run.checkpoints import read_chain
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
-from uraenas.run.places.asking import Asked
+from uraenas.run.places.asking import AnswersOfWorkers
 from uraenas.run.places.driver import Driver
 from uraenas.run.places.leases import revoke
 from uraenas.run.places.packing import Unit, pack
@@ -47,7 +47,7 @@ class Elsewhere:
             sets = cell_count(task.measured_on(config.evaluate.part).test, config.evaluate)
             self.crew = self.hiring.hire(work, max(chains, sets))
 
-    def asked(self, work: Work, progress: Countdown) -> Callable[[Trainings], Asked]:
+    def asked(self, work: Work, progress: Countdown) -> Callable[[Trainings], AnswersOfWorkers]:
         crew = self._hired(work)
 
         def working(units: list[Unit], tell: Callable[[Driver], None]) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ class Elsewhere:
             self._worked(driver, units, lambda: None, show)
             return driver.found
 
-        return lambda here: Asked(here, len(crew.names), working)
+        return lambda here: AnswersOfWorkers(here, len(crew.names), working)
 
     def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:
         """By all workers but the first, whose core or GPU the search is using."""

@@ -21,7 +21,7 @@ from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import Point
 
@@ -41,7 +41,7 @@ def stack_of(space: CellSpace, members: int) -> StackOfChains:
     chosen = genotypes("likely", members, space)
     specs = [ChainSpec("uniform", Point(), n, genotype) for n, genotype in enumerate(chosen)]
     chains = [initial_chain(spec, space, 0) for spec in specs]
-    return StackOfChains(chains, TrainSettings(), space, loader, engine, seed=0)
+    return StackOfChains(chains, Training(TrainSettings(), space, loader, engine, 0))
 
 
 def main() -> None:

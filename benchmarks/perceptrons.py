@@ -22,7 +22,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.data.targets import Numbers
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import Perceptron, PerceptronSpace, Shape
 from uraenas.spaces.perceptrons.network import ACTIVATIONS
 from uraenas.weights import WEIGHTS
@@ -73,7 +73,7 @@ def stack_seconds(
     """To train all of them as one stack."""
     specs = [ChainSpec("timed", WEIGHTS["adam"].make(), n, one) for n, one in enumerate(architectures)]
     chains = [initial_chain(spec, space, 0) for spec in specs]
-    stack = StackOfChains(chains, TrainSettings(epochs, BATCH), space, loader, engine, 0)
+    stack = StackOfChains(chains, Training(TrainSettings(epochs, BATCH), space, loader, engine, 0))
     begun = _seconds(engine.device)
     while not stack.done:
         stack.advance()

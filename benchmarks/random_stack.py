@@ -11,7 +11,7 @@ from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import CellSpace, Genotype
 from uraenas.spaces.cells import CONVOLUTIONS
 from uraenas.weights import Point
@@ -57,7 +57,7 @@ def stack_of(chosen: Sequence[Genotype], space: CellSpace, engine: Engine) -> St
     loader = Loader(part, normalisation, BATCH, 4, True, engine.device, engine.dtype)
     specs = [ChainSpec("uniform", Point(), n, genotype) for n, genotype in enumerate(chosen)]
     chains = [initial_chain(spec, space, 0) for spec in specs]
-    return StackOfChains(chains, TrainSettings(), space, loader, engine, seed=0)
+    return StackOfChains(chains, Training(TrainSettings(), space, loader, engine, 0))
 
 
 def captured_stack(chosen: Sequence[Genotype], space: CellSpace, engine: Engine) -> StackOfChains:

@@ -20,7 +20,7 @@ from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Member, MembersPredictor
 from uraenas.evaluation import metrics
 from uraenas.learning.chains import ChainSpec, initial_chain
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.run.config import Config, preset
 from uraenas.run.task import Task, prepare
 from uraenas.spaces import Architecture, Space
@@ -50,7 +50,7 @@ def train_with(
     torch.cuda.reset_peak_memory_stats()
     loader = task.loader(task.train, config.train.batch, engine)
     chains = [initial_chain(spec, task.space, config.seed) for spec in specs]
-    stack = StackOfChains(chains, config.train, task.space, loader, engine, config.seed)
+    stack = StackOfChains(chains, Training(config.train, task.space, loader, engine, config.seed))
     seconds: list[float] = []
     members: list[Member] = []
     while not stack.done:

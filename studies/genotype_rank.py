@@ -19,7 +19,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Member, MembersPredictor
 from uraenas.evaluation import metrics
 from uraenas.learning.chains import ChainSpec, initial_chain
-from uraenas.learning.train import train
+from uraenas.learning.train import Training, train
 from uraenas.run.pipeline import Pipeline
 from uraenas.spaces import Architecture
 
@@ -32,13 +32,10 @@ def trained(pipeline: Pipeline, architectures: Sequence[Architecture]) -> list[M
     weights = config.only("random-ensemble").method("random-ensemble").weights
     specs = [ChainSpec("uniform", weights, FIRST + n, one) for n, one in enumerate(architectures)]
     members: dict[str, Member] = {}
+    loader = task.loader(task.train, config.train.batch, pipeline.engine)
     train(
         [initial_chain(spec, task.space, config.seed) for spec in specs],
-        config.train,
-        task.space,
-        task.loader(task.train, config.train.batch, pipeline.engine),
-        pipeline.engine,
-        config.seed,
+        Training(config.train, task.space, loader, pipeline.engine, config.seed),
         collect=lambda member: members.update({member.origin.chain: member}),
         checkpoint=lambda states: None,
     )

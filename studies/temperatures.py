@@ -22,7 +22,7 @@ from uraenas.ensemble import Member, MembersPredictor
 from uraenas.evaluation import metrics
 from uraenas.learning.chains import ChainSpec, ChainState, initial_chain
 from uraenas.learning.sources import Sampled
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.run.pipeline import Pipeline
 from uraenas.spaces import Architecture
 from uraenas.weights import Langevin
@@ -58,7 +58,9 @@ class Pilot:
     ) -> tuple[list[ChainState], list[Member]]:
         """The chains of so many epochs after `until`, and what they collected on the way, the latest last."""
         settings, engine = replace(self.config.train, epochs=epochs), self.pipeline.engine
-        stack = StackOfChains(chains, settings, self.task.space, self.loader, engine, self.config.seed)
+        stack = StackOfChains(
+            chains, Training(settings, self.task.space, self.loader, engine, self.config.seed)
+        )
         collected: list[Member] = []
         while stack.epoch < until:
             collected += stack.advance()

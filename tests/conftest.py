@@ -52,9 +52,8 @@ def call_uraenas(*arguments: str | Path) -> Finished:
 
 def pytest_collection_finish() -> None:
     """Thousands of tests and the modules they use stay to the end: nobody need look through them for garbage."""
-    if (
-        "hypothesis" in sys.modules
-    ):  # whose import looks for what refers to generators, and finds nothing frozen
+    # Its import looks for what refers to generators, and finds nothing frozen.
+    if "hypothesis" in sys.modules:
         gc.collect()
         gc.freeze()
 

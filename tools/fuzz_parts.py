@@ -231,7 +231,9 @@ def looks(test: LabelledImages) -> dict[str, Callable[[Run], Any]]:
         "chains": lambda run: {
             name: (chain.epoch, chain.restarts) for name, chain in chain_facts(run).items()
         },
-        "samples": lambda run: [one.identity for chain in run.chains() for one in run.samples(chain)],
+        "samples": lambda run: [
+            one.identity for chain in run.chains.names() for one in run.chains.samples(chain)
+        ],
         "summary": lambda run: summary(run.path),
         "page": lambda run: len(report.build([(run, test)])) > 0,
     }

@@ -121,7 +121,7 @@ def struck_in_evaluation(run: Run) -> int:
     """Deaths of workers that were at evaluation sets."""
     log = map(json.loads, (run.path / "log.jsonl").read_text().splitlines())
     units = [fact["unit"] for fact in log if fact["event"] == "worker died"]
-    return sum(not set(unit) <= set(run.chains()) for unit in units)
+    return sum(not set(unit) <= set(run.chains.names()) for unit in units)
 
 
 def images(out: Path) -> float:
@@ -170,7 +170,8 @@ def loop(options: argparse.Namespace, cluster: Any) -> dict[str, Any]:
         config = preset("tiny", {**SETTINGS, **own})
         whole = Path(folder) / "undisturbed"
         work(whole, config, "local")
-        epoch = images(whole) / len(Run(whole).chains()) / config.train.epochs  # less where chains share
+        # Less, where chains share.
+        epoch = images(whole) / len(Run(whole).chains.names()) / config.train.epochs
         begun = time.monotonic()
         while any(left.values()):
             out = Path(folder) / f"run-{facts['runs']}"

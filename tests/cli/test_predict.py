@@ -12,6 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas.base.errors import UraenasError
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
 from uraenas.ensemble.threshold import estimated
 from uraenas.run.directory import Run
@@ -146,9 +147,8 @@ def test_a_foreign_image_is_called_so(uraenas, finished_run, tmp_path):
     assert "p = 0.01" in table
     assert "unlike anything it was trained on" in " ".join(table.split())
     none = json.loads(uraenas("predict", finished_run, tmp_path, "--json", "--foreign", "0.001").stdout)
-    assert not any(
-        row["foreign"] for row in none["predictions"]
-    )  # of 189 held-out images none can be so rare
+    # Of 189 held-out images none can be so rare.
+    assert not any(row["foreign"] for row in none["predictions"])
     wrong = uraenas("predict", finished_run, tmp_path, "--foreign", "2")
     assert (wrong.returncode, "share = 2.0 is out of range" in wrong.stderr) == (2, True)
 
@@ -169,15 +169,18 @@ def test_csv_and_table_hold_the_same_predictions(uraenas, finished_run, folder):
 def test_predictions_do_not_depend_on_what_else_is_asked(finished_run, folder):
     ensemble = Run(finished_run).ensemble("uraenas")
     files, _ = find_files([folder])
-    together = [row for row in predict_files(ensemble, files, 0.5) if isinstance(row, Prediction)]
+    together = [row for row in predict_files(ensemble, files, Asked(risk=0.5)) if isinstance(row, Prediction)]
     alone = [
-        row for file in files for row in predict_files(ensemble, [file], 0.5) if isinstance(row, Prediction)
+        row
+        for file in files
+        for row in predict_files(ensemble, [file], Asked(risk=0.5))
+        if isinstance(row, Prediction)
     ]
     assert [row.label for row in together] == [row.label for row in alone]
     assert [row.probability for row in together] == pytest.approx(
         [row.probability for row in alone], abs=1e-5
     )
-    assert any(isinstance(row, Unreadable) for row in predict_files(ensemble, files, 0.5))
+    assert any(isinstance(row, Unreadable) for row in predict_files(ensemble, files, Asked(risk=0.5)))
 
 
 def test_the_threshold_keeps_the_risk_on_held_out_images():

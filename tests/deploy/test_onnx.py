@@ -25,6 +25,7 @@ from uraenas.engine.runtime.operations import Builder
 from uraenas.engine.runtime.recording import record
 from uraenas.engine.runtime.unmerged import unmerged
 from uraenas.ensemble import runtime
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Rule, rows_of
 from uraenas.ensemble.runtime import EarningPredictor, RuntimePredictor
 
@@ -46,7 +47,7 @@ def file(finished_run: Path, uraenas: Callable, tmp_path_factory: pytest.TempPat
 
 def test_it_says_what_predict_says_of_any_number_of_images(finished_run: Path, file: Path) -> None:
     ensemble, exported = Run(finished_run).ensemble(), Exported(file, threads=1)
-    rule = Rule.of(ensemble, 0.2)
+    rule = Rule.of(ensemble, Asked(risk=0.2))
     for count in (1, 40):
         images = np.concatenate([DIGITS[:count], 255 - DIGITS[:count]])
         found = exported(images)
@@ -70,7 +71,7 @@ def test_a_file_that_would_say_something_else_is_refused(finished_run: Path, fil
         return {**found, name: ~found[name] if found[name].dtype == bool else found[name] + np.float32(1e-4)}
 
     with pytest.raises(UraenasError, match=name):
-        parity_of_images(ensemble, says, True, Rule.of(ensemble, 0.2))
+        parity_of_images(ensemble, says, True, Rule.of(ensemble, Asked(risk=0.2)))
 
 
 @pytest.mark.parametrize(("count", "threads"), [(7, 1), (300, 2)])  # the last in parts side by side
@@ -185,13 +186,14 @@ def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:
     whole = len(model.SerializeToString())
     weights = sum(one.numel() for name, one in network.named_buffers() if name.endswith("weight"))
     assert whole - len(halved(model).SerializeToString()) > 2 * weights - 200 * len(model.graph.initializer)
+    # What needs held-out images is not there.
     assert [output.name for output in model.graph.output] == [
         "probabilities",
         "total",
         "data",
         "weights",
         "architecture",
-    ]  # what needs held-out images is not there
+    ]
 
 
 def test_a_torch_file_is_read_by_torch_alone(

@@ -20,7 +20,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
 
@@ -155,7 +155,7 @@ def test_a_training_step_stays_on_the_device(pretended_gpu, name):
     specs = [ChainSpec("sampled", rule, n, SPACE.parse(text)) for n, text in enumerate(GENOTYPES)]
     chains = [initial_chain(spec, SPACE, 0) for spec in specs]
     images = loader(pretended_gpu)
-    stack = StackOfChains(chains, TrainSettings(epochs=8), SPACE, images, pretended_gpu, seed=0)
+    stack = StackOfChains(chains, Training(TrainSettings(epochs=8), SPACE, images, pretended_gpu, 0))
     assert quiet_and_noisy_steps(stack) == []
 
 
@@ -170,7 +170,7 @@ def test_augmentation_stays_on_the_device_and_leaves_the_step_there(pretended_gp
     assert (changed.device.type, labels.device.type) == ("meta", "meta")
     specs = [ChainSpec("sampled", WEIGHTS["point"].make(), 0, SPACE.parse(GENOTYPES[0]))]
     chains = [initial_chain(spec, SPACE, 0) for spec in specs]
-    stack = StackOfChains(chains, TrainSettings(epochs=8), SPACE, images, pretended_gpu, seed=0)
+    stack = StackOfChains(chains, Training(TrainSettings(epochs=8), SPACE, images, pretended_gpu, 0))
     assert quiet_and_noisy_steps(stack) == []
 
 

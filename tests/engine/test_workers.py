@@ -14,7 +14,7 @@ from uraenas.engine import Engine, EngineSettings, Wrapping
 from uraenas.engine.gradients import PlainGradients
 from uraenas.engine.workers import LARGE, Workers
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import CellSpace, Shape, Stack, Tensors
 from uraenas.spaces.networks import Draw, Network
 from uraenas.weights import Langevin
@@ -99,7 +99,7 @@ def test_chains_have_the_same_bits_on_any_number_of_workers_and_threads() -> Non
             engine = engine_of(workers)
             specs = [ChainSpec("sampled", method, n, genotype) for n, genotype in enumerate(GENOTYPES)]
             chains = [initial_chain(spec, SPACE, 0) for spec in specs]
-            stack = StackOfChains(chains, TrainSettings(epochs=2), SPACE, loader(engine), engine, seed=0)
+            stack = StackOfChains(chains, Training(TrainSettings(epochs=2), SPACE, loader(engine), engine, 0))
             while not stack.done:
                 stack.advance()
             ends.append([state.tensors for state in stack.states()])

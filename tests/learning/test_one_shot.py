@@ -158,9 +158,8 @@ def test_gdas_runs_chosen_operations_alone_and_loses_nothing_but_the_slopes_of_o
             found.append((loss, again, gradient, slope if hard else torch.where(mixing == 1, slope, 0.0)))
             chosen = int(mixing[:, [SPACE.operations.index(name) for name in SPACE.cell.convolutions]].sum())
             in_cells = chosen if hard else 2 * 3  # six edges' merged by node, of two kinds
-            assert len(ran) == 2 * (
-                3 * in_cells + 7
-            )  # three cells; the stem's, and three of each residual block
+            # Three cells; the stem's, and three of each residual block.
+            assert len(ran) == 2 * (3 * in_cells + 7)
         for ours, theirs in zip(*found, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
         assert (found[0][-1] == 0)[mixing == 0].all()
@@ -435,11 +434,12 @@ def test_with_partial_channels_the_rest_passes_by_and_channels_are_shuffled(
             nodes.append(total)
         return nodes[-1]
 
-    x = blocks.stem(batch[0], SPACE.skeleton, weights, None, True)
+    filling = blocks.Filling(weights)
+    x = blocks.stem(batch[0], SPACE.skeleton, filling)
     for block in SPACE.skeleton.blocks():
-        reduced = block.reduces and blocks.reduction(x, block.name, weights, None, True)
+        reduced = block.reduces and blocks.reduction(x, block.name, filling)
         x = reduced if block.reduces else cell(x, block.name)
-    expected = blocks.head(x, weights, None, True)
+    expected = blocks.head(x, filling)
     with torch.no_grad():
         torch.testing.assert_close(supernet(batch[0], mixing, parts=2), expected, rtol=1e-10, atol=1e-10)
 

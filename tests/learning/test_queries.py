@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from uraenas.architectures import DISTRIBUTIONS, queried
-from uraenas.data import digits, stratified_split
+from uraenas.data import LabelledImages, digits, stratified_split
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import MembersPredictor
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
-from uraenas.learning.queries import QUERY_WEIGHTS, QueryParts, QuerySearch, QuerySettings
+from uraenas.learning.queries import QUERY_WEIGHTS, QueryParts, QuerySearch, QuerySettings, Trainings
 from uraenas.learning.recipes import Recipe, recipe_of
-from uraenas.learning.search import SearchState
-from uraenas.learning.train import train
+from uraenas.learning.search import SearchState, SearchTask
+from uraenas.learning.train import Training, train
 from uraenas.spaces import CellSpace, Shape
 
 SPACE = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 10))
@@ -39,8 +39,12 @@ def begin(halves: tuple, name: str, state: SearchState | None = None, stack: int
         QUERY_WEIGHTS["point"].make(),
     )
     normalisation = Normalisation.of(halves[0].images)
-    loader = Loader(halves[0], normalisation, 32, 0, False, engine.device, engine.dtype)
-    return QuerySearch(parts, SPACE, loader, halves[1], normalisation, engine, SEED, state)
+
+    def load(part: LabelledImages, batch: int) -> Loader:
+        return Loader(part, normalisation, batch, 0, False, engine.device, engine.dtype)
+
+    task = SearchTask(SPACE, *halves, normalisation, load, engine, SEED)
+    return QuerySearch(Trainings(parts, task), state)
 
 
 def run(searching: QuerySearch) -> QuerySearch:
@@ -88,9 +92,10 @@ def test_a_query_is_a_chain_and_its_value_the_accuracy_on_validation_images(
     spec = ChainSpec("query", searching.here.method, 4, architecture, recipe=recipe)
     members: list = []
     settings = TrainSettings(1, 32, 1.0)
-    facts = (settings, SPACE, searching.train, searching.engine, SEED)
-    train([initial_chain(spec, SPACE, SEED)], *facts, members.append, lambda states: None)
-    predict = MembersPredictor(members, SPACE, searching.here.normalisation, searching.engine)
+    task, loader = searching.here.task, searching.here.loader
+    training = Training(settings, SPACE, loader, task.engine, SEED)
+    train([initial_chain(spec, SPACE, SEED)], training, members.append, lambda states: None)
+    predict = MembersPredictor(members, SPACE, task.normalisation, task.engine)
     right = predict(halves[1].images)[0].argmax(dim=-1).numpy() == halves[1].labels
     assert float(searching.state["values"][4]) == pytest.approx(right.mean(), abs=1e-12)
 
@@ -102,7 +107,7 @@ def test_progress_counts_steps_and_reaches_the_end(halves: tuple) -> None:
     assert told[-1] == (10, 10)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     moving, steps = begin(halves, "random").trial()
-    assert steps * len(moving.specs) == searching.train.steps  # of one epoch, shared by the stack
+    assert steps * len(moving.specs) == searching.here.loader.steps  # of one epoch, shared by the stack
 
 
 def test_a_network_that_cannot_be_trained_is_worth_nothing(halves: tuple) -> None:

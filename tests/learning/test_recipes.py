@@ -15,7 +15,7 @@ from uraenas.data.targets import CLASSES
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
 from uraenas.learning.recipes import RECIPES, Recipe, Varied
-from uraenas.learning.train import train
+from uraenas.learning.train import Training, train
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 from uraenas.spaces import CellSpace, Shape
@@ -51,7 +51,7 @@ def trained(
     def keep(states: list[ChainState]) -> None:
         last.update({state.spec.name: state.tensors["weights"] for state in states})
 
-    train(chains, settings, SPACE, loader, engine, 9, lambda member: None, keep)
+    train(chains, Training(settings, SPACE, loader, engine, 9), lambda member: None, keep)
     return last
 
 
@@ -143,7 +143,7 @@ def test_methods_with_recipes_run(tmp_path: Path) -> None:
     pipeline.train(pipeline.search())
     rows = pipeline.evaluate().rows
     assert {row.method for row in rows} == set(changes["methods"].split(","))
-    names = pipeline.run.chains()
+    names = pipeline.run.chains.names()
     assert "varied-expected-point-00" in names
     assert "expected-point-00" in names
     assert any(name.startswith("varied-sampled-") for name in names)

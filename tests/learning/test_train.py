@@ -19,7 +19,7 @@ from uraenas.engine import Engine, EngineSettings, Gradients, Wrapping, naming_w
 from uraenas.ensemble import Ensemble, Kind, Member, MembersPredictor, Origin
 from uraenas.learning.chains import RESTARTS, ChainSpec, ChainState, TrainSettings, initial_chain
 from uraenas.learning.teaching import EnsembleTeacher
-from uraenas.learning.train import MOST_LOSS, StackOfChains, stacks_of, train
+from uraenas.learning.train import MOST_LOSS, StackOfChains, Training, stacks_of, train
 from uraenas.spaces import CellSpace, Shape, Stack
 from uraenas.weights import WEIGHTS
 
@@ -95,9 +95,8 @@ def run(
     taught = states[0].spec.weights.changes.heads
     loader = loader_for(part, teacher=teacher(part) if taught else None)
     with contextlib.suppress(Cut):
-        train(
-            states, settings, SPACE, loader, on or engine(stack), SEED, collected.append, checkpoint
-        )  # fmt: skip
+        training = Training(settings, SPACE, loader, on or engine(stack), SEED)
+        train(states, training, collected.append, checkpoint)
     return last, collected
 
 
@@ -187,7 +186,7 @@ def test_training_equals_a_plain_loop(part: LabelledImages) -> None:
     """SGD with Nesterov momentum on a stack of one, in double precision."""
     (start,) = chains("point", count=1)
     loader = loader_for(part, torch.float64)
-    ours = StackOfChains([start], SETTINGS, SPACE, loader, engine(dtype="float64"), SEED)
+    ours = StackOfChains([start], Training(SETTINGS, SPACE, loader, engine(dtype="float64"), SEED))
     network = Stack([start.spec.architecture], SPACE).double().train()
     network.put(0, start.tensors["weights"], start.tensors["statistics"])
     velocity = torch.zeros_like(network.weights)
@@ -333,9 +332,8 @@ def test_chains_beyond_help_are_given_up_and_not_run_again(part: LabelledImages)
     def touched(now: list[ChainState]) -> None:
         raise AssertionError("a chain was run again")
 
-    train(
-        list(last.values()), SETTINGS, SPACE, loader_for(part), engine(), SEED, members.append, touched
-    )  # fmt: skip
+    training = Training(SETTINGS, SPACE, loader_for(part), engine(), SEED)
+    train(list(last.values()), training, members.append, touched)
 
 
 # Memory
@@ -434,7 +432,9 @@ def test_the_losses_of_short_chains_are_pinned(part: LabelledImages) -> None:
     found = []
     for weights in BOTH:
         loader = loader_for(part, torch.float64)
-        stack = StackOfChains(chains(weights, 2), SETTINGS, SPACE, loader, engine(dtype="float64"), SEED)
+        stack = StackOfChains(
+            chains(weights, 2), Training(SETTINGS, SPACE, loader, engine(dtype="float64"), SEED)
+        )
         for _ in range(2):
             stack.advance()
         found += [round(row["loss"], 7) for state in stack.states() for row in state.history]

@@ -99,9 +99,8 @@ def test_what_is_missing_is_made_as_told(uraenas: Callable, finished_run: Path, 
         run = Path(shutil.copytree(finished_run, tmp_path / missing.replace("/", "-")))
         shutil.rmtree(run / missing) if (run / missing).is_dir() else (run / missing).unlink()
         told = uraenas(*(word.format(run=run) for word in asked))
-        assert told.returncode == (
-            0 if missing == "metrics.json" else 2
-        )  # a page tells how far a run has come
+        # A page tells how far a run has come.
+        assert told.returncode == (0 if missing == "metrics.json" else 2)
         command = re.search(r"run: uraenas (.*)$", told.stderr.strip())
         assert command is not None, told.stderr
         assert uraenas(*shlex.split(command.group(1))).returncode == 0

@@ -29,8 +29,8 @@ def every_look(run: Run) -> None:
         run.threshold(0.05, method)
         run.read_tensors(run.predictions_file(method, "digits"))
         run.read_tensors(run.cell_file(method, "digits"))
-    for chain in run.chains():
-        run.samples(chain)
+    for chain in run.chains.names():
+        run.chains.samples(chain)
     for path in run.path.glob("chains/explored/*"):
         run.read_tensors(str(path.relative_to(run.path)))
 
@@ -41,9 +41,8 @@ def test_one_methods_members_are_not_anothers(own_run: Path) -> None:
     shutil.copytree(run.members_folder("uraenas"), run.members_folder("deep-ensemble"))
     with pytest.raises(UraenasError, match="those of method uraenas, put in this place; delete it and run"):
         run.ensemble("deep-ensemble")
-    assert (
-        len(Ensemble.load(run.members_folder("deep-ensemble"))) == 2
-    )  # whoever asks for no owner in particular
+    # Whoever asks for no owner in particular may read it.
+    assert len(Ensemble.load(run.members_folder("deep-ensemble"))) == 2
 
 
 def test_every_part_of_another_run_is_refused_in_its_place(

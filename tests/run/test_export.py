@@ -16,6 +16,7 @@ from uraenas import Run, UraenasError, load_dataset
 from uraenas.base.files import read_tensors
 from uraenas.evaluation import Diverged
 from uraenas.run.config import preset
+from uraenas.run.directory import search_taken_from
 from uraenas.run.export import export, usual_search
 
 DIGITS = load_dataset("digits").test.images[:40]
@@ -47,9 +48,10 @@ def test_a_copy_is_small_and_predicts_the_same_to_half_precision(
     before = (finished_run / "report.html").read_text()
     assert uraenas("report", copy.path).returncode == 0
     after = (copy.path / "report.html").read_text()
+    # Nothing is lost of it.
     assert [before.count(f"<{tag}") for tag in ("svg", "section", "table", "image")] == [
         after.count(f"<{tag}") for tag in ("svg", "section", "table", "image")
-    ]  # nothing is lost of it
+    ]
 
 
 def test_a_copy_in_full_precision_predicts_the_same(finished_run: Path, tmp_path: Path) -> None:
@@ -250,7 +252,7 @@ def test_few_own_images_are_not_searched_on_unless_asked(tmp_path: Path, uraenas
         out = tmp_path / f"run{len(options)}{taken}{options[-1:]}"
         done = uraenas(*call, *options, "--out", out)
         assert done.returncode == 0, done.stderr
-        assert Run(out).search_taken_from == taken
+        assert search_taken_from(Run(out)) == taken
         assert ("architectures come from the search of cifar10" in done.stderr) == bool(taken)
         assert uraenas(*call, *options, "--out", out).returncode == 0  # it goes on
 

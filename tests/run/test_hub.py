@@ -14,9 +14,8 @@ from uraenas.data import digits
 
 hub_client = pytest.importorskip("huggingface_hub")
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Use 'content="
-)  # the client library's, of its own HTTP client
+# The client library's, of its own HTTP client.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=")
 REPO = "someone/digits-ensemble"
 TEST = digits().test.images[:20]
 

@@ -96,10 +96,8 @@ def test_another_measurement_is_announced_and_not_done_until_it_is(own_run: Path
     (note,) = (line for line in pipeline.notes() if "anew" in line)
     assert note == "the run is measured anew: evaluate.severities was [1, 5] and is now [1, 4]"
     assert summary(own_run)["stages"]["evaluate"] == "not done"
-    assert read(Run(own_run)).settings["evaluate.severities"] == [
-        1,
-        5,
-    ]  # of the figures that the report would show
+    # Of the figures that the report would show.
+    assert read(Run(own_run)).settings["evaluate.severities"] == [1, 5]
     pipeline.evaluate()
     assert summary(own_run)["stages"]["evaluate"] == "done"
     assert not any("anew" in line for line in Pipeline.start(own_run, changed).notes())

@@ -16,8 +16,8 @@ from uraenas.report import build_partial
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
-from uraenas.run.show import progress_of, runs_in, summary
-from uraenas.run.telling import Telling
+from uraenas.run.progress import Telling, progress_of
+from uraenas.run.show import runs_in, summary
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def test_a_run_has_one_member_from_each_cycle(means: Run, uraenas: Callable) -> 
 
 def test_its_weights_are_the_mean_and_its_statistics_are_measured_anew(means: Run) -> None:
     member = means.ensemble("uraenas-swa").members[0]
-    samples = {one.origin.epoch: one.weights for one in means.samples(CHAIN)}
+    samples = {one.origin.epoch: one.weights for one in means.chains.samples(CHAIN)}
     torch.testing.assert_close(member.weights, (samples[6] + samples[7]) / 2)
     pipeline = Pipeline.resume(means.path)
     loader = pipeline.task.loader(pipeline.task.train, pipeline.config.train.batch, pipeline.engine)
@@ -59,11 +59,11 @@ def test_its_weights_are_the_mean_and_its_statistics_are_measured_anew(means: Ru
 
 def test_a_mean_in_the_place_of_a_sample_is_refused(means: Run, tmp_path: Path) -> None:
     run = Run(shutil.copytree(means.path, tmp_path / "run"))
-    place = run.sample_path(CHAIN, 7)
+    place = run.chains.sample_path(CHAIN, 7)
     place.unlink()
     shutil.copy(run.members_folder("uraenas-swa") / "000.safetensors", place)
     with pytest.raises(UraenasError, match="is another sample, put in its place"):
-        run.samples(CHAIN)
+        run.chains.samples(CHAIN)
 
 
 def again(run: Run) -> None:
@@ -83,9 +83,9 @@ def test_members_that_were_not_vouched_for_are_made_again_and_the_same(means: Ru
 @pytest.mark.parametrize("factor", [1e3, 1e25, torch.inf])
 def test_a_sample_that_went_astray_is_left_out_of_the_mean(means: Run, tmp_path: Path, factor: float) -> None:
     run = Run(shutil.copytree(means.path, tmp_path / "run"))
-    bad = next(one for one in run.samples(CHAIN) if one.origin.epoch == 7)
+    bad = next(one for one in run.chains.samples(CHAIN) if one.origin.epoch == 7)
     space = run.ensemble("uraenas-swa").space
-    replace(bad, weights=bad.weights * factor).save(run.sample_path(CHAIN, 7), space)
+    replace(bad, weights=bad.weights * factor).save(run.chains.sample_path(CHAIN, 7), space)
     again(run)
     member = run.ensemble("uraenas-swa").members[0]
     assert (member.origin.epoch, member.origin.samples) == (6, 1)

@@ -85,7 +85,7 @@ def test_members_are_those_of_a_run_that_was_trained_with_these_settings(
 def test_means_of_fewer_samples(sampled_run: Run, choose: Callable) -> None:
     run = choose("uraenas-swa", **{"train.sampling.mean_of": 1})
     assert origins(run, "uraenas-swa") == [(chain, epoch, 1) for epoch in (7, 3) for chain in CHAINS]
-    newest = sampled_run.samples(CHAINS[0])[0]
+    newest = sampled_run.chains.samples(CHAINS[0])[0]
     assert run.ensemble("uraenas-swa").members[0].identity == newest.identity
 
 

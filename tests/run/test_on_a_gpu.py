@@ -17,7 +17,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Member
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
-from uraenas.learning.train import train
+from uraenas.learning.train import Training, train
 from uraenas.run.checkpoints import read_chain
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
@@ -71,7 +71,7 @@ def train_eight(engine: Engine) -> list[Member]:
     specs = [ChainSpec("sampled", Point(), n, architecture) for n in range(8)]
     chains = [initial_chain(spec, SPACE, 0) for spec in specs]
     collected: list[Member] = []
-    train(chains, SETTINGS, SPACE, loader, engine, 0, collected.append, lambda states: None)
+    train(chains, Training(SETTINGS, SPACE, loader, engine, 0), collected.append, lambda states: None)
     return collected
 
 
@@ -142,7 +142,7 @@ def test_a_signal_leaves_the_epochs_that_were_over(tmp_path: Path) -> None:
     assert process.returncode == 143
     assert "stopped by SIGTERM" in told
     pipeline = Pipeline.resume(out)
-    epochs = [read_chain(pipeline.run, name).epoch for name in pipeline.run.chains()]
+    epochs = [read_chain(pipeline.run, name).epoch for name in pipeline.run.chains.names()]
     done = sum(cost["images"] for name, cost in pipeline.run.costs.read().items() if "/" in name)
     loader = pipeline.task.loader(pipeline.task.train, pipeline.config.train.batch, pipeline.engine)
     assert sum(epochs) * loader.steps * loader.batch == done  # no epoch that was paid for is lost

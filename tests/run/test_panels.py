@@ -11,9 +11,8 @@ def test_every_row_is_judged_by_the_members_that_left_it_out() -> None:
     panels = panels_of(numbers, fold, len(fold))
     rows = torch.cat([panel.images for panel in panels])
     assert sorted(rows.tolist()) == list(range(7))
-    said = said_by(
-        panels, torch.arange(6.0)[:, None, None].expand(6, 7, 1)
-    )  # each member says its own number
+    # Each member says its own number.
+    said = said_by(panels, torch.arange(6.0)[:, None, None].expand(6, 7, 1))
     for place, row in enumerate(rows.tolist()):
         assert said[:, place, 0].tolist() == [n for n in numbers if n % 3 == fold[row]]
 

@@ -177,7 +177,7 @@ def test_workers_end_with_their_driver_and_the_same_command_goes_on(short_run, t
 def test_a_writer_whose_lease_is_older_than_the_newest_is_refused(tmp_path: Path):
     run = Run(tmp_path)
     run.write_config(preset("tiny"))
-    file, other = run.chain_file("a"), run.explored_file("root", 3)
+    file, other = run.chains.file("a"), run.chains.explored_file("root", 3)
     first, second = Run(tmp_path), Run(tmp_path)
     first.guard = guard(first, issue(run, ["chains/a", "chains/b"], "one"))
     first.write_tensors(file, {"weights": torch.zeros(1)}, {})
@@ -186,7 +186,7 @@ def test_a_writer_whose_lease_is_older_than_the_newest_is_refused(tmp_path: Path
     for name in (file, other):
         with pytest.raises(Superseded):
             first.write_tensors(name, {"weights": torch.zeros(1)}, {})
-    first.write_tensors(run.chain_file("b"), {"weights": torch.zeros(1)}, {})  # which nobody else was given
+    first.write_tensors(run.chains.file("b"), {"weights": torch.zeros(1)}, {})  # which nobody else was given
     assert run.read_tensors(file)[0]["weights"] == 1
     revoke(run)
     assert not run.leases_folder.exists()

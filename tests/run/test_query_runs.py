@@ -52,7 +52,7 @@ def test_a_search_cut_off_or_asked_of_workers_ends_as_if_nothing_had_been(tmp_pa
     whole.train(found)
     assert found is not None
     assert found.state["recipes"].unique(dim=0).shape == (4, 2)
-    assert all(name.startswith("learned-sampled-adam-") for name in whole.run.chains())
+    assert all(name.startswith("learned-sampled-adam-") for name in whole.run.chains.names())
 
     told = []
 

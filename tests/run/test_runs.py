@@ -51,7 +51,7 @@ def test_one_chain_serves_drnas_and_the_deep_ensemble(finished_run):
     deep = Ensemble.load(finished_run / "methods/deep-ensemble/members")
     assert drnas.members[0].origin == deep.members[0].origin
     assert (drnas.members[0].weights == deep.members[0].weights).all()
-    assert Run(finished_run).chains() == [
+    assert Run(finished_run).chains.names() == [
         "expected-point-00",
         "expected-point-01",
         "sampled-sghmc-00",
@@ -100,7 +100,7 @@ def test_chains_that_diverge_are_restarted_and_the_report_says_so(uraenas, tmp_p
 
 def test_a_lost_sample_is_made_again(own_run):
     shutil.rmtree(own_run / "methods" / "uraenas")
-    lost = Run(own_run).sample_path(CHAIN, 1)
+    lost = Run(own_run).chains.sample_path(CHAIN, 1)
     before = Member.load(lost)
     lost.unlink()
     pipeline = Pipeline.resume(own_run)
@@ -111,7 +111,7 @@ def test_a_lost_sample_is_made_again(own_run):
 
 def test_a_state_that_lacks_something_is_named_and_mended_as_told(own_run, uraenas):
     shutil.rmtree(own_run / "methods" / "uraenas")  # so that the chain is asked for
-    file = Run(own_run).chain_file(CHAIN)
+    file = Run(own_run).chains.file(CHAIN)
     tensors, header = Run(own_run).read_tensors(file)
     less = {name: value for name, value in header.stored.items() if name != "history"}
     Run(own_run).write_tensors(file, tensors, less)
@@ -123,20 +123,20 @@ def test_a_state_that_lacks_something_is_named_and_mended_as_told(own_run, uraen
 
 
 def test_samples_are_in_the_order_of_their_epochs(finished_run, tmp_path):
-    sample = Run(finished_run).samples(CHAIN)[0]
+    sample = Run(finished_run).chains.samples(CHAIN)[0]
     space, run = Run(finished_run).ensemble("uraenas").space, Run(tmp_path)
     run.write_config(Run(finished_run).config(), copy_of=Run(finished_run))
     for epoch in (9_998, 10_001, 9_999, 10_000):
         member = replace(sample, origin=replace(sample.origin, epoch=epoch))
-        member.save(run.sample_path(CHAIN, epoch), space)
-    assert [one.origin.epoch for one in run.samples(CHAIN)] == [10_001, 10_000, 9_999, 9_998]
+        member.save(run.chains.sample_path(CHAIN, epoch), space)
+    assert [one.origin.epoch for one in run.chains.samples(CHAIN)] == [10_001, 10_000, 9_999, 9_998]
 
 
 @pytest.mark.parametrize(
     "changes", [{"name": "nowhere"}, {"settings": {"cycle": 1}}, {"settings": {"cycles": "x"}}]
 )
 def test_a_member_of_an_unknown_kind_is_refused_when_it_is_read(finished_run, tmp_path, changes):
-    tensors, header = read_tensors(Run(finished_run).sample_path(CHAIN, 1))
+    tensors, header = read_tensors(Run(finished_run).chains.sample_path(CHAIN, 1))
     kind = {**json.loads(header["kind"]), **changes}
     write_tensors(tmp_path / "member", tensors, {**header, "kind": json.dumps(kind)})
     with pytest.raises(UraenasError, match=r"unknown kind of weights|there is a field 'cycle'|cycles is 'x'"):
@@ -144,7 +144,7 @@ def test_a_member_of_an_unknown_kind_is_refused_when_it_is_read(finished_run, tm
 
 
 def test_a_sample_that_cannot_be_written_is_told_whenever_a_state_is_to_be_stored(finished_run, tmp_path):
-    sample = Run(finished_run).samples(CHAIN)[0]
+    sample = Run(finished_run).chains.samples(CHAIN)[0]
     (tmp_path / "chains").touch()  # where the folder should be
     Run(tmp_path).write_config(Run(finished_run).config())
     with SampleWriter(Run(tmp_path), Run(finished_run).ensemble("uraenas").space) as writer:

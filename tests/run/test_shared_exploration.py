@@ -84,15 +84,15 @@ def test_a_sampling_stage_of_short_cosines_is_resumed_and_shared_like_any_other(
     }
     run = trained(tmp_path / "run", "uraenas-w,snapshot,drnas", together, **short)
     chain = "expected-sghmc-00"
-    samples = run.samples(chain)
+    samples = run.chains.samples(chain)
     assert [one.origin.epoch for one in samples] == [6, 4]
     assert run.costs.read()["chains/expected-snapshot-00"]["shared_images"] > 0
     assert run.costs.read()["chains/expected-point-00"]["shared_images"] > 0
-    run.sample_path(chain, 4).unlink()
+    run.chains.sample_path(chain, 4).unlink()
     shutil.rmtree(tmp_path / "run" / "methods" / "uraenas-w")
     pipeline = Pipeline.resume(tmp_path / "run")
     pipeline.train(pipeline.search())
-    again = run.samples(chain)
+    again = run.chains.samples(chain)
     assert len(again) == 2
     assert all(torch.equal(one.weights, other.weights) for one, other in zip(again, samples, strict=True))
 

@@ -56,7 +56,7 @@ def test_a_run_starts_from_members_with_a_new_head(source: Run, tmp_path: Path) 
         assert torch.equal(state.tensors["statistics"], member.statistics)
     pipeline.train(pipeline.search())
     assert len(pipeline.run.ensemble("uraenas")) == config.ensemble.members
-    assert pipeline.run.chains()[0].startswith("sampled-")
+    assert pipeline.run.chains.names()[0].startswith("sampled-")
 
 
 def test_colours_become_grey(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from uraenas.deploy import Exported, Wanted, export_file
 from uraenas.deploy.serving.rows import RowsModel
 from uraenas.deploy.web import export_web
 from uraenas.ensemble import Ensemble
-from uraenas.ensemble.table_rows import Asked, predict_rows
+from uraenas.ensemble.asked import Asked
+from uraenas.ensemble.table_rows import predict_rows
 from uraenas.evaluation import numbers
 from uraenas.run.directory import Run
 from uraenas.run.hub import push
@@ -92,7 +93,7 @@ def test_several_targets_are_predicted_printed_exported_and_served(
         np.testing.assert_array_equal(told[f"{target}.predicted"], ensemble.predict(given)[:, k])
         np.testing.assert_array_equal(told[f"{target}.high"], ends[:, k, 1])
         np.testing.assert_array_equal(told[f"{target}.architecture"], split.architecture[:, k])
-    export_file(run, file, wanted=Wanted(coverage=0.5))
+    export_file(run, file, wanted=Wanted(asked=Asked(coverage=0.5)))
     exported = Exported(file)(given)
     for name in names:
         np.testing.assert_allclose(exported[name], told[name], rtol=1e-4, atol=1e-5)
@@ -236,7 +237,7 @@ def test_a_file_takes_columns_and_says_what_predict_says_without_torch_and_this_
     runs: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:
     file, ensemble = tmp_path / "houses.onnx", Run(runs[kind]).ensemble()
-    facts = export_file(Run(runs[kind]), file, wanted=Wanted(coverage=0.5))
+    facts = export_file(Run(runs[kind]), file, wanted=Wanted(asked=Asked(coverage=0.5)))
     given = {
         "area": np.array([50.0, 150.0, 90.0, 60.0]),
         "rooms": np.array([2.0, np.nan, 4.0, 1.0]),
@@ -262,7 +263,7 @@ def test_a_file_takes_columns_and_says_what_predict_says_without_torch_and_this_
     assert stored["parity"] == facts["parity"]
     assert [one["name"] for one in stored["columns"]] == ["area", "rooms", "town"]
     if kind == "numbers":  # more than so few held-out rows can promise
-        export_file(Run(runs[kind]), file, wanted=Wanted(coverage=0.999))
+        export_file(Run(runs[kind]), file, wanted=Wanted(asked=Asked(coverage=0.999)))
         assert np.isinf(Exported(file)(given)["high"]).all()
 
 

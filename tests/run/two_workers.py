@@ -4,11 +4,9 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from uraenas.engine import Engine
-from uraenas.run.config import Config
-from uraenas.run.directory import Run
 from uraenas.run.places.place import News, Order
 from uraenas.run.places.worker import Worker
+from uraenas.run.work import Work
 
 
 class TwoWorkers:
@@ -24,9 +22,9 @@ class TwoWorkers:
     def check(self) -> None:
         """They are here."""
 
-    def hire(self, run: Run, config: Config, engine: Engine, most: int) -> "TwoWorkers":
-        self.workers = {name: self._worker(str(run.path), name) for name in self.names}
-        assert all(worker.opened(config.as_json()) for worker in self.workers.values())
+    def hire(self, work: Work, most: int) -> "TwoWorkers":
+        self.workers = {name: self._worker(str(work.run.path), name) for name in self.names}
+        assert all(worker.opened(work.config.as_json()) for worker in self.workers.values())
         return self
 
     def _worker(self, path: str, name: str) -> Worker:

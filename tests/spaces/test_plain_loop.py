@@ -14,7 +14,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import Point
 
@@ -45,7 +45,7 @@ def test_members_of_a_stack(precision: str, steps: int, close: float) -> None:
     batches = loader(engine)
     specs = [ChainSpec("sampled", Point(), n, genotype) for n, genotype in enumerate(GENOTYPES)]
     chains = [initial_chain(spec, SPACE, SEED) for spec in specs]
-    stack = StackOfChains(chains, TrainSettings(epochs=12), SPACE, batches, engine, SEED)
+    stack = StackOfChains(chains, Training(TrainSettings(epochs=12), SPACE, batches, engine, SEED))
     decay = 1 / (batches.count * 0.2**2)
     found = []
     for step in range(steps):

@@ -13,7 +13,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import CellSpace, Draw, Genotype, Shape, Stack
 from uraenas.weights import WEIGHTS, WeightMethod
 
@@ -55,7 +55,7 @@ def chains(method: WeightMethod) -> list[ChainState]:
 
 def stack_of(states: list[ChainState], batch: int = SETTINGS.batch) -> StackOfChains:
     engine = Engine(EngineSettings(device="cpu", precision="float32"))
-    return StackOfChains(states, replace(SETTINGS, batch=batch), SPACE, loader(batch), engine, SEED)
+    return StackOfChains(states, Training(replace(SETTINGS, batch=batch), SPACE, loader(batch), engine, SEED))
 
 
 def trained(states: list[ChainState], epochs: int) -> tuple[list[ChainState], list[Member]]:

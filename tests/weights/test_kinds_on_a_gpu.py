@@ -22,7 +22,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Kind, Member, MembersPredictor, Origin
 from uraenas.ensemble.networks import served, wide
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 EVERY = pytest.mark.parametrize("name", WRAPPED)
@@ -38,7 +38,7 @@ def test_a_captured_step_moves_chains_as_a_cpu_does(name: str) -> None:
         own = Loader(
             images, Normalisation.of(images.images), SETTINGS.batch, 1, False, engine.device, engine.dtype
         )
-        stack = StackOfChains(chains(made(name, **SHORT)), SETTINGS, SPACE, own, engine, SEED)
+        stack = StackOfChains(chains(made(name, **SHORT)), Training(SETTINGS, SPACE, own, engine, SEED))
         for _ in range(SETTINGS.epochs):  # eight steps, of which five are replayed
             stack.advance()
         ends.append([state.tensors["weights"].cpu() for state in stack.states()])

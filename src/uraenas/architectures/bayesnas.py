@@ -36,9 +36,8 @@ class BayesNas:
     step_size: float = 3e-4
     betas: tuple[float, float] = (0.5, 0.999)
     images: int = 25_000  # N: the more, the less the prior counts, and the narrower the Laplace approximation
-    batch: int = (
-        64  # images of a step: the square of their mean gradient is so many times less than the Hessian
-    )
+    # images of a step: the square of their mean gradient is so many times less than the Hessian
+    batch: int = 64
     variance: float = 1.0  # γ of every switch at the start
     rate: float = 0.01  # r: how much of its way γ goes in a step
 

@@ -23,9 +23,8 @@ class ArchitectureDistribution(Protocol):
     """What both kinds offer: how to begin, to draw from it, and to tell what it is."""
 
     loop: ClassVar[str]  # supernet, for a `Mixed` one; queries, for a `Queried` one
-    learned: ClassVar[
-        tuple[str, ...]
-    ]  # state [D, O, …] that gradients are taken of, or [D, 1]; the search's result keeps it
+    # state [D, O, …] that gradients are taken of, or [D, 1]; the search's result keeps it
+    learned: ClassVar[tuple[str, ...]]
     kept: ClassVar[tuple[str, ...]]  # further state that draws are made from, hence kept too
     numbers: ClassVar[str]  # what `favour` holds, for histories and reports
 

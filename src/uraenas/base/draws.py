@@ -55,9 +55,8 @@ def words(key: Tensor, count: int) -> Tensor:
 
 def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Uniform on the open interval (0, 1)."""
-    bits = (
-        52 if dtype == torch.float64 else 23
-    )  # one bit less than the mantissa holds, so that adding ½ is exact
+    # One bit less than the mantissa holds, so that adding ½ is exact.
+    bits = 52 if dtype == torch.float64 else 23
     word = (words(key, count) >> (64 - bits)) & ((1 << bits) - 1)
     return (word.to(dtype) + 0.5) * 2.0**-bits
 

@@ -22,7 +22,7 @@ from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor, Origin
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.spaces import CellSpace
 from uraenas.weights import WEIGHTS, Point, WeightMethod
 
@@ -89,7 +89,7 @@ class Bench:
         specs = [ChainSpec("sampled", weights, n, genotype) for n, genotype in genotypes]
         chains = [initial_chain(spec, self.size.space, 0) for spec in specs]
         settings = TrainSettings(epochs=1000)
-        return StackOfChains(chains, settings, self.size.space, loader, self.engine, seed=0)
+        return StackOfChains(chains, Training(settings, self.size.space, loader, self.engine, 0))
 
     def _plain_batches(self, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
         images = torch.from_numpy(self.part.images).movedim(-1, 1).contiguous()

@@ -29,13 +29,13 @@ MOST_DECISIONS = 12  # shown of a search
 def follow(path: Path) -> None:
     """Show a run again and again until nobody works on it; where no one watches, a line whenever something changes."""
     from uraenas.run.directory import Run
-    from uraenas.run.show import progress_of, summary
-    from uraenas.run.watching import is_worked_on
+    from uraenas.run.progress import is_worked_on, progress_of
+    from uraenas.run.show import summary
 
     run = Run(path)
     if is_terminal(sys.stdout):
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-            while is_worked_on(run):
+            while is_worked_on(path):
                 shown = Group(lines_of(path, summary(path)), Text("\n".join(watched(run))))
                 live.update(shown, refresh=True)
                 time.sleep(PAUSE)

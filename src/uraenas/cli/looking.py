@@ -109,7 +109,6 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
     from uraenas.architectures import DISTRIBUTIONS
     from uraenas.data import DATASETS
     from uraenas.data.augment import AUGMENTATIONS
-    from uraenas.learning.loops import LOOPS
     from uraenas.learning.methods import METHODS
     from uraenas.learning.recipes import RECIPES
     from uraenas.learning.sources import SOURCES
@@ -122,7 +121,6 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
 
     config = preset(preset_name)
     of_methods = {name: config.only(name).values for name in METHODS}
-    shared = {key for key in config.values if all(key in own for own in of_methods.values())}
     names: dict[str, Any] = {
         "presets": list(PRESETS),
         "methods": list(METHODS),
@@ -151,9 +149,19 @@ def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) ->
         console.print(f"[bold]{kind}[/]", highlight=False)
         for name, part in table.items():
             console.print(f"  {name:16} {part.about}", highlight=False)
-    _print_settings(
-        f"settings of all methods, with the values of preset {preset_name}", config.values, shared
-    )
+    _print_all_settings(preset_name, config.values, of_methods)
+
+
+def _print_all_settings(
+    preset_name: str, values: dict[str, Any], of_methods: dict[str, dict[str, Any]]
+) -> None:
+    """Those of all methods, of each, of the search, and of distributions that are learned differently."""
+    from uraenas.architectures import DISTRIBUTIONS
+    from uraenas.learning.loops import LOOPS
+    from uraenas.learning.methods import METHODS
+
+    shared = {key for key in values if all(key in own for own in of_methods.values())}
+    _print_settings(f"settings of all methods, with the values of preset {preset_name}", values, shared)
     for name, row in METHODS.items():
         own = of_methods[name]
         title = f"{name}: {row.source} architectures, {row.weights} weights"

@@ -52,35 +52,26 @@ def predict(
     without the ending of an image are left out.
     """
     from uraenas.data.folder import notes_on_left_out
+    from uraenas.ensemble.asked import Asked
     from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
-    from uraenas.ensemble.table_rows import Asked
     from uraenas.run.directory import Run
 
     if as_csv and as_json:
         raise UraenasError("--csv and --json exclude each other; choose one")
-    opened = Run.find(run)
+    opened, asked = Run.find(run), Asked(risk, share, certainty, coverage)
     method = method or opened.primary
     ensemble = opened.ensemble(method)
     if ensemble.normalisation.columns is not None:
         whose = {"run": str(opened.path), "method": method}
-        asked = Asked(risk, share, certainty, coverage)
         return predict_tables(ensemble, whose, images, asked, as_csv, as_json)
     known = ensemble.require_known()
     threshold = known.threshold(risk, certainty, share)
-    note(known.doubts(risk, share, certainty, coverage))
+    note(known.doubts(asked))
     files, left_out = find_files(images)
     note(notes_on_left_out(left_out))
     with bars(quiet=as_json or as_csv) as progress:
         results = list(
-            predict_files(
-                ensemble,
-                files,
-                risk,
-                share,
-                lambda done: progress("predict", done, len(files)),
-                certainty,
-                coverage,
-            )
+            predict_files(ensemble, files, asked, lambda done: progress("predict", done, len(files)))
         )
     predictions = [result for result in results if isinstance(result, Prediction)]
     unreadable = [result for result in results if isinstance(result, Unreadable)]

@@ -147,9 +147,9 @@ def _follow(path: Path, written: Path) -> None:
     from uraenas.report import build_partial
     from uraenas.report.partial import REFRESH
     from uraenas.run.directory import Run
-    from uraenas.run.show import progress_of
+    from uraenas.run.progress import is_worked_on
 
-    while (progress_of(path) or {}).get("working"):
+    while is_worked_on(path):
         write_bytes(written, build_partial(Run(path), _command()).encode(errors="backslashreplace"))
         note([f"wrote {written}; it is written again every {REFRESH} s until the run is over"])
         time.sleep(REFRESH)

@@ -19,7 +19,7 @@ from uraenas.cli.printing import console, note, shown
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
-    from uraenas.ensemble.table_rows import Asked
+    from uraenas.ensemble.asked import Asked
 
 MOST_SHOWN = 50
 
@@ -36,7 +36,7 @@ def predict_tables(
     from uraenas.data.tables import read_frame
     from uraenas.ensemble.table_rows import predict_rows
 
-    note(ensemble.require_known().doubts(asked.risk, asked.share, asked.certainty, asked.coverage))
+    note(ensemble.require_known().doubts(asked))
     rows: list[dict[str, Any]] = []
     for file in files:
         if not file.exists():

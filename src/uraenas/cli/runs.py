@@ -1,7 +1,6 @@
-"""Commands that work on a run: make one, go on with one, copy one."""
+"""Commands that work on a run: make one, and go on with one."""
 
 import json
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from uraenas.base.errors import UraenasError, unknown
-from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
+from uraenas.base.errors import UraenasError
 from uraenas.cli.printing import (
     AsJson,
     bars,
@@ -22,7 +20,7 @@ from uraenas.cli.printing import (
     say,
     shown,
 )
-from uraenas.cli.stopping import heed, working_in
+from uraenas.cli.stopping import working_in
 from uraenas.run.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -235,103 +233,6 @@ def members(
             metrics = pipeline.evaluate()
             report.write(pipeline.run, pipeline.measured.test)
     _print_result(pipeline, metrics, as_json)
-
-
-def export(
-    path: RunPath,
-    out: Annotated[
-        Path, typer.Option("--out", help="Directory to write, new or empty; a file for onnx and torch.")
-    ],
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", help="run, a copy; one file: onnx, torch (torch.export); web, a page's folder."
-        ),
-    ] = "run",
-    runtime: Annotated[
-        str,
-        typer.Option("--runtime", help="For web: npm's package onnxruntime-web, packed or unpacked."),
-    ] = "",
-    methods: Annotated[
-        str,
-        typer.Option("--methods", help="Comma-separated; default: all that are trained. One for a file."),
-    ] = "",
-    full_precision: Annotated[
-        bool, typer.Option("--full-precision", help="A copy keeps weights as they are, twice as large.")
-    ] = False,
-    report: Annotated[
-        bool, typer.Option("--with-report", help="A copy keeps report.html, which shows test images.")
-    ] = False,
-    precision: Annotated[
-        str,
-        typer.Option("--precision", help="Of an ONNX file: float32, half (weights), int8 (convolutions)."),
-    ] = "float32",
-    risk: Risk = 0.05,
-    certainty: Certainty = 0.95,
-    coverage: Coverage = 0.95,
-    share: Foreign = 0.05,
-    as_json: AsJson = False,
-) -> None:
-    """Write a small copy of a run, or its ensemble as one file.
-
-    A copy has members in half precision and what is known of them, without checkpoints and images. A file takes raw
-    images of any number, or the columns of a table, and says all that predict says; onnxruntime or torch runs it
-    without this package.
-    """
-    from uraenas.run.directory import Run
-    from uraenas.run.export import export as write_copy
-
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    heed(signal.SIGTERM)  # what is unfinished is removed
-    if form != "run":
-        from uraenas.deploy import FORMATS, Wanted, export_file
-        from uraenas.deploy.web import export_web
-
-        if form not in (*FORMATS, "web"):
-            raise unknown("format", form, ("run", *FORMATS, "web"))
-        if len(names) > 1:
-            raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
-        wanted = Wanted(precision, risk, certainty, share, coverage)
-        source, method = Run.find(path), "".join(names)
-        if form == "web":
-            if not runtime:
-                raise UraenasError(
-                    "--format web needs ONNX Runtime Web: npm pack onnxruntime-web, then --runtime FILE"
-                )
-            found = export_web(source, out, runtime, method, wanted)
-        else:
-            found = export_file(source, out, form, method, wanted)
-        if (known := source.ensemble(method).known) is not None:
-            note(known.doubts(risk, share, certainty, coverage))
-        size = sum(one.stat().st_size for one in out.rglob("*")) if form == "web" else out.stat().st_size
-        note(_notes_on_cost(found))
-        say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
-        return
-    copy = write_copy(Run.find(path), out, names, half=not full_precision, report=report)
-    size = sum(file.stat().st_size for file in copy.path.rglob("*") if file.is_file())
-    facts = {"run": str(copy.path), "methods": copy.trained, "bytes": size}
-    say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)
-
-
-def _file_in_words(out: Path, facts: dict[str, Any], size: int) -> str:
-    apart, members = facts["parity"], len(facts["architectures"])
-    name = "probabilities" if "probabilities" in apart else "predicted"
-    worst = max(value for key, value in apart.items() if key.rpartition(".")[2] == name)
-    same = f"{name} within {worst:.1g} of predict's in float32"
-    return f"wrote {out}: {facts['method']}, {members} members, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
-
-
-def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
-    """What a precision costs on held-out images."""
-    if facts["precision"] == "float32":
-        return []
-    if "cost" not in facts:
-        return ["what half precision costs was not measured: the run's images are not at hand"]
-    cost = facts["cost"]
-    words = []
-    for name, digits in (("accuracy", 4), ("nll", 4), ("ece", 4), ("total", 3), ("architecture", 3)):
-        words.append(f"{name} {cost['now'][name]:.{digits}f} (float32 {cost['float32'][name]:.{digits}f})")
-    return [f"{facts['precision']} on {cost['images']:,} held-out images: {', '.join(words)}"]
 
 
 @contextmanager

@@ -35,26 +35,27 @@ def serve(
     from uraenas.deploy.serving import Limits
     from uraenas.deploy.serving.running import application, bound, following, is_open, require_packages
     from uraenas.deploy.serving.running import serve as answer
+    from uraenas.ensemble.asked import Asked
     from uraenas.report import build_partial
     from uraenas.run.directory import Run
-    from uraenas.run.watching import is_worked_on
+    from uraenas.run.progress import is_worked_on
 
     limits = Limits(megabytes=megabytes, rate=rate, token=os.environ.get("URAENAS_TOKEN", ""))
-    rules = {"risk": risk, "certainty": certainty, "coverage": coverage, "share": share}
+    asked = Asked(risk, share, certainty, coverage)
     require_packages()
     opened = Run.find(run)
     with bound(host, port) as listening:
         if is_open(listening) and not limits.token:
             note(["every machine that reaches this one may ask; set URAENAS_TOKEN to ask for a token"])
         rule: list[str] = []
-        if is_worked_on(opened):
-            app = following(opened, lambda: build_partial(opened, always=True), method, limits, **rules)
+        if is_worked_on(opened.path):
+            app = following(opened, lambda: build_partial(opened, always=True), method, limits, asked)
             note(["the run is in progress: its page shows how far it is, until it is over"])
         else:
-            app = application(opened, method, limits, **rules)
+            app = application(opened, method, limits, asked)
             ensemble = opened.ensemble(method)
             known = ensemble.require_known()
-            note(known.doubts(risk, share, certainty, coverage))
+            note(known.doubts(asked))
             rule = [str(known.threshold(risk, certainty, share))] if ensemble.classes else []
         tell(f"serving on http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it)")
         note(rule)  # it may be to abstain always

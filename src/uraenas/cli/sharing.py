@@ -1,11 +1,132 @@
-"""The command that shares a run."""
+"""Commands that hand a run on: as a copy, as a file that runs without this package, on the hub."""
 
-from typing import Annotated
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from uraenas.cli.printing import AsJson, say
+from uraenas.base.errors import UraenasError, unknown
+from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
+from uraenas.cli.printing import AsJson, note, say
 from uraenas.cli.runs import RunPath
+from uraenas.cli.stopping import heed
+
+if TYPE_CHECKING:
+    from uraenas.deploy import Wanted
+    from uraenas.run.directory import Run
+
+
+def export(
+    path: RunPath,
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory to write, new or empty; a file for onnx and torch.")
+    ],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", help="run, a copy; one file: onnx, torch (torch.export); web, a page's folder."
+        ),
+    ] = "run",
+    runtime: Annotated[
+        str,
+        typer.Option("--runtime", help="For web: npm's package onnxruntime-web, packed or unpacked."),
+    ] = "",
+    methods: Annotated[
+        str,
+        typer.Option("--methods", help="Comma-separated; default: all that are trained. One for a file."),
+    ] = "",
+    full_precision: Annotated[
+        bool, typer.Option("--full-precision", help="A copy keeps weights as they are, twice as large.")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--with-report", help="A copy keeps report.html, which shows test images.")
+    ] = False,
+    precision: Annotated[
+        str,
+        typer.Option("--precision", help="Of an ONNX file: float32, half (weights), int8 (convolutions)."),
+    ] = "float32",
+    risk: Risk = 0.05,
+    certainty: Certainty = 0.95,
+    coverage: Coverage = 0.95,
+    share: Foreign = 0.05,
+    as_json: AsJson = False,
+) -> None:
+    """Write a small copy of a run, or its ensemble as one file.
+
+    A copy has members in half precision and what is known of them, without checkpoints and images. A file takes raw
+    images of any number, or the columns of a table, and says all that predict says; onnxruntime or torch runs it
+    without this package.
+    """
+    from uraenas.run.directory import Run
+    from uraenas.run.export import export as write_copy
+
+    names = _names(methods)
+    heed(signal.SIGTERM)  # what is unfinished is removed
+    if form != "run":
+        from uraenas.deploy import Wanted
+        from uraenas.ensemble.asked import Asked
+
+        wanted = Wanted(precision, Asked(risk, share, certainty, coverage))
+        found = _export_file(Run.find(path), out, form, names, wanted, runtime)
+        size = sum(one.stat().st_size for one in out.rglob("*")) if form == "web" else out.stat().st_size
+        say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
+        return
+    copy = write_copy(Run.find(path), out, names, half=not full_precision, report=report)
+    size = sum(file.stat().st_size for file in copy.path.rglob("*") if file.is_file())
+    facts = {"run": str(copy.path), "methods": copy.trained, "bytes": size}
+    say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)
+
+
+def _names(methods: str) -> list[str]:
+    return [name.strip() for name in methods.split(",") if name.strip()]
+
+
+def _export_file(
+    run: "Run", out: Path, form: str, names: list[str], wanted: "Wanted", runtime: str
+) -> dict[str, Any]:
+    """Write one method's ensemble as a file, or as the folder of a page; what it holds, and what it costs."""
+    from uraenas.deploy import FORMATS, export_file
+    from uraenas.deploy.web import export_web
+
+    if form not in (*FORMATS, "web"):
+        raise unknown("format", form, ("run", *FORMATS, "web"))
+    if len(names) > 1:
+        raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
+    method = "".join(names)
+    if form == "web":
+        if not runtime:
+            raise UraenasError(
+                "--format web needs ONNX Runtime Web: npm pack onnxruntime-web, then --runtime FILE"
+            )
+        found = export_web(run, out, runtime, method, wanted)
+    else:
+        found = export_file(run, out, form, method, wanted)
+    if (known := run.ensemble(method).known) is not None:
+        note(known.doubts(wanted.asked))
+    note(_notes_on_cost(found))
+    return found
+
+
+def _file_in_words(out: Path, facts: dict[str, Any], size: int) -> str:
+    apart, members = facts["parity"], len(facts["architectures"])
+    name = "probabilities" if "probabilities" in apart else "predicted"
+    worst = max(value for key, value in apart.items() if key.rpartition(".")[2] == name)
+    same = f"{name} within {worst:.1g} of predict's in float32"
+    return f"wrote {out}: {facts['method']}, {members} members, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
+
+
+def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
+    """What a precision costs on held-out images."""
+    if facts["precision"] == "float32":
+        return []
+    if "cost" not in facts:
+        return ["what half precision costs was not measured: the run's images are not at hand"]
+    cost = facts["cost"]
+    words = []
+    for name, digits in (("accuracy", 4), ("nll", 4), ("ece", 4), ("total", 3), ("architecture", 3)):
+        words.append(f"{name} {cost['now'][name]:.{digits}f} (float32 {cost['float32'][name]:.{digits}f})")
+    return [f"{facts['precision']} on {cost['images']:,} held-out images: {', '.join(words)}"]
 
 
 def push(
@@ -30,6 +151,5 @@ def push(
     from uraenas.run.directory import Run
     from uraenas.run.hub import push as send
 
-    names = tuple(name.strip() for name in methods.split(",") if name.strip())
-    address = send(Run.find(path), repo, names, private, not full_precision, licence)
+    address = send(Run.find(path), repo, tuple(_names(methods)), private, not full_precision, licence)
     say(f"pushed to {address}", as_json, {"repo": repo, "address": address})

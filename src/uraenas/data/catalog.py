@@ -26,9 +26,8 @@ class Official:
     """A dataset that is published as files, and that lies as NAME.npz under the root once it was fetched."""
 
     files: tuple[RemoteFile, ...]
-    places: tuple[
-        str, ...
-    ]  # where the published files may lie under the root instead, the first for downloads
+    # where the published files may lie under the root instead, the first for downloads
+    places: tuple[str, ...]
     read: Callable[[Path], Dataset]
     flip: bool
     padding: int

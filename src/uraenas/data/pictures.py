@@ -20,15 +20,8 @@ OF_PHONES = frozenset((".heic", ".heif"))  # Pillow needs pillow-heif for these
 ENDINGS = OF_PHONES | {
     *(".png", ".jpg", ".jpeg", ".jpe", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 }
-FORMATS = (
-    "PNG",
-    "JPEG",
-    "BMP",
-    "GIF",
-    "WEBP",
-    "TIFF",
-    "PPM",
-)  # Pillow would start Ghostscript for some others
+# Pillow would start Ghostscript for some others.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MOST_PIXELS = 50_000_000  # a picture is in memory up to four times, at four bytes a pixel: less than 1 GB
 LARGE, STRIP = 4_000_000, 1 << 20  # pixels
 ONE_LARGE = Lock()  # of large pictures one is decoded at a time, whatever the number of cores

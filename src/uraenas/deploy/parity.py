@@ -10,9 +10,10 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Columns, Number
 from uraenas.data.targets import Target, names_of
 from uraenas.ensemble import Ensemble
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Rule
 from uraenas.ensemble.runtime import PARITY
-from uraenas.ensemble.table_rows import Asked, predict_rows
+from uraenas.ensemble.table_rows import predict_rows
 from uraenas.evaluation import calibration, conformal, metrics
 from uraenas.evaluation.metrics import SOURCES
 

@@ -18,10 +18,9 @@ from uraenas.deploy.exported import Exported
 from uraenas.deploy.network import EnsembleNetwork, NumbersNetwork
 from uraenas.deploy.parity import parity_of_images, parity_of_rows
 from uraenas.engine.runtime import graph
-from uraenas.ensemble import SHARE, Ensemble
-from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.ensemble import Ensemble
+from uraenas.ensemble.asked import USUAL, Asked
 from uraenas.ensemble.predict import Rule
-from uraenas.ensemble.table_rows import Asked
 from uraenas.evaluation import METRICS
 from uraenas.evaluation.metrics import SOURCES
 from uraenas.run.directory import Run
@@ -41,23 +40,14 @@ class Wanted:
     """What a file should hold."""
 
     precision: str = "float32"
-    risk: float = 0.05
-    certainty: float = CERTAINTY
-    share: float = SHARE
-    coverage: float = COVERAGE
+    asked: Asked = USUAL
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
 
-    @property
-    def asked(self) -> Asked:
-        return Asked(self.risk, self.share, self.certainty, self.coverage)
-
     def rule(self, ensemble: Ensemble) -> Rule | None:
-        if ensemble.known is None:
-            return None
-        return Rule.of(ensemble, self.risk, self.share, self.certainty, self.coverage)
+        return None if ensemble.known is None else Rule.of(ensemble, self.asked)
 
 
 def export_file(
@@ -106,7 +96,7 @@ def export_file(
 def _network(ensemble: Ensemble, wanted: Wanted) -> EnsembleNetwork | NumbersNetwork:
     if ensemble.classes:
         return EnsembleNetwork(ensemble, wanted.rule(ensemble))
-    return NumbersNetwork(ensemble, wanted.share, wanted.coverage)
+    return NumbersNetwork(ensemble, wanted.asked.share, wanted.asked.coverage)
 
 
 def _facts(ensemble: Ensemble, network: EnsembleNetwork | NumbersNetwork, wanted: Wanted) -> dict[str, Any]:
@@ -130,7 +120,7 @@ def _facts(ensemble: Ensemble, network: EnsembleNetwork | NumbersNetwork, wanted
         "outputs": {output.name: output.about for output in network.outputs},
     }
     if not ensemble.classes:
-        facts["rule"] = {"share": wanted.share, "coverage": wanted.coverage}
+        facts["rule"] = {"share": wanted.asked.share, "coverage": wanted.asked.coverage}
     if rule is not None:
         promised = {"share": rule.share, "coverage": rule.coverage}
         # Held-out scores are those of float32.

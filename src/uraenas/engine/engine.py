@@ -44,9 +44,8 @@ class EngineSettings:
     device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
     precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
     kernels: bool = True  # use own kernels, on a GPU only and where the networks fit them
-    repeatable: bool = (
-        False  # the same bits in every run on one GPU also where own kernels do not fit; may be slower
-    )
+    # the same bits in every run on one GPU also where own kernels do not fit; may be slower
+    repeatable: bool = False
     stack: int = 10  # how many members are trained side by side
     checkpoint_seconds: float = 10.0  # at least this long between two checkpoints
 
@@ -111,10 +110,8 @@ class Engine:
         def of_members(members: list[int], images: Tensor) -> Tensor:
             flat = stack.weights.split(stack.weight_sizes)
             own = [drawn[m] for m in members] if forward else ()
-            with (
-                torch.no_grad(),
-                self.autocast(),
-            ):  # a worker's thread does not know that its caller wants none
+            # A worker's thread does not know that its caller wants none.
+            with torch.no_grad(), self.autocast():
                 logits = stack.run(members, [flat[m] for m in members], images, forward, own)
                 return logits.to(self.dtype)
 

@@ -32,9 +32,8 @@ def conformal_p_values(
     beyond_N, beyond_n = beyond(new_SN, reach_S, count), beyond(held_out_Sn, reach_S, count)
     held_out_Sn, new_SN = held_out_Sn[:ranked], new_SN[:ranked]
     in_order = held_out_Sn.sort(dim=1).values
-    above_Sn = count - torch.searchsorted(
-        in_order, held_out_Sn.contiguous()
-    )  # as large or larger, itself among them
+    # As large or larger, itself among them.
+    above_Sn = count - torch.searchsorted(in_order, held_out_Sn.contiguous())
     own_SN = count - torch.searchsorted(in_order, new_SN.contiguous()) + 1
     joined_N = beyond_N - own_SN.double().log().sum(dim=0)
     found = []

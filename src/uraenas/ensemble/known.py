@@ -16,7 +16,8 @@ from torch import Tensor
 from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.files import read_tensors, write_tensors
 from uraenas.ensemble import residuals
-from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, NAMES, SHARE, HeldOut, stored_held_out
+from uraenas.ensemble.asked import Asked
+from uraenas.ensemble.held_out import CERTAINTY, NAMES, SHARE, HeldOut, stored_held_out
 from uraenas.ensemble.joining import conformal_p_values, joined_scores, mutual_p_values
 from uraenas.ensemble.residuals import Residuals
 from uraenas.ensemble.threshold import Threshold
@@ -121,15 +122,13 @@ class Known:
         nowhere = torch.tensor(math.inf)
         return torch.stack([self.reach.get(name, nowhere).double() for name in self.names])
 
-    def doubts(
-        self, risk: float, share: float, certainty: float = CERTAINTY, coverage: float = COVERAGE
-    ) -> list[str]:
+    def doubts(self, asked: Asked) -> list[str]:
         """What so few held-out images cannot tell, in words."""
-        found, least = self.held_out.doubts(risk, share, certainty, coverage), 1 / (self.images + 1)
-        if least > share:
+        found = self.held_out.doubts(asked.risk, asked.share, asked.certainty, asked.coverage)
+        if (least := 1 / (self.images + 1)) > asked.share:
             images = f"{self.images:,} held-out images"
             found.append(
-                f"with {images} the smallest p is {least:.2g}, so none is called foreign at {share:g}"
+                f"with {images} the smallest p is {least:.2g}, so none is called foreign at {asked.share:g}"
             )
         return found
 

@@ -75,9 +75,8 @@ class Origin:
     cycle: int
     step: int
     samples: int = 1  # how many the weights are the mean of; epoch and step are the newest one's
-    run: str = field(
-        default="", repr=False
-    )  # the run whose chain it was; the repr is part of a member's identity
+    # the run whose chain it was; the repr is part of a member's identity
+    run: str = field(default="", repr=False)
 
     @property
     def key(self) -> int:

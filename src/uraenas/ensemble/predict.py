@@ -12,8 +12,8 @@ from torch import Tensor
 from uraenas.base.errors import UraenasError
 from uraenas.data.folder import images_below, no_image_in
 from uraenas.data.pictures import read_picture
-from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
-from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.ensemble.asked import USUAL, Asked
+from uraenas.ensemble.ensemble import Ensemble, checked_share
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import calibration, conformal, metrics
 
@@ -36,9 +36,8 @@ class Prediction:
     foreign: bool  # too seldom
     abstain: bool  # it is foreign, or the probability is below the threshold
     reason: str  # why it abstains
-    prediction_set: list[
-        str
-    ]  # classes, the most probable first, that hold the true one as often as was asked for
+    # classes, the most probable first, that hold the true one as often as was asked for
+    prediction_set: list[str]
     probabilities: dict[str, float]  # by class
     note: str = ""
 
@@ -53,18 +52,11 @@ class Rule:
     quantile: float  # the score up to which classes belong to a prediction set
 
     @classmethod
-    def of(
-        cls,
-        ensemble: Ensemble,
-        risk: float,
-        share: float = SHARE,
-        certainty: float = CERTAINTY,
-        coverage: float = COVERAGE,
-    ) -> "Rule":
+    def of(cls, ensemble: Ensemble, asked: Asked = USUAL) -> "Rule":
         held_out = ensemble.require_known().of_classes
-        quantile = held_out.quantile(coverage)
-        threshold = held_out.threshold(risk, certainty, checked_share(share))
-        return cls(threshold, share, coverage, quantile)
+        quantile = held_out.quantile(asked.coverage)
+        threshold = held_out.threshold(asked.risk, asked.certainty, checked_share(asked.share))
+        return cls(threshold, asked.share, asked.coverage, quantile)
 
 
 @dataclass(frozen=True)
@@ -100,18 +92,11 @@ def find_files(paths: Sequence[Path]) -> tuple[list[Path], int]:
 def predict_files(
     ensemble: Ensemble,
     files: Sequence[Path],
-    risk: float,
-    share: float = SHARE,
+    asked: Asked = USUAL,
     progress: Callable[[int], None] = lambda done: None,
-    certainty: float = CERTAINTY,
-    coverage: float = COVERAGE,
 ) -> Iterator[Prediction | Unreadable]:
-    """One result for each file, in order, a batch in memory at a time.
-
-    It abstains where the image is foreign, for this share of false alarms, and where it is less sure than the held-out
-    images allow for this share of errors, kept with this certainty. Prediction sets have this coverage.
-    """
-    rule = Rule.of(ensemble, risk, share, certainty, coverage)
+    """One result for each file, in order, a batch in memory at a time."""
+    rule = Rule.of(ensemble, asked)
     for start in range(0, len(files), BATCH):
         batch = files[start : start + BATCH]
         read = [_read(path, ensemble) for path in batch]

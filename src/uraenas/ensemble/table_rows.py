@@ -1,7 +1,6 @@
 """Predictions for rows of a table: a number and its interval, or a class, its set and whether to abstain; and doubt."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,25 +9,10 @@ from torch import Tensor
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Frame
 from uraenas.data.targets import names_of
-from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
-from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.ensemble.asked import USUAL, Asked
+from uraenas.ensemble.ensemble import Ensemble, checked_share
 from uraenas.ensemble.predict import Rule
 from uraenas.evaluation import SOURCES, conformal, numbers
-
-RISK = 0.05  # of errors among rows that are answered
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What predictions should keep, as in `predict_files`; risk and certainty are of classes."""
-
-    risk: float = RISK
-    share: float = SHARE
-    certainty: float = CERTAINTY
-    coverage: float = COVERAGE
-
-
-USUAL = Asked()
 
 
 def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[dict[str, Any]]:
@@ -96,7 +80,7 @@ def _numbers(
 def _classes(
     ensemble: Ensemble, members: Tensor, sources: Mapping[str, Tensor], foreign_N: Tensor, asked: Asked
 ) -> list[dict[str, Any]]:
-    rule = Rule.of(ensemble, asked.risk, asked.share, asked.certainty, asked.coverage)
+    rule = Rule.of(ensemble, asked)
     measures = ensemble.measures
     probability = measures.scaled(measures.mean(members), ensemble.temperature).exp()
     sets = conformal.prediction_sets(probability, rule.quantile)

@@ -73,9 +73,8 @@ def estimated(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:
     _require_shares(risk, 0.5)
     ranked = confidence_N.sort(descending=True).values
     risks = metrics.risk_at_coverage(confidence_N, right_N)
-    last_of_tie = torch.cat(
-        [ranked[1:] < ranked[:-1], torch.tensor([True])]
-    )  # a threshold cannot part equals
+    # A threshold cannot part equals.
+    last_of_tie = torch.cat([ranked[1:] < ranked[:-1], torch.tensor([True])])
     passing = torch.nonzero((risks <= risk) & last_of_tie)
     if len(passing) == 0:
         return Threshold(ALWAYS, risk, len(ranked), 0, 0)

@@ -1,14 +1,13 @@
 """`UraeNAS`, the scikit-learn face: fit on image arrays, predict, and ask for uncertainty by source."""
 
 import json
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +16,9 @@ from uraenas.base.fields import Fields, shown
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.estimator.fitting import folder_for, seed_of, trained
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
@@ -127,12 +128,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             raise UraenasError(f"padding = {padding!r} is not allowed; it must be a whole number, 0 … 256")
         # No stage that fit calls looks at the test images, so the training images may stand in for them.
         dataset = Dataset("arrays", part, part, tuple(map(str, self.classes_)), self.flip, padding)
-        settings = self._settings()
-        if self.run_directory is not None:
-            self.ensemble_ = self._run(Path(self.run_directory), settings, dataset)
-        else:
-            with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
-                self.ensemble_ = self._run(Path(folder), settings, dataset)
+        with folder_for(self.run_directory) as folder:
+            self.ensemble_ = trained(self._planned(folder, dataset), self.method, above=2)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -165,7 +162,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         log_p, p_value = ensemble.look(self._images(X), self.device)
         proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
         known = ensemble.require_known()
-        for line in known.doubts(risk, share, certainty):
+        for line in known.doubts(Asked(risk, share, certainty)):
             warnings.warn(line, stacklevel=2)
         threshold = known.threshold(risk, certainty, share).confidence
         mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
@@ -229,32 +226,21 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             "network.cells": self.cells,
             "engine.device": self.device,
             "evaluate.suite": "none",  # nothing is evaluated, so no shift has to suit the images
-            "seed": self._seed(),
+            "seed": seed_of(self.random_state),
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
         return {**changes, **(self.settings or {})}
 
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _run(self, folder: Path, settings: dict[str, Any], dataset: Dataset) -> Ensemble:
+    def _planned(self, folder: Path, dataset: Dataset) -> Pipeline:
+        settings = self._settings()
         config = preset(self.preset, settings)
         progress = Lines() if self.verbose else silent
         own = self.search_epochs is not None or any(key.startswith("search.") for key in self.settings or {})
         search_of: Literal["usual"] | None = None if own else "usual"
         if self.budget is None:
-            pipeline = Pipeline.checked(folder, config, progress, dataset, search_of)
-        else:
-            known = (progress, dataset, search_of, self.budget)
-            pipeline = plan(folder, config, *known, fixed=settings, evaluating=False).pipeline
-        pipeline.begin()
-        with pipeline.run.held():
-            pipeline.train(pipeline.search())
-        for line in pipeline.left_out:
-            warnings.warn(line, stacklevel=3)
-        return pipeline.run.ensemble(self.method)
+            return Pipeline.checked(folder, config, progress, dataset, search_of)
+        known = (progress, dataset, search_of, self.budget)
+        return plan(folder, config, *known, fixed=settings, evaluating=False).pipeline
 
     def _fitted(self) -> Ensemble:
         check_is_fitted(self, "ensemble_")

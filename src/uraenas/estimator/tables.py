@@ -3,8 +3,6 @@
 X is an array N×D or a pandas table; columns of texts are categories, and values may be missing.
 """
 
-import tempfile
-import warnings
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags, check_random_state, check_X_y
+from sklearn.utils import Tags, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -24,10 +22,10 @@ from sklearn.utils.validation import (
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Lines, silent
-from uraenas.data import Dataset
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.held_out import COVERAGE
+from uraenas.estimator.fitting import folder_for, seed_of, trained
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
 from uraenas.run.config import Config
@@ -111,13 +109,12 @@ class TableEstimator(BaseEstimator):
             config, held_out = self._config(), HELD_OUT if self.held_out is None else self.held_out
             settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces)
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
-            known = (frame_of(rows) | columns, settings, no_test, self._seed())
+            known = (frame_of(rows) | columns, settings, no_test, seed_of(self.random_state))
             dataset = table_dataset("rows", *known)
-            if self.run_directory is not None:
-                self.ensemble_ = self._run(Path(self.run_directory), config, dataset)
-                return
-            with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
-                self.ensemble_ = self._run(Path(folder), config, dataset)
+            with folder_for(self.run_directory) as folder:
+                progress = Lines() if self.verbose else silent
+                pipeline = Pipeline.checked(folder, config, progress, dataset)
+                self.ensemble_ = trained(pipeline, self.method, above=3)
 
     def _config(self) -> Config:
         row_of_method(self.method)
@@ -127,25 +124,11 @@ class TableEstimator(BaseEstimator):
             "train.epochs": self.epochs,
             "search.epochs": self.search_epochs,
             "engine.device": self.device,
-            "seed": self._seed(),
+            "seed": seed_of(self.random_state),
             "train.folds": None if self.held_out is None else 0,
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
         return settings_of_preset(self.preset, {**changes, **(self.settings or {})})
-
-    def _run(self, folder: Path, config: Config, dataset: Dataset) -> Ensemble:
-        pipeline = Pipeline.checked(folder, config, Lines() if self.verbose else silent, dataset)
-        pipeline.begin()
-        with pipeline.run.held():
-            pipeline.train(pipeline.search())
-        for line in pipeline.left_out:
-            warnings.warn(line, stacklevel=4)
-        return pipeline.run.ensemble(self.method)
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _fitted(self) -> Ensemble:
         check_is_fitted(self, "ensemble_")

@@ -193,10 +193,8 @@ def separation(inside_N: Tensor, outside_N: Tensor) -> dict[str, float]:
     `auroc` and `aupr` take outside as the positive class. `fpr95` is the share of outside images still accepted at
     the threshold that accepts 95 % of those inside.
     """
-    from sklearn.metrics import (
-        average_precision_score,
-        roc_auc_score,
-    )  # a second to import, and seldom asked for
+    # A second to import, and seldom asked for.
+    from sklearn.metrics import average_precision_score, roc_auc_score
 
     scores = torch.cat([inside_N, outside_N]).double().numpy()
     outside = np.repeat([False, True], [len(inside_N), len(outside_N)])

@@ -29,13 +29,11 @@ class EvaluateSettings:
     baseline: str = "deep-ensemble"  # the report shows paired differences to this method
     bootstrap: int = 1000  # resamples of the test images; 0: no intervals
     subsets: int = 20  # random member subsets for each ensemble size below the full one
-    outside: str = (
-        ""  # images that should be told from the test images: datasets, .npz files or folders, with commas
-    )
+    # images that should be told from the test images: datasets, .npz files or folders, with commas
+    outside: str = ""
     test_time: tuple[str, ...] = ()  # other ways to predict, measured beside: views, statistics
-    references: bool = (
-        True  # logistic regression and a random forest on pixels, as rows to hold methods against
-    )
+    # logistic regression and a random forest on pixels, as rows to hold methods against
+    references: bool = True
     keep_predictions: bool = True  # on shifted sets, too; those on the clean set are always kept
 
     def __post_init__(self) -> None:

@@ -6,9 +6,6 @@ from typing import Any, ClassVar, Protocol
 
 from uraenas.architectures import ArchitectureDistribution, Searched
 from uraenas.base.parts import Part
-from uraenas.data import LabelledImages
-from uraenas.data.loader import Loader, Normalisation
-from uraenas.engine import Engine
 from uraenas.learning.queries import (
     QUERY_WEIGHTS,
     Elsewhere,
@@ -17,22 +14,18 @@ from uraenas.learning.queries import (
     QuerySettings,
     Trainings,
 )
-from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings, SearchState
+from uraenas.learning.search import (
+    SUPERNET_WEIGHTS,
+    Search,
+    SearchParts,
+    SearchSettings,
+    SearchState,
+    SearchTask,
+)
 from uraenas.learning.train import StackOfChains
-from uraenas.spaces import Space
 from uraenas.weights import WeightMethod
 
 Tick = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class SearchImages:
-    """The images of a search: those that networks are trained on, those that judge them, and how they are loaded."""
-
-    train: LabelledImages
-    validation: LabelledImages
-    normalisation: Normalisation
-    load: Callable[[LabelledImages, int], Loader]  # with batches of at most so many
 
 
 class LoopSettings(Protocol):
@@ -111,43 +104,21 @@ class Loop:
     settings: Part[Any]
     weights: dict[str, Part[Any]]
     parts: Callable[[Any, Any, WeightMethod], LoopParts]
-    begin: Callable[[Any, Space, SearchImages, Engine, int, SearchState | None, Elsewhere | None], Searching]
+    begin: Callable[[Any, SearchTask, SearchState | None, Elsewhere | None], Searching]
     asks: bool = False
 
 
 def _in_supernet(
-    parts: SearchParts,
-    space: Space,
-    images: SearchImages,
-    engine: Engine,
-    seed: int,
-    state: SearchState | None,
-    elsewhere: Elsewhere | None,
+    parts: SearchParts, task: SearchTask, state: SearchState | None, elsewhere: Elsewhere | None
 ) -> Search:
-    train, validation = (
-        images.load(half, parts.settings.batch) for half in (images.train, images.validation)
-    )
-    return Search(parts, space, train, validation, engine, seed, state)
+    train, validation = (task.load(half, parts.settings.batch) for half in (task.train, task.validation))
+    return Search(parts, task.space, train, validation, task.engine, task.seed, state)
 
 
 def _by_queries(
-    parts: QueryParts,
-    space: Space,
-    images: SearchImages,
-    engine: Engine,
-    seed: int,
-    state: SearchState | None,
-    elsewhere: Elsewhere | None,
+    parts: QueryParts, task: SearchTask, state: SearchState | None, elsewhere: Elsewhere | None
 ) -> QuerySearch:
-    train = images.load(images.train, parts.settings.batch)
-    facts = (parts, space, train, images.validation, images.normalisation, engine, seed)
-    return QuerySearch(*facts, state, elsewhere)
-
-
-def trainings(parts: Any, space: Space, images: SearchImages, engine: Engine, seed: int) -> Trainings:
-    """What a search by queries asks for, answered here."""
-    train = images.load(images.train, parts.settings.batch)
-    return Trainings(parts, space, train, images.validation, images.normalisation, engine, seed)
+    return QuerySearch(Trainings(parts, task), state, elsewhere)
 
 
 LOOPS: dict[str, Loop] = {

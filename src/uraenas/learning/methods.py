@@ -16,9 +16,8 @@ class Method:
 
     source: str  # of SOURCES
     weights: str  # of WEIGHTS
-    per_chain: Literal["one", "all"] | int = (
-        "one"  # members from one chain: the newest, all it can give, some
-    )
+    # members from one chain: the newest, all it can give, some
+    per_chain: Literal["one", "all"] | int = "one"
     single: bool = False  # one member, whatever the ensemble's size
     recipes: str = "same"  # of RECIPES
 

@@ -16,15 +16,12 @@ from uraenas.architectures import Queried, Searched, factors, queried
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.base.parts import Part
-from uraenas.data import LabelledImages
-from uraenas.data.loader import Loader, Normalisation
-from uraenas.engine import Engine
 from uraenas.ensemble import Member, MembersPredictor
 from uraenas.learning.chains import ChainSpec, ChainState, TrainSettings, initial_chain
 from uraenas.learning.recipes import Recipe, recipe_of
-from uraenas.learning.search import SearchState
-from uraenas.learning.train import StackOfChains, train
-from uraenas.spaces import Architecture, Space, option_counts
+from uraenas.learning.search import SearchState, SearchTask
+from uraenas.learning.train import StackOfChains, Training, train
+from uraenas.spaces import Architecture, option_counts
 from uraenas.weights import WEIGHTS, WeightMethod
 
 QUERY_WEIGHTS: dict[str, Part[Any]] = {name: WEIGHTS[name] for name in ("point", "adam")}
@@ -104,25 +101,16 @@ class QuerySearch:
     """
 
     def __init__(
-        self,
-        parts: QueryParts,
-        space: Space,
-        train: Loader,
-        validation: LabelledImages,
-        normalisation: Normalisation,
-        engine: Engine,
-        seed: int,
-        state: SearchState | None = None,
-        elsewhere: "Elsewhere | None" = None,
+        self, here: "Trainings", state: SearchState | None = None, elsewhere: "Elsewhere | None" = None
     ) -> None:
-        self.settings, self.distribution = parts.settings, parts.distribution
-        self.space, self.train, self.engine, self.seed = space, train, engine, seed
-        self.here = Trainings(parts, space, train, validation, normalisation, engine, seed)
-        self.answers: Answers = elsewhere(self.here) if elsewhere else self.here
-        fresh = self.distribution.initial(option_counts(space), draws.key(seed, "search", "queries"))
+        self.here = here
+        self.settings, self.distribution = here.parts.settings, here.parts.distribution
+        self.space, self.seed = here.task.space, here.task.seed
+        self.answers: Answers = elsewhere(here) if elsewhere else here
+        self.key = draws.key(self.seed, "search", "queries")
+        fresh = self.distribution.initial(option_counts(self.space), self.key)
         self.state = fresh if state is None else dict(state.distribution)
         self.history = [] if state is None else list(state.history)
-        self.key = draws.key(seed, "search", "queries")
 
     @property
     def images(self) -> int:
@@ -168,11 +156,10 @@ class QuerySearch:
 
     def trial(self) -> tuple[StackOfChains, float]:
         """A stack whose steps can be timed, and how many of them a query takes."""
-        count = min(self.engine.stack, self.distribution.together)
+        count = min(self.here.at_once, self.distribution.together)
         found, _ = Searched.nothing(self.space, self.distribution).draw(count, self.seed)
         chains = self.here.chains({number: Query(one) for number, one in enumerate(found)})
-        stack = StackOfChains(chains, self.here.training, self.space, self.train, self.engine, self.seed)
-        return stack, self.here.steps / count
+        return StackOfChains(chains, self.here.training), self.here.steps / count
 
     def _wanted(self) -> list[tuple[queried.Options, factors.Factors]]:
         """What is left of the round that has begun: architectures, each with a recipe."""
@@ -207,30 +194,22 @@ class QuerySearch:
 class Trainings:
     """Queries that are answered here, side by side."""
 
-    def __init__(
-        self,
-        parts: QueryParts,
-        space: Space,
-        train: Loader,
-        validation: LabelledImages,
-        normalisation: Normalisation,
-        engine: Engine,
-        seed: int,
-    ) -> None:
-        settings = parts.settings
-        self.training = TrainSettings(settings.query_epochs, settings.batch, settings.prior_deviation)
-        self.method, self.space, self.train, self.validation = parts.weights, space, train, validation
-        self.normalisation, self.engine, self.seed = normalisation, engine, seed
+    def __init__(self, parts: QueryParts, task: SearchTask) -> None:
+        self.parts, self.task = parts, task
+        self.method, settings = parts.weights, parts.settings
+        self.loader = task.load(task.train, settings.batch)
+        chosen = TrainSettings(settings.query_epochs, settings.batch, settings.prior_deviation)
+        self.training = Training(chosen, task.space, self.loader, task.engine, task.seed)
         self.images = 0
 
     @property
     def at_once(self) -> int:
-        return self.engine.stack
+        return self.task.engine.stack
 
     @property
     def steps(self) -> int:
         """Of one query."""
-        return self.training.epochs * self.train.steps
+        return self.parts.settings.query_epochs * self.loader.steps
 
     def specs(self, queries: Queries) -> list[ChainSpec]:
         return [
@@ -239,7 +218,7 @@ class Trainings:
         ]
 
     def chains(self, queries: Queries) -> list[ChainState]:
-        return [initial_chain(spec, self.space, self.seed) for spec in self.specs(queries)]
+        return [initial_chain(spec, self.task.space, self.task.seed) for spec in self.specs(queries)]
 
     def __call__(self, queries: Queries, tick: Callable[[int], None]) -> list[float]:
         """Accuracies on validation images; 0 of one that cannot be trained."""
@@ -248,17 +227,16 @@ class Trainings:
         epochs = {chain.spec.name: 0 for chain in chains}
 
         def told(more: int) -> None:
-            tick(sum(epochs.values()) * self.train.steps + more)
+            tick(sum(epochs.values()) * self.loader.steps + more)
 
         def checkpoint(states: list[ChainState]) -> None:
             epochs.update({state.spec.name: state.epoch for state in states})
-            self.images += len(states) * self.train.steps * self.train.batch
+            self.images += len(states) * self.loader.steps * self.loader.batch
 
         def collect(member: Member) -> None:
             newest[member.origin.chain] = member
 
-        facts = (self.training, self.space, self.train, self.engine, self.seed)
-        train(chains, *facts, collect, checkpoint, told)
+        train(chains, self.training, collect, checkpoint, told)
         accuracies = self._accuracies(list(newest.values()))
         by_name = dict(zip(newest, accuracies, strict=True))
         return [by_name.get(name, 0.0) for name in epochs]
@@ -266,11 +244,10 @@ class Trainings:
     def _accuracies(self, members: list[Member]) -> list[float]:
         if not members:
             return []
-        predict = MembersPredictor(members, self.space, self.normalisation, self.engine)
-        found = predict(self.validation.images)
-        self.engine.release_memory()
-        judged = (found, self.validation.labels, self.validation.weights)
-        return self.normalisation.target.scores(*judged)
+        task, judges = self.task, self.task.validation
+        found = MembersPredictor(members, task.space, task.normalisation, task.engine)(judges.images)
+        task.engine.release_memory()
+        return task.normalisation.target.scores(found, judges.labels, judges.weights)
 
 
 Elsewhere = Callable[[Trainings], Answers]  # who trains in place of this process

@@ -22,7 +22,8 @@ from uraenas.architectures import Mixed, Searched
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_not_negative, require_range
 from uraenas.base.parts import Part
-from uraenas.data.loader import Loader
+from uraenas.data import LabelledImages
+from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine
 from uraenas.learning.pace import Pace
 from uraenas.learning.stages import Stages
@@ -42,6 +43,19 @@ SUPERNET_WEIGHTS: dict[str, Part[Any]] = {
 
 
 @dataclass(frozen=True)
+class SearchTask:
+    """What any search is given: a space, images to train networks on and images to judge them by, and an engine."""
+
+    space: Space
+    train: LabelledImages
+    validation: LabelledImages
+    normalisation: Normalisation
+    load: Callable[[LabelledImages, int], Loader]  # with batches of at most so many
+    engine: Engine
+    seed: int
+
+
+@dataclass(frozen=True)
 class SearchSettings:
     """How the search runs. Defaults: DrNAS's, with the weights drawn by cyclical Langevin dynamics."""
 
@@ -52,9 +66,8 @@ class SearchSettings:
     prior_deviation: float = 0.365  # of those weights: weight decay 3e-4 at 25,000 images
     clip: float = 5.0  # largest norm of the weights' gradient; 0: no limit
     validation: float = 0.5  # of the training images, the part that the distribution's steps see
-    order: int = (
-        1  # 2: the distribution's gradient looks a step of the weights ahead, at twice the cost and more
-    )
+    # 2: the distribution's gradient looks a step of the weights ahead, at twice the cost and more
+    order: int = 1
     partial: tuple[int, ...] = (1,)  # by stage: one of so many parts of the channels is operated on
     keep: tuple[int, ...] = ()  # by stage: how many options each decision keeps; all, if there is nothing
     still: float = 0.0  # part of each stage, at its start, in which the distribution does not move

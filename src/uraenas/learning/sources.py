@@ -72,9 +72,8 @@ class Sampled:
     architectures: int = 10  # M_θ; as many as members at most, unless they are selected greedily
     temperature: float = 1.0  # T_θ: below 1 draws lie closer to the expected architecture
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
-    start: str = (
-        ""  # a run, or one of the package (cifar10-small), whose members are the draws and give their weights
-    )
+    # a run, or one of the package (cifar10-small), whose members are the draws and give their weights
+    start: str = ""
     copies: int = 1  # chains of each architecture; two tell what it does from what initialisation does
 
     needs_search = True

@@ -1,7 +1,7 @@
 """Weight chains run side by side, and the samples they leave. One loop serves all methods."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,18 +22,23 @@ def _untold(steps: int) -> None:
     """Nobody wants to know."""
 
 
+@dataclass(frozen=True)
+class Training:
+    """What chains are trained with."""
+
+    settings: TrainSettings
+    space: Space
+    loader: Loader
+    engine: Engine
+    seed: int
+
+
 class StackOfChains:
     """Chains of one kind, age and number of restarts that move together, each as if it were alone."""
 
-    def __init__(
-        self,
-        chains: Sequence[ChainState],
-        settings: TrainSettings,
-        space: Space,
-        loader: Loader,
-        engine: Engine,
-        seed: int,
-    ) -> None:
+    def __init__(self, chains: Sequence[ChainState], training: Training) -> None:
+        settings, space, seed = training.settings, training.space, training.seed
+        loader, engine = training.loader, training.engine
         self.specs = [chain.spec for chain in chains]
         self.histories = [list(chain.history) for chain in chains]
         self.failures = [""] * len(chains)
@@ -59,12 +64,8 @@ class StackOfChains:
         owner = torch.repeat_interleave(torch.arange(count), torch.tensor(self.stack.weight_sizes))
         self.owner = owner.to(device)  # weight → member
         recipes = [spec.recipe for spec in self.specs]
-        own_decay = [settings.decay(loader.count) / recipe.prior_deviation**2 for recipe in recipes]
-        self.decay = self._per_weight(own_decay)
-        if not all(entry.prior for layout in self.stack.weight_layouts for entry in layout.entries):
-            self.decay = self.decay * self._has_prior()
+        self.decay = self._decay(settings.decay(loader.count))
         self.pacing = self._per_weight([recipe.step_size for recipe in recipes])
-        smoothing = torch.tensor([recipe.smoothing for recipe in recipes], dtype=dtype).to(device)
 
         self.numbers = [spec.number for spec in self.specs]
         self.order_keys = [spec.key(seed, "order") for spec in self.specs]
@@ -75,17 +76,7 @@ class StackOfChains:
         self.kinds = [recipe.kind(loader.kinds) for recipe in recipes]  # of augmentation
         self.drawn = self._first_draws()
         self.augmentation_key = draws.key(seed, "augmentation")  # of no chain: all see the same images
-        own_draws = [Draw(torch.tensor(spec.key(seed, "forward")).to(device)) for spec in self.specs]
-        wrapping = Wrapping(
-            self.method.objective,
-            self.method.forward,
-            own_draws,
-            smoothing if any(recipe.smoothing for recipe in recipes) else None,
-            changes.repeats,
-            self._penalty(),
-            cycle.steps,
-        )
-        self.gradients = engine.gradients(self.stack, loader, wrapping)
+        self.gradients = engine.gradients(self.stack, loader, self._wrapping())
         self._explore = engine.capture(lambda: self._step(exploring=True))
         self._sample = engine.capture(lambda: self._step(exploring=False))
 
@@ -105,17 +96,34 @@ class StackOfChains:
             return values[0]
         return torch.tensor(values, dtype=self.engine.dtype).to(self.engine.device)[self.owner]
 
+    def _decay(self, plain: float) -> float | Tensor:
+        """That of the weights' Gaussian prior; weights that have another one do not decay."""
+        found = self._per_weight([plain / spec.recipe.prior_deviation**2 for spec in self.specs])
+        entries = [entry for layout in self.stack.weight_layouts for entry in layout.entries]
+        if all(entry.prior for entry in entries):
+            return found
+        marks = torch.tensor([float(entry.prior) for entry in entries], dtype=self.engine.dtype)
+        sizes = torch.tensor([entry.size for entry in entries])
+        return found * marks.repeat_interleave(sizes).to(self.engine.device)
+
+    def _wrapping(self) -> Wrapping:
+        """What the kind of weights and the recipes make of a plain step."""
+        device, changes = self.engine.device, self.method.changes
+        smoothing = [spec.recipe.smoothing for spec in self.specs]
+        return Wrapping(
+            self.method.objective,
+            self.method.forward,
+            [Draw(torch.tensor(spec.key(self.seed, "forward")).to(device)) for spec in self.specs],
+            torch.tensor(smoothing, dtype=self.engine.dtype).to(device) if any(smoothing) else None,
+            changes.repeats,
+            self._penalty(),
+            self.pace.cycle.steps,
+        )
+
     def _penalty(self) -> Penalty | None:
         """What the kind of weights adds to the loss, for as many images as there are."""
         penalty, images = self.method.changes.penalty, self.loader.count
         return penalty and (lambda weights, progress: penalty(weights, progress, images))
-
-    def _has_prior(self) -> Tensor:
-        """1 for weights that have the Gaussian prior, 0 for the others [W]."""
-        entries = [entry for layout in self.stack.weight_layouts for entry in layout.entries]
-        marks = torch.tensor([float(entry.prior) for entry in entries], dtype=self.engine.dtype)
-        sizes = torch.tensor([entry.size for entry in entries])
-        return marks.repeat_interleave(sizes).to(self.engine.device)
 
     @property
     def done(self) -> bool:
@@ -268,11 +276,7 @@ def stacks_of(chains: Sequence[ChainState], size: int) -> Iterator[list[ChainSta
 
 def train(
     chains: Sequence[ChainState],
-    settings: TrainSettings,
-    space: Space,
-    loader: Loader,
-    engine: Engine,
-    seed: int,
+    training: Training,
     collect: Callable[[Member], None],
     checkpoint: Callable[[list[ChainState]], None],
     tick: Callable[[int], None] = _untold,
@@ -282,17 +286,14 @@ def train(
     `collect` sees every weight sample, then `checkpoint` the chains that gave it, after every epoch; `tick` hears of
     every step. Stacks that do not fit into memory are made smaller, and go on from the last epoch.
     """
-
-    def begun(group: list[ChainState]) -> StackOfChains:
-        return StackOfChains(group, settings, space, loader, engine, seed)
-
+    engine, epochs = training.engine, training.settings.epochs
     latest = {chain.spec.name: chain for chain in chains}
     size = engine.stack
-    while waiting := [chain.restarted() for chain in latest.values() if not chain.is_over(settings.epochs)]:
+    while waiting := [chain.restarted() for chain in latest.values() if not chain.is_over(epochs)]:
         for group in stacks_of(waiting, size):
             try:
                 with naming_want_of_memory():
-                    for states in _epochs(begun(group), collect, tick):
+                    for states in _epochs(StackOfChains(group, training), collect, tick):
                         checkpoint(states)
                         latest.update({state.spec.name: state for state in states})
             except torch.OutOfMemoryError as error:

@@ -17,7 +17,7 @@ from uraenas.ensemble import Member
 from uraenas.evaluation import Diverged
 from uraenas.learning.chains import MOST_EPOCHS, RESTARTS, ChainSpec, ChainState, initial_chain
 from uraenas.learning.search import SearchState
-from uraenas.run.directory import SEARCH_STATE, Run, history_of
+from uraenas.run.directory import SEARCH_STATE, Run, history_of, write_history
 from uraenas.spaces import Space
 
 MOST_UNWRITTEN = 100  # samples that wait in memory
@@ -53,7 +53,7 @@ class SampleWriter:
 
     def add(self, sample: Member) -> None:
         sample = replace(sample, origin=replace(sample.origin, run=self.run.chains_identity))
-        path = self.run.sample_path(sample.origin.chain, sample.origin.epoch)
+        path = self.run.chains.sample_path(sample.origin.chain, sample.origin.epoch)
         if len(self.writing) >= MOST_UNWRITTEN:
             self._await_oldest()
         self.writing.append(self.thread.submit(self._save, sample, path))
@@ -106,7 +106,7 @@ class Checkpoints:
         parts = {"weights": state.weights, "distribution": state.distribution}
         tensors = {f"{part}.{name}": t for part, named in parts.items() for name, t in named.items()}
         self.run.write_tensors(SEARCH_STATE, tensors, {"epoch": state.epoch, "history": state.history})
-        self.run.write_history(state.history)
+        write_history(self.run, state.history)
 
     # Chains
 
@@ -129,7 +129,7 @@ class Checkpoints:
 
     def _explored(self, spec: ChainSpec) -> tuple[ChainState, dict[str, float]] | None:
         """Where the chains of a root part, and what another has spent on the way there."""
-        for epoch, name in self.run.explored_files(spec.root).items():
+        for epoch, name in self.run.chains.explored_files(spec.root).items():
             moves = spec.moves(self.epochs, epoch)
             if moves is None:
                 continue
@@ -146,7 +146,7 @@ class Checkpoints:
         return None
 
     def _stored_chain(self, spec: ChainSpec) -> ChainState | None:
-        name = self.run.chain_file(spec.name)
+        name = self.run.chains.file(spec.name)
         if not self.run.has(name):
             return None
         tensors, header = self.run.read_tensors(name)
@@ -158,7 +158,7 @@ class Checkpoints:
                 self._require_sizes(header, tensors, spec)
         cycle = spec.weights.cycle(self.epochs, 1)
         collected = [epoch for epoch in range(facts.epoch) if cycle.collects_after(epoch)]
-        lost = not all(self.run.sample_path(spec.name, epoch).exists() for epoch in collected)
+        lost = not all(self.run.chains.sample_path(spec.name, epoch).exists() for epoch in collected)
         return None if lost else state
 
     def _require_same(self, name: str, facts: "ChainFacts", spec: ChainSpec) -> None:
@@ -178,7 +178,7 @@ class Checkpoints:
     def store_chain(self, state: ChainState) -> None:
         """A chain that is over needs no weights to go on with; its samples are kept elsewhere."""
         tensors = {} if state.is_over(self.epochs) else state.tensors
-        self.run.write_tensors(self.run.chain_file(state.spec.name), tensors, _facts(state))
+        self.run.write_tensors(self.run.chains.file(state.spec.name), tensors, _facts(state))
 
     def store_explored(self, state: ChainState) -> None:
         """Keep what other chains of the root can go on from; a chain that was restarted is no longer like them."""
@@ -189,7 +189,7 @@ class Checkpoints:
         spent = {unit: cost.get(unit, 0) for unit in ("seconds", "images")}
         moves = spec.moves(self.epochs, state.epoch)
         header = {**_facts(state), "chain": spec.name, "cost": spent, "moves": moves}
-        self.run.write_tensors(self.run.explored_file(spec.root, state.epoch), state.tensors, header)
+        self.run.write_tensors(self.run.chains.explored_file(spec.root, state.epoch), state.tensors, header)
 
     def diverged(self) -> list[Diverged]:
         """The chains that had to be restarted, or were given up for the reason stated."""
@@ -223,7 +223,7 @@ class ChainFacts:
 
 def read_chain(run: Run, name: str) -> ChainFacts:
     """What the checkpoint of a chain says."""
-    file = run.chain_file(name)
+    file = run.chains.file(name)
     _, header = run.read_tensors(file)
     with run.mending(file):
         return ChainFacts.of(header)
@@ -231,7 +231,7 @@ def read_chain(run: Run, name: str) -> ChainFacts:
 
 def chain_facts(run: Run) -> dict[str, ChainFacts]:
     """What the checkpoints of all chains say."""
-    return {name: read_chain(run, name) for name in run.chains()}
+    return {name: read_chain(run, name) for name in run.chains.names()}
 
 
 def _facts(state: ChainState) -> dict[str, Any]:

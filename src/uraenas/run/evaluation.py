@@ -16,7 +16,6 @@ from uraenas.base.errors import DamagedFile, UraenasError
 from uraenas.base.fields import Fields, is_table
 from uraenas.base.files import digest_of
 from uraenas.data import Dataset, LabelledImages, fit_images, in_units_of, load_images
-from uraenas.engine import Engine
 from uraenas.ensemble import Ensemble, SharedPredictor, at_test_time
 from uraenas.evaluation import (
     SEED,
@@ -32,7 +31,7 @@ from uraenas.evaluation import (
 from uraenas.evaluation.temperature import stored_temperature
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
-from uraenas.run.task import Task
+from uraenas.run.work import Work
 
 DRAWN_SCORES = ("foreign", "total_uncertainty")  # that are kept, for histograms
 
@@ -40,12 +39,17 @@ DRAWN_SCORES = ("foreign", "total_uncertainty")  # that are kept, for histograms
 class Judge:
     """Predicts with the methods of a run and measures what they say."""
 
-    def __init__(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
-        self.run, self.config, self.task, self.engine = run, config, task, engine
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.config, self.task, self.engine = config, task, engine = work.config, work.task, work.engine
         self.dataset = task.measured_on(config.evaluate.part)
         self.evaluator = Evaluator(config.evaluate, config.seed, engine.device, task.measures)
         self._kept: SharedPredictor | None = None
         self._told: dict[str, Cell] = {}  # found elsewhere, by name of the set
+
+    @property
+    def run(self) -> Run:
+        return self.work.run
 
     def cells(self) -> Iterator[Cell]:
         """The evaluation sets one by one; methods that have been judged on one before are not judged again."""

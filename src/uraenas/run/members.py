@@ -21,10 +21,9 @@ from uraenas.evaluation.temperature import Temperature, only
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.methods import Assembled
 from uraenas.learning.statistics import measure_statistics, seen_by
-from uraenas.run.checkpoints import Checkpoints, read_chain
-from uraenas.run.config import Config
-from uraenas.run.directory import Run
+from uraenas.run.checkpoints import read_chain
 from uraenas.run.task import Task
+from uraenas.run.work import Work
 from uraenas.weights import Candidate, Fit
 
 LOOKED_AT = 5000  # training images, where there are more: enough for means and covariances
@@ -34,11 +33,8 @@ FEW = 50  # held-out images; fewer are all needed to tell foreign ones
 class Chooser:
     """Takes members from chains and fits their temperature."""
 
-    def __init__(
-        self, run: Run, config: Config, task: Task, engine: Engine, checkpoints: Checkpoints
-    ) -> None:
-        self.run, self.config, self.task, self.engine = run, config, task, engine
-        self.checkpoints = checkpoints
+    def __init__(self, work: Work) -> None:
+        self.run, self.config, self.task, self.engine = work.run, work.config, work.task, work.engine
 
     def choose(self, method: Assembled, specs: Sequence[ChainSpec]) -> None:
         """Give a method its members from these chains."""
@@ -154,7 +150,7 @@ class Chooser:
     def _samples(self, spec: ChainSpec) -> list[Member]:
         reached = read_chain(self.run, spec.name).epoch
         # A chain that began anew and was given up has samples of its earlier course, too.
-        found = [sample for sample in self.run.samples(spec.name) if sample.origin.epoch < reached]
+        found = [sample for sample in self.run.chains.samples(spec.name) if sample.origin.epoch < reached]
         cycle = spec.weights.cycle(self.config.train.epochs, 1)
         # One that was cut short before its first sample has left what it was then.
         return [sample for sample in found if cycle.collects_after(sample.origin.epoch)] or found

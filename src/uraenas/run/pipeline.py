@@ -1,6 +1,5 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -21,7 +20,7 @@ from uraenas.learning.loops import LOOPS
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
-from uraenas.run.directory import SEARCH_STATE, Run
+from uraenas.run.directory import SEARCH_STATE, Run, search_taken_from
 from uraenas.run.evaluation import Judge, outside_images
 from uraenas.run.export import (
     check_chains,
@@ -35,14 +34,15 @@ from uraenas.run.export import (
 from uraenas.run.forecast import Countdown, Forecast, forecast
 from uraenas.run.members import Chooser
 from uraenas.run.places import Local, Place
+from uraenas.run.progress import Telling
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.recipes import check_recipes, recipe_notes
 from uraenas.run.searching import Searcher
 from uraenas.run.task import prepare
 from uraenas.run.teaching import Teaching
-from uraenas.run.telling import Telling
-from uraenas.run.tensorboard import EventFiles
+from uraenas.run.tensorboard import watch_of
 from uraenas.run.training import ChainRunner
+from uraenas.run.work import Work
 
 FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as these
 
@@ -60,11 +60,10 @@ class Pipeline:
         self.place: Place = Local()  # where chains and evaluation sets are computed
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
-        self.events = EventFiles(run.path / "tensorboard", decisions) if config.tensorboard else None
+        self.watch = watch_of(run.path / "tensorboard", decisions, config.tensorboard)
         self.checkpoints = Checkpoints(run, config.train.epochs, self.task.space, config.seed)
-        self.remeasured: dict[
-            str, tuple[Any, Any]
-        ] = {}  # settings of metrics.json and now, where they differ
+        # Settings of metrics.json and now, where they differ.
+        self.remeasured: dict[str, tuple[Any, Any]] = {}
         self._check_data()
 
     @cached_property
@@ -73,6 +72,11 @@ class Pipeline:
         engine = Engine(self.config.engine)
         engine.require_room(self.task.space.most_parameters)
         return engine
+
+    @property
+    def work(self) -> Work:
+        """With the settings as they are now: under a budget methods may be left out on the way."""
+        return Work(self.run, self.config, self.task, self.engine, self.checkpoints, self.watch)
 
     @classmethod
     def start(
@@ -183,7 +187,7 @@ class Pipeline:
             notes.append(f"the references {words} (evaluate.references)")
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
-        if taken := self.run.search_taken_from:
+        if taken := search_taken_from(self.run):
             notes.append(
                 f"architectures come from the search of {taken}; to search on these images: --search-of none"
             )
@@ -215,20 +219,18 @@ class Pipeline:
         found = self.run.searched()
         if found is not None:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
-            self._watch("search", found.history)
+            self.watch("search", found.history)
             return found
-        self.place.prepare(self.run, config, task, self.engine)
-        images = task.search_images(parts.settings.validation, self.engine)
+        self.place.prepare(self.work)
+        own = task.for_search(parts.settings.validation, self.engine)
         loop = LOOPS[parts.distribution.loop]
         elsewhere = None
         if loop.asks:
-            elsewhere = self.place.asked(self.run, config, task, self.engine, self.progress)
+            elsewhere = self.place.asked(self.work, self.progress)
         else:
             self.place.begin(self._runner, self._searched_for_none())
-        known = (parts, task.space, images, self.engine, config.seed)
-        searching = loop.begin(*known, self.checkpoints.search(), elsewhere)
-        facts = (self.run, self.checkpoints, config.engine.checkpoint_seconds, self._watch, self.progress)
-        found = Searcher(*facts).search(searching, self.place.beat)
+        searching = loop.begin(parts, own, self.checkpoints.search(), elsewhere)
+        found = Searcher(self.work, self.progress).search(searching, self.place.beat)
         epochs, settings = searching.epoch, parts.settings
         if not searching.done:
             self.left_out.append(f"the search was ended after {epochs} of {settings.units} {settings.unit}")
@@ -241,11 +243,6 @@ class Pipeline:
         methods = [name for name in self.config.methods if not self.config.method(name).needs_search]
         planned = self._planned(None, methods)
         return list({spec.name: spec for specs, _ in planned.values() for spec in specs}.values())
-
-    def _watch(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
-        """Bring the history's event file up to date, where that was asked for."""
-        if self.events is not None:
-            self.events.update(name, history, time.time())
 
     # Stage 2
 
@@ -287,12 +284,10 @@ class Pipeline:
 
     @property
     def _runner(self) -> ChainRunner:
-        facts = (self.run, self.config, self.task, self.engine, self.checkpoints)
-        return ChainRunner(*facts, self._watch, self.progress)
+        return ChainRunner(self.work, self.progress)
 
     def _choose(self, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
-        chooser = Chooser(self.run, self.config, self.task, self.engine, self.checkpoints)
-        clock = Clock()
+        chooser, clock = Chooser(self.work), Clock()
         for number, (name, planned) in enumerate(plans.items()):
             self.progress("members", number, len(plans))
             with self.engine.threads():
@@ -325,7 +320,7 @@ class Pipeline:
             return self._evaluated()
 
     def _evaluated(self) -> Metrics:
-        judge = Judge(self.run, self.config, self.task, self.engine)
+        judge = Judge(self.work)
         total = cell_count(self.measured.test, self.config.evaluate)
         cells: list[Cell] = []
         clock = Clock()
@@ -354,7 +349,7 @@ class Pipeline:
 
     def _diverged_elsewhere(self) -> list[Diverged]:
         """What is known of chains that are not here, in a copy of a run."""
-        here = self.run.chains()
+        here = self.run.chains.names()
         return [one for one in self._known().diverged if one.chain not in here]
 
     def _known(self) -> Metrics:

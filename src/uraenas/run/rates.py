@@ -21,7 +21,7 @@ from uraenas.evaluation.references import MOST_IMAGES
 from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, mover, plan_chains
 from uraenas.learning.loops import LOOPS
 from uraenas.learning.search import Search
-from uraenas.learning.train import StackOfChains
+from uraenas.learning.train import StackOfChains, Training
 from uraenas.run.config import Config
 from uraenas.run.task import Task
 from uraenas.spaces import Architecture
@@ -62,9 +62,8 @@ class Rates:
         parts, task, engine = self.config.search, self.task, self.engine
         if parts is None:
             return 0.0
-        images = task.search_images(parts.settings.validation, engine)
-        begin = LOOPS[parts.distribution.loop].begin
-        moving, steps = begin(parts, task.space, images, engine, self.config.seed, None, None).trial()
+        own = task.for_search(parts.settings.validation, engine)
+        moving, steps = LOOPS[parts.distribution.loop].begin(parts, own, None, None).trial()
         unit = steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
         return unit / parts.settings.unit_epochs
 
@@ -84,8 +83,8 @@ class Rates:
             config, task, engine = self.config, self.task, self.engine
             begun = self.clock()
             loader = task.loader(task.train, config.train.batch, engine)
-            facts = (config.train, task.space, loader, engine, config.seed)
-            stack = StackOfChains(self._chains(spec.source, weights), *facts)
+            training = Training(config.train, task.space, loader, engine, config.seed)
+            stack = StackOfChains(self._chains(spec.source, weights), training)
             made = self.clock() - begun
             steps = config.train.epochs * loader.steps
             epoch = loader.steps * self._timed(_any_step(stack), steps) + self._augmenting

@@ -6,21 +6,20 @@ from typing import Any
 from uraenas.architectures import Searched
 from uraenas.learning.loops import Searching, search
 from uraenas.learning.search import SearchState
-from uraenas.run.checkpoints import Checkpoints, saved_when_cut_short
+from uraenas.run.checkpoints import saved_when_cut_short
 from uraenas.run.cost import Clock
-from uraenas.run.directory import Run
 from uraenas.run.forecast import Countdown
-from uraenas.run.training import TimeUp, Watch
+from uraenas.run.training import TimeUp
+from uraenas.run.work import Work
 
 
 class Searcher:
     """Runs a search, keeps its state, and books what it costs."""
 
-    def __init__(
-        self, run: Run, checkpoints: Checkpoints, checkpoint_seconds: float, watch: Watch, progress: Countdown
-    ) -> None:
-        self.run, self.checkpoints, self.checkpoint_seconds = run, checkpoints, checkpoint_seconds
-        self.watch, self.progress = watch, progress
+    def __init__(self, work: Work, progress: Countdown) -> None:
+        self.run, self.checkpoints, self.watch = work.run, work.checkpoints, work.watch
+        self.checkpoint_seconds = work.config.engine.checkpoint_seconds
+        self.progress = progress
 
     def search(self, searching: Searching, beat: Callable[[], None]) -> Searched:
         """What is found in the end, or when time is up; `beat` is called at every step."""

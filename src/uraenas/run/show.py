@@ -1,22 +1,19 @@
 """What a run is and how far it has come, told from its small files: for any face, and without PyTorch."""
 
 import json
-import os
-import platform
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.errors import DamagedFile
 from uraenas.base.fields import Fields
 from uraenas.base.files import parse_json, read_header, read_json
 from uraenas.evaluation.outcome import Metrics
 from uraenas.evaluation.row import Row, mean_names, sizes_of
 from uraenas.evaluation.separation import separations
-from uraenas.run.location import PROGRESS, is_run, mending, stored_config
+from uraenas.run.location import is_run, mending, stored_config
+from uraenas.run.progress import progress_of
 
-FRESH = 60.0  # seconds after which the note of a process on another machine counts as left behind
 HEADLINE = ("accuracy", "ece", "nll")
 OF_NUMBERS = ("rmse", "crps", "nll")  # the same, where the target is a number
 
@@ -49,29 +46,6 @@ def runs_in(path: Path, depth: int = 3) -> Iterator[Path]:
             yield from runs_in(child, depth - 1)
 
 
-def progress_of(path: Path) -> dict[str, Any] | None:
-    """How far a process that works here has come; of one that is gone, where it stopped."""
-    if not (path / PROGRESS).exists():
-        return None
-    try:
-        facts = Fields(path / PROGRESS, read_json(path / PROGRESS))
-    except UraenasError:
-        return None  # it was just taken away
-    process, told = facts.whole("process"), facts.number("time")
-    here = facts.text("host") == platform.node()
-    working = _is_alive(process) if here else time.time() - told < FRESH
-    numbers = {
-        name: facts.number(name) for name in ("done", "total", "seconds", "speed", "left") if facts.has(name)
-    }
-    return {
-        "stage": facts.text("stage"),
-        "found": facts.text("found"),
-        **numbers,
-        "time": told,
-        "working": working,
-    }
-
-
 def headline(rows: list[Row]) -> list[dict[str, Any]]:
     """The headline metrics of every method, on clean images and on the widest suite mean."""
     sizes, shifted = sizes_of(rows), next(iter(mean_names(rows)), "")
@@ -88,16 +62,6 @@ def headline(rows: list[Row]) -> list[dict[str, Any]]:
         worse = {f"shifted_{metric}": found.get((method, shifted, metric)) for metric in wanted}
         lines.append({"method": method, "members": members, **clean, **worse})
     return lines
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # it is somebody else's
-    return True
 
 
 def _metrics(path: Path) -> Metrics | None:

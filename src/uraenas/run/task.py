@@ -15,7 +15,7 @@ from uraenas.data.splits import folds_of
 from uraenas.engine import Engine
 from uraenas.evaluation import Measures, measures_of
 from uraenas.learning.chains import Start
-from uraenas.learning.loops import SearchImages
+from uraenas.learning.search import SearchTask
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.facts import DataFacts, digest_of_images
@@ -46,10 +46,17 @@ class Task:
         first, second = stratified_split(strata, (1 - validation, validation), key)
         return self.train.take(first), self.train.take(second)
 
-    def search_images(self, validation: float, engine: Engine) -> SearchImages:
-        """The same, with how they are loaded."""
+    def for_search(self, validation: float, engine: Engine) -> SearchTask:
+        """The same, with all else that a search is given."""
         halves = self.search_halves(validation)
-        return SearchImages(*halves, self.normalisation, lambda part, batch: self.loader(part, batch, engine))
+        return SearchTask(
+            self.space,
+            *halves,
+            self.normalisation,
+            lambda part, batch: self.loader(part, batch, engine),
+            engine,
+            self.seed,
+        )
 
     def loader(
         self,

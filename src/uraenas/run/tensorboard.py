@@ -5,7 +5,8 @@ protocol buffer Event {1: wall_time, 2: step, 3: file_version, 5: {1: {1: tag, 2
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,17 @@ from uraenas.base.whole_files import whole_file, writing
 from uraenas.spaces import Decision
 
 FILE = "events.out.tfevents.0.uraenas"  # the reader looks for `tfevents` in the name
+
+# Is shown a history by its name, whenever it has grown.
+Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
+
+
+def watch_of(folder: Path, decisions: Sequence[Decision], wanted: bool) -> Watch:
+    """Who brings event files under this folder up to date, where they are wanted."""
+    if not wanted:
+        return lambda name, history: None
+    events = EventFiles(folder, decisions)
+    return lambda name, history: events.update(name, history, time.time())
 
 
 class EventFiles:

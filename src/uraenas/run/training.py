@@ -1,24 +1,18 @@
 """Stage 2, chains: they go on from where they were cut off, to their end."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import fmean
-from typing import Any
 
 from uraenas.data.loader import Loader
-from uraenas.engine import Engine
 from uraenas.ensemble import Kind, Member, Origin
 from uraenas.learning.chains import ChainSpec, ChainState, in_turns, shared_epochs
-from uraenas.learning.train import train
-from uraenas.run.checkpoints import Checkpoints, SampleWriter, saved_when_cut_short
-from uraenas.run.config import Config
+from uraenas.learning.train import Training, train
+from uraenas.run.checkpoints import SampleWriter, saved_when_cut_short
 from uraenas.run.cost import Clock
-from uraenas.run.directory import Run
 from uraenas.run.forecast import Countdown
-from uraenas.run.task import Task
 from uraenas.run.teaching import teacher_for
-
-Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
+from uraenas.run.work import Work
 
 
 class TimeUp(Exception):
@@ -28,18 +22,10 @@ class TimeUp(Exception):
 class ChainRunner:
     """Trains chains, keeps their states and samples, and books what they cost."""
 
-    def __init__(
-        self,
-        run: Run,
-        config: Config,
-        task: Task,
-        engine: Engine,
-        checkpoints: Checkpoints,
-        watch: Watch,
-        progress: Countdown,
-    ) -> None:
-        self.run, self.config, self.task, self.engine = run, config, task, engine
-        self.checkpoints, self.watch, self.progress = checkpoints, watch, progress
+    def __init__(self, work: Work, progress: Countdown) -> None:
+        self.work, self.progress = work, progress
+        self.run, self.config, self.task, self.engine = work.run, work.config, work.task, work.engine
+        self.checkpoints, self.watch = work.checkpoints, work.watch
         self.clock = Clock()
         self.planned = 0
         self.chains: dict[str, ChainState] = {}
@@ -107,17 +93,17 @@ class ChainRunner:
 
     def _keep_as_it_is(self, spec: ChainSpec) -> bool:
         """Let a chain that is cut short leave its weights as a sample, unless it has left one; whether it can."""
-        if not self.run.has(self.run.chain_file(spec.name)):
+        if not self.run.has(self.run.chains.file(spec.name)):
             return False
         state = self.checkpoints.chain(spec)
-        if state.epoch and not self.run.samples(spec.name):
+        if state.epoch and not self.run.chains.samples(spec.name):
             last, kind = state.epoch - 1, Kind.of(spec.weights.trajectory, spec.weights)
             cycle = spec.weights.cycle(self.config.train.epochs, 1)
             place = (spec.name, last, cycle.number(last), state.epoch * self.loader.steps)
             origin = Origin(*place, run=self.run.chains_identity)
             weights, statistics = (state.tensors[name].cpu() for name in ("weights", "statistics"))
             member = Member(spec.architecture, weights, statistics, origin, kind)
-            member.save(self.run.sample_path(spec.name, last), self.task.space)
+            member.save(self.run.chains.sample_path(spec.name, last), self.task.space)
         return state.epoch > 0
 
     def kept_epochs(self, early: Sequence[ChainSpec], later: Sequence[ChainSpec]) -> dict[str, set[int]]:
@@ -138,17 +124,9 @@ class ChainRunner:
             self.watch(f"chains/{chain.spec.name}", chain.history)
         self._tell_progress()
         self.clock.lap()
-        train(
-            going,
-            self.config.train,
-            self.task.space,
-            self.loader,
-            self.engine,
-            self.config.seed,
-            self.samples.add,
-            self._keep,
-            self._tick,
-        )
+        config = self.config
+        training = Training(config.train, self.task.space, self.loader, self.engine, config.seed)
+        train(going, training, self.samples.add, self._keep, self._tick)
         self.samples.finish()
 
     def _keep(self, states: list[ChainState]) -> None:

@@ -5,13 +5,7 @@ from dataclasses import replace
 from uraenas.architectures import Searched
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.directory import Run
-from uraenas.run.show import progress_of
 from uraenas.spaces import Shape
-
-
-def is_worked_on(run: Run) -> bool:
-    """Whether some process works on this run."""
-    return run.exists and bool((progress_of(run.path) or {}).get("working"))
 
 
 def searched_so_far(run: Run) -> Searched | None:

@@ -7,13 +7,8 @@ from types import ModuleType
 
 from uraenas.base.errors import UraenasError
 
-FROST_TEXTURES = (
-    "frost1.png",
-    "frost2.png",
-    "frost3.png",
-    "frost4.jpg",
-    "frost5.jpg",
-)  # the sixth is never drawn
+# The sixth is never drawn.
+FROST_TEXTURES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
 FROST_REMEDY = "pip install --no-deps imagecorruptions==1.1.2"
 
 

@@ -40,9 +40,8 @@ SPACES: dict[str, Part[Space]] = {
 }
 
 
-LATER = (
-    "halvings",
-)  # settings that a stored space may lack, since they came later: by default they change nothing
+# Settings that a stored space may lack, since they came later: by default they change nothing.
+LATER = ("halvings",)
 
 
 def space_of(stored: Any, where: object = "the space") -> Space:

@@ -26,9 +26,8 @@ class Entry:
     shape: tuple[int, ...]
     deviation: float = 0.0
     constant: float = 0.0
-    role: str = (
-        ""  # images: the layer reads them, its second axis is their channels; logits: its first is classes
-    )
+    # images: the layer reads them, its second axis is their channels; logits: its first is classes
+    role: str = ""
     prior: bool = True  # whether it has the Gaussian prior of weights, which is weight decay
 
     @property

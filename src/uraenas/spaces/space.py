@@ -22,9 +22,8 @@ from uraenas.spaces.passage import PLAIN, Passage
 
 MOST_SIDE, MOST_CLASSES = 100_000, 1_000_000
 Architecture = Any  # a hashable value; its `str` is its text
-Features = tuple[
-    Tensor, ...
-]  # what a network sees of N images: a matrix [N, F] for each level, the first level first
+# What a network sees of N images: a matrix [N, F] for each level, the first level first.
+Features = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from uraenas.base.errors import require_not_negative, require_positive
+from uraenas.base.errors import require_not_negative, require_positive, require_range
 from uraenas.base.parts import given
 from uraenas.spaces import Tensors
 from uraenas.weights.cycle import Cycle
@@ -63,3 +63,24 @@ class OneCosine(Descending):
 
     def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         return passes(samples, self.members_per_chain)
+
+
+@dataclass(frozen=True)
+class ShortCosines(Descending):
+    """Descent on one long cosine, then on short ones, each of which ends in a sample."""
+
+    peak: float = 0.5  # the step size that a short cosine begins with, relative to the first
+    exploration: float = 0.8  # the part of training before them
+    samples: int = 10  # short cosines, each of which gives a member
+
+    def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
+        stages = (self.step_size, 1, self.exploration, self.samples, self.floor)
+        return Cycle(epochs, steps_per_epoch, *stages, peak=self.peak)
+
+    def check(self, epochs: int) -> None:
+        self.cycle(epochs, 1).require_sampling_stage()
+
+    def require_short_cosines(self) -> None:
+        """Refuse a peak or a number of samples that makes no sense."""
+        require_range("peak", self.peak, 1e-6, 1)
+        require_range("samples", self.samples, 1, 100_000)

@@ -25,9 +25,8 @@ class Dropout(OneCosine):
 
     rate: float = 0.1
     per: str = "channel"  # what is dropped at once: a channel of a map, or a value of it
-    repeats: int = (
-        1  # how often an image stands in a batch, each time with other masks; so many times the work
-    )
+    # how often an image stands in a batch, each time with other masks; so many times the work
+    repeats: int = 1
     draws: int = 10  # passes of one network
 
     section: ClassVar[str] = "dropout"

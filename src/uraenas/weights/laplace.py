@@ -39,9 +39,8 @@ Parts = Iterator[tuple[Tensor, Tensor]]  # features [N, F] and Hessians [N, K, K
 class Laplace(OneCosine):
     """Last-layer Laplace: members are draws of a point estimate's last layer."""
 
-    curvature: str = (
-        "kronecker"  # how Laplace sees the last layer's Hessian: as a Kronecker product, or in full
-    )
+    # how Laplace sees the last layer's Hessian: as a Kronecker product, or in full
+    curvature: str = "kronecker"
     precision: float = 0.0  # of Laplace's prior on the last layer; 0: by marginal likelihood
     draws: int = 10  # members that Laplace gives for one chain
 

@@ -58,9 +58,8 @@ Fit = Callable[[Tensors, Layout, Seen], Tensors]
 class Changes:
     """What a kind of weights changes about networks and their training, besides how weights move."""
 
-    layout: Callable[[Layout], Layout] = (
-        as_it_is  # weights of its own, or other shapes; needs a `forward`, or heads
-    )
+    # weights of its own, or other shapes; needs a `forward`, or heads
+    layout: Callable[[Layout], Layout] = as_it_is
     # Where one pass makes several predictions, one after another in its logits, each a draw: the architecture that each
     # stands for, in any word.
     heads: tuple[str, ...] = ()
@@ -72,9 +71,8 @@ class Changes:
     fit: Fit | None = None
     fitted: Callable[[Layout], Layout] = as_it_is  # the layout with those
     as_plain: AsPlain | None = None  # None: `forward` predicts, or the weights are the network's as they are
-    in_one_pass: bool = (
-        False  # whether draws of one network are plain networks that differ in the last layer alone
-    )
+    # whether draws of one network are plain networks that differ in the last layer alone
+    in_one_pass: bool = False
 
 
 UNCHANGED = Changes()
@@ -85,9 +83,8 @@ class WeightMethod(Protocol):
 
     section: ClassVar[str]
     state: ClassVar[tuple[str, ...]]  # tensors beside `weights`, each 0 at the start
-    of_members: ClassVar[
-        tuple[str, ...]
-    ]  # settings that `candidates` alone looks at: another value trains nothing
+    # settings that `candidates` alone looks at: another value trains nothing
+    of_members: ClassVar[tuple[str, ...]]
 
     @property
     def objective(self) -> Objective | None:

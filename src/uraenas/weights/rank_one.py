@@ -34,9 +34,8 @@ class BatchEnsemble(OneCosine):
     """BatchEnsemble: members share weights but for two factors at each layer, and are trained together."""
 
     size: int = 4  # members that share weights
-    repeats: int = (
-        1  # how often an image stands in a batch, each time for another member; so many times the work
-    )
+    # how often an image stands in a batch, each time for another member; so many times the work
+    repeats: int = 1
     spread: float = 0.5  # of the factors around 1 when they start
 
     section: ClassVar[str] = "batch_ensemble"
@@ -79,9 +78,8 @@ class RankOne(OneCosine):
     """Rank-one Bayesian factors: BatchEnsemble whose factors are Gaussian, each pass with its own draw of them."""
 
     size: int = 4  # Gaussians that share weights
-    repeats: int = (
-        1  # how often an image stands in a batch, each time for another of them; so many times the work
-    )
+    # how often an image stands in a batch, each time for another of them; so many times the work
+    repeats: int = 1
     spread: float = 0.5  # of the factors' means around 1 when they start
     deviation: float = 0.03  # of each factor, when it starts
     prior: float = 0.1  # the deviation of the factors' prior around 1

@@ -24,8 +24,7 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.base.errors import require_positive, require_range
 from uraenas.spaces import Apply, Draw, Entry, Layout, Network, Passage, Tensors
-from uraenas.weights.cycle import Cycle
-from uraenas.weights.descending import Descending, OneCosine
+from uraenas.weights.descending import OneCosine, ShortCosines
 from uraenas.weights.masks import MOST_DRAWS, number_of
 from uraenas.weights.method import Candidate, Changes, passes
 from uraenas.weights.normal import SPREAD, normal_layer, raw_spread, spreads
@@ -72,11 +71,11 @@ class SpikeAndSlab(OneCosine):
 
 
 @dataclass(frozen=True)
-class Sequential(Descending):
+class Sequential(ShortCosines):
     """SeBayS: spike-and-slab networks one after another, each begun by a jump away from the one before."""
 
-    peak: float = 0.1  # the step size that a short cosine begins with, relative to the first
-    exploration: float = 0.4  # the part of training before them
+    peak: float = 0.1
+    exploration: float = 0.4
     samples: int = 3  # networks, each at the end of a short cosine
     deviation: float = 2.5e-3  # of each weight, when it starts, and after a jump
     prior: float = 0.2  # the deviation of the prior of weights
@@ -90,15 +89,7 @@ class Sequential(Descending):
 
     def check_own(self) -> None:
         _check(self.deviation, self.prior, self.inclusion, self.draws)
-        require_range("peak", self.peak, 1e-6, 1)
-        require_range("samples", self.samples, 1, 100_000)
-
-    def cycle(self, epochs: int, steps_per_epoch: int) -> Cycle:
-        stages = (self.step_size, 1, self.exploration, self.samples, self.floor)
-        return Cycle(epochs, steps_per_epoch, *stages, peak=self.peak)
-
-    def check(self, epochs: int) -> None:
-        self.cycle(epochs, 1).require_sampling_stage()
+        self.require_short_cosines()
 
     @property
     def changes(self) -> Changes:

@@ -18,6 +18,7 @@ from browsing import start_chromium
 from uraenas import Run
 from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.running import application, bound, configuration
+from uraenas.ensemble.asked import Asked
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Client:
 
 
 def serving(run: Path, limits: Limits, **rule: float) -> AbstractContextManager[Client]:
-    return answering(application(Run(run), "", limits, **rule))
+    return answering(application(Run(run), "", limits, Asked(**rule)))
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from browsing import brightness, prefer, requests_sent, resize, violations
 from uraenas import Run
 from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.served import Output
-from uraenas.ensemble.table_rows import Asked, predict_rows
+from uraenas.ensemble.asked import Asked
+from uraenas.ensemble.table_rows import predict_rows
 
 ROWS = [
     {"area": 50, "rooms": 2, "town": "a"},

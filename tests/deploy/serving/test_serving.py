@@ -28,9 +28,10 @@ from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.following import Following
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
 from uraenas.deploy.serving.running import application, bound, following, is_open
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Rule, rows_of
 from uraenas.report import build_partial
-from uraenas.run.watching import is_worked_on
+from uraenas.run.progress import is_worked_on
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)
 
@@ -43,7 +44,7 @@ def png(image: np.ndarray) -> bytes:
 
 def test_it_says_what_predict_says(client: Any, finished_run: Path) -> None:
     ensemble = Run(finished_run).ensemble()
-    expected = rows_of(ensemble, DIGITS[:3, ..., None], Rule.of(ensemble, 0.2))
+    expected = rows_of(ensemble, DIGITS[:3, ..., None], Rule.of(ensemble, Asked(risk=0.2)))
     for image, row in zip(DIGITS[:3], expected, strict=True):
         status, found = client("POST", "/api/predict", png(image))
         assert status == 200
@@ -88,7 +89,7 @@ def test_the_open_inference_protocol(client: Any, finished_run: Path) -> None:
     assert outputs["probabilities"]["shape"] == outputs["prediction_set"]["shape"] == [2, 10]
     ensemble = Run(finished_run).ensemble()
     expected = ensemble.predict_proba(DIGITS[:2])
-    rows = rows_of(ensemble, DIGITS[:2, ..., None], Rule.of(ensemble, 0.2))
+    rows = rows_of(ensemble, DIGITS[:2, ..., None], Rule.of(ensemble, Asked(risk=0.2)))
     assert outputs["prediction_set"]["data"] == [
         name in row["prediction_set"] for row in rows for name in ensemble.classes
     ]
@@ -213,9 +214,9 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
     assert ensembles
     for path in ensembles:
         path.unlink()
-    assert not is_worked_on(run)
+    assert not is_worked_on(run.path)
     run.tell_progress({"stage": "train", "found": "4 of 8 epochs", "done": 4, "total": 8})
-    assert is_worked_on(run)
+    assert is_worked_on(run.path)
     body = png(DIGITS[0])
     with answer(following(run, lambda: build_partial(run), limits=Limits(token=""))) as client:
         status, page = client("GET", "/")

@@ -103,7 +103,7 @@ def test_a_browser_says_what_predict_says(
 ) -> None:
     ensemble = Run(finished_run).ensemble()
     images = np.stack([*DIGITS[:4], 255 - DIGITS[4], np.zeros((8, 8), np.uint8)])
-    rows = rows_of(ensemble, images[..., None], Rule.of(ensemble, 0.05))
+    rows = rows_of(ensemble, images[..., None], Rule.of(ensemble))
     browser.get_log("performance")
     browser.get(served)
     for number, image in enumerate(images):

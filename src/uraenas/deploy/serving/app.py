@@ -21,9 +21,8 @@ from uraenas.deploy.serving.openapi import document
 from uraenas.deploy.serving.served import Output, Served, parsed
 
 Handler = Callable[[Request], Awaitable[Response]]
-OPEN = frozenset(
-    ("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready")
-)  # without a token
+# Answered without a token.
+OPEN = frozenset(("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready"))
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src blob: data:; connect-src 'self'"

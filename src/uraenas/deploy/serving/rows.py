@@ -17,12 +17,11 @@ from uraenas.data.targets import names_of
 from uraenas.deploy.serving.limits import Refused
 from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, Output, parsed, require_number
 from uraenas.ensemble import Ensemble
-from uraenas.ensemble.table_rows import Asked, predict_rows
+from uraenas.ensemble.asked import Asked
+from uraenas.ensemble.table_rows import predict_rows
 
-KINDS = {
-    "number": ("FP64", "FP32", "INT64", "INT32"),
-    "category": ("BYTES",),
-}  # datatypes, the usual one first
+# Datatypes, the usual one first.
+KINDS = {"number": ("FP64", "FP32", "INT64", "INT32"), "category": ("BYTES",)}
 
 ENDLESS = sys.float_info.max  # an end of an interval that holds every number, where there can be no null
 

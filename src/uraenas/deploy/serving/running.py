@@ -11,10 +11,10 @@ from uraenas.deploy.accelerated import accelerated
 from uraenas.deploy.serving.limits import Limits
 from uraenas.deploy.serving.served import Served
 from uraenas.ensemble import Ensemble
+from uraenas.ensemble.asked import USUAL, Asked
 from uraenas.ensemble.predict import Rule
-from uraenas.ensemble.table_rows import Asked
 from uraenas.run.directory import PRIMARY, Run
-from uraenas.run.watching import is_worked_on
+from uraenas.run.progress import is_worked_on
 
 PATIENCE = 30  # seconds for what was begun, after SIGTERM
 
@@ -31,28 +31,28 @@ def require_packages() -> None:
         ) from error
 
 
-def application(run: Run, method: str = "", limits: Limits | None = None, **rule: float) -> Any:
-    """The ASGI application of a method's ensemble; `rule` is risk, share, certainty and coverage."""
+def application(run: Run, method: str = "", limits: Limits | None = None, asked: Asked = USUAL) -> Any:
+    """The ASGI application of a method's ensemble."""
     require_packages()
     from uraenas.deploy.serving.app import Server
 
     method = method or run.primary
-    model = _model(method, run.ensemble(method), **{"risk": 0.05, **rule})
+    model = _model(method, run.ensemble(method), asked)
     return Server(model, limits or Limits()).application()
 
 
-def _model(method: str, ensemble: Ensemble, **rule: float) -> Served:
+def _model(method: str, ensemble: Ensemble, asked: Asked) -> Served:
     from uraenas.deploy.serving.model import Model
     from uraenas.deploy.serving.rows import RowsModel
 
     if ensemble.normalisation.columns is not None:
-        return RowsModel(method, ensemble, Asked(**rule))
+        return RowsModel(method, ensemble, asked)
     ensemble = _fastest(ensemble)
-    return Model(method, ensemble, Rule.of(ensemble, **rule))
+    return Model(method, ensemble, Rule.of(ensemble, asked))
 
 
 def following(
-    run: Run, page: Callable[[], str], method: str = "", limits: Limits | None = None, **rule: float
+    run: Run, page: Callable[[], str], method: str = "", limits: Limits | None = None, asked: Asked = USUAL
 ) -> Any:
     """The ASGI application of a run in progress: `page` until the run is over; predictions once there are members.
 
@@ -67,9 +67,9 @@ def following(
         raise unknown("method", awaited, methods)
 
     def make() -> Any | None:
-        return application(run, awaited, limits, **rule) if run.is_trained(awaited) else None
+        return application(run, awaited, limits, asked) if run.is_trained(awaited) else None
 
-    return Following(make, lambda: not is_worked_on(run), page, limits)
+    return Following(make, lambda: not is_worked_on(run.path), page, limits)
 
 
 def _fastest(ensemble: Ensemble) -> Ensemble:

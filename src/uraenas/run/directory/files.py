@@ -1,9 +1,11 @@
 """What all files of a run have in common: whose they are, how they are written, read and mended; its settings."""
 
+import itertools
 import json
+import math
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,7 @@ from uraenas.run.facts import DataFacts
 from uraenas.run.location import is_run, mending, remedy, require_run, stored_config
 
 COSTS = "cost.json"
+LOSSES = "training.json"  # of all chains, to look at
 TEACHER = "teacher.json"
 
 
@@ -64,9 +67,8 @@ class RunFiles:
         (self.path / name).unlink(missing_ok=True)
 
     def write_text(self, name: str, text: str) -> None:
-        write_bytes(
-            self.path / name, text.encode(errors="backslashreplace")
-        )  # a file's name need not be UTF-8
+        # A file's name need not be UTF-8.
+        write_bytes(self.path / name, text.encode(errors="backslashreplace"))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
         """Write tensors with a header of JSON values, and whose they are: a run's, under the name they are read by."""
@@ -128,6 +130,14 @@ class RunFiles:
                 self.read_tensors(name)
             with open_regular(self.path / name) as file:
                 write_bytes(other.path / name, file.read())
+
+    @property
+    def leases_folder(self) -> Path:
+        return self.path / "leases"
+
+    def lease_path(self, key: str) -> Path:
+        """Who may write what: `chains/<chain>`, `evaluate/<set>`."""
+        return self.leases_folder / f"{key}.lease"
 
     # Settings and surroundings
 
@@ -212,8 +222,24 @@ class RunFiles:
     def write_teacher(self, facts: Mapping[str, Any]) -> None:
         self._write(TEACHER, facts)
 
+    def losses(self) -> dict[str, list[float]]:
+        """Mean training loss of chains by epoch."""
+        stored = self._read(LOSSES)
+        with self.mending(LOSSES):
+            return {} if stored is None else {name: list(stored.numbers(name)) for name in stored.stored}
+
+    def write_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
+        """To look at while chains are trained, and afterwards; nothing is computed from them."""
+        known = {name: own for name, own in self.losses().items() if name not in losses}
+        self._write(LOSSES, {**known, **{name: _finite(own) for name, own in losses.items()}})
+
     def log(self, event: str, **facts: Any) -> None:
         self.append(event, facts)
 
     def _append(self, event: str, facts: Mapping[str, Any]) -> None:
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
+
+
+def _finite(losses: Sequence[float]) -> list[float]:
+    """Those before the first that is none; a chain that diverges says so elsewhere."""
+    return [float(f"{loss:.6g}") for loss in itertools.takewhile(math.isfinite, losses)]

@@ -1,9 +1,9 @@
-"""A run: where it is found, how far it has come, who works on it, and what was measured."""
+"""A run: where it is found, how far it has come, who works on it, its methods, and what was measured."""
 
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.lock import hold
 from uraenas.base.svg import element
+from uraenas.data.tables import Columns
+from uraenas.ensemble import SHARE, Ensemble, Known, MemberFacts
+from uraenas.ensemble.asked import RISK, Asked
+from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
+from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
+from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import Metrics
-from uraenas.run.directory.chains import LOSSES, SEARCH_FILES
-from uraenas.run.directory.files import COSTS, TEACHER
-from uraenas.run.directory.members import RunMembers
+from uraenas.run.directory import searches
+from uraenas.run.directory.chains import ChainFiles
+from uraenas.run.directory.files import COSTS, LOSSES, TEACHER, RunFiles
+from uraenas.run.directory.members import MemberFiles
 from uraenas.run.fetching import fetch
 from uraenas.run.location import PRETRAINED, PROGRESS, REPLICATES, pretrained_names
 from uraenas.run.location import found as found_at
@@ -32,13 +40,19 @@ KEPT_FILES = (
     "metrics.json",
     REPLICATES,
     TEACHER,
-    *SEARCH_FILES,
+    searches.HISTORY,
+    searches.FOUND,
 )
 REPORT = "report.html"  # shows test images
+PRIMARY = ("uraenas", "uraenas-swa", "uraenas-adam")  # whom to ask unless told
 
 
-class Run(RunMembers):
+class Run(RunFiles):
     """A directory that holds everything a run has earned so far."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        self.chains = ChainFiles(self)
 
     @classmethod
     def pretrained(cls, name: str = "cifar10") -> "Run":
@@ -111,7 +125,102 @@ class Run(RunMembers):
         """Write down how far the work here has come, for whoever looks meanwhile."""
         self._write(PROGRESS, {**facts, "process": os.getpid(), "host": platform.node(), "time": time.time()})
 
-    # What was found
+    # Search
+
+    @property
+    def has_search(self) -> bool:
+        return self.has(searches.FOUND)
+
+    def searched(self) -> Searched | None:
+        """What the search has found, once it is over."""
+        return searches.read_searched(self)
+
+    def write_searched(self, found: Searched, name: str, **facts: Any) -> None:
+        """Keep what a search with the distribution of this name has found."""
+        searches.write_searched(self, found, name, facts)
+
+    # Methods
+
+    def members(self, method: str) -> MemberFiles:
+        return MemberFiles(self, method)
+
+    def members_folder(self, method: str) -> Path:
+        return self.members(method).folder
+
+    def member_facts(self, method: str) -> list[MemberFacts]:
+        """What the members' files say of them, where they are there."""
+        return self.members(method).facts()
+
+    def inputs(self, method: str) -> Columns | None:
+        """The columns that a method's members read, where they are there and of a table."""
+        return self.members(method).inputs()
+
+    def known(self, method: str) -> Known | None:
+        """What the method's ensemble keeps of the images it knows, where it has been kept."""
+        return self.members(method).known()
+
+    def is_trained(self, method: str) -> bool:
+        return self.members(method).are_complete
+
+    def adopt(self, method: str, ensemble: Ensemble) -> None:
+        """Make these the method's members."""
+        self.members(method).adopt(ensemble, self.chains)
+
+    @property
+    def trained(self) -> list[str]:
+        """The methods whose members are there."""
+        return [path.name for path in sorted(self.path.glob("methods/*")) if self.is_trained(path.name)]
+
+    @property
+    def primary(self) -> str:
+        """The method to ask unless told: the joint ensemble, or else the first that is trained."""
+        trained = [name for name in self.config().methods if self.is_trained(name)] or self.trained
+        return next((name for name in PRIMARY if name in trained), (trained or [PRIMARY[0]])[0])
+
+    def ensemble(self, method: str = "") -> Ensemble:
+        """The members of a method, ready to predict."""
+        config = self.config()
+        method = method or self.primary
+        if not self.is_trained(method):
+            if self.trained and method not in config.methods:
+                raise unknown("trained method", method, self.trained)
+            raise UraenasError(f"{self.path} holds no trained {method}; run: uraenas train {self.quoted}")
+        return self.members(method).ensemble()
+
+    def threshold(self, risk: float, method: str = "", certainty: float = CERTAINTY) -> Threshold:
+        """The confidence below which to abstain, for this share of errors among the rest."""
+        return self.ensemble(method).require_known().threshold(risk, certainty)
+
+    def predict(
+        self,
+        paths: Iterable[Path | str],
+        risk: float = RISK,
+        method: str = "",
+        share: float = SHARE,
+        certainty: float = CERTAINTY,
+        coverage: float = COVERAGE,
+    ) -> list[Prediction | Unreadable]:
+        """What a method says of these files, and of all files in these folders that end as images do."""
+        ensemble = self.ensemble(method)
+        files, _ = find_files([Path(path) for path in paths])
+        return list(predict_files(ensemble, files, Asked(risk, share, certainty, coverage)))
+
+    # What was measured
+
+    def predictions_file(self, method: str, images: str) -> str:
+        return f"methods/{method}/predictions/{images}.safetensors"
+
+    def cell_file(self, method: str, images: str) -> str:
+        """What the method was found to be on one evaluation set."""
+        return f"methods/{method}/evaluation/{images}.safetensors"
+
+    def scores_file(self, method: str, other: str) -> str:
+        """By what images from elsewhere were told from the test images."""
+        return f"methods/{method}/outside/{other}.safetensors"
+
+    @property
+    def has_predictions(self) -> bool:
+        return any(self.path.glob("methods/*/predictions/*.safetensors"))
 
     def metrics(self) -> Metrics:
         self.config()  # a directory of another version is told so

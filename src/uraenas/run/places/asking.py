@@ -18,8 +18,8 @@ class Working(Protocol):
     def __call__(self, units: list[Unit], tell: Tell) -> Mapping[str, Any]: ...
 
 
-class Asked:
-    """Answers of workers. Each has a stack of queries at most, so no more is lost with whoever asks."""
+class AnswersOfWorkers:
+    """Each worker has a stack of queries at most, so no more is lost with whoever asks."""
 
     def __init__(self, here: Trainings, workers: int, working: Working) -> None:
         self.here, self.workers, self.working = here, workers, working
@@ -27,13 +27,13 @@ class Asked:
 
     @property
     def at_once(self) -> int:
-        return self.workers * self.here.engine.stack
+        return self.workers * self.here.at_once
 
     def __call__(self, queries: Queries, tick: Callable[[int], None]) -> list[float]:
-        specs, space = self.here.specs(queries), self.here.space
+        specs, space = self.here.specs(queries), self.here.task.space
         items = {spec.name: item_of(spec.number, queries[spec.number]) for spec in specs}
         costs = {spec.name: float(space.cost(spec.architecture).multiply_adds) for spec in specs}
-        facts = (self.here.training.epochs, self.workers, self.here.engine.stack)
+        facts = (self.here.parts.settings.query_epochs, self.workers, self.here.at_once)
         units = [
             Unit("search", tuple(items[name] for name in one.items), one.cost, words=one.items[0])
             for one in pack(specs, costs, *facts)

@@ -114,7 +114,7 @@ class Driver:
     def _can_begin(self, unit: Unit) -> bool:
         """Chains that go on from what others have explored wait for it, or for these to be over."""
         return all(
-            leader in self.over or self.run.has(self.run.explored_file(root, epoch))
+            leader in self.over or self.run.has(self.run.chains.explored_file(root, epoch))
             for leader, (root, epoch) in unit.waits_for.items()
         )
 

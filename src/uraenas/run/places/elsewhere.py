@@ -3,22 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from uraenas.engine import Engine
 from uraenas.evaluation import cell_count
 from uraenas.learning.chains import ChainSpec, chains_for, in_turns, shared_epochs
 from uraenas.learning.queries import Trainings
 from uraenas.run.checkpoints import read_chain
-from uraenas.run.config import Config
-from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
-from uraenas.run.places.asking import Asked
+from uraenas.run.places.asking import AnswersOfWorkers
 from uraenas.run.places.driver import Driver
 from uraenas.run.places.leases import revoke
 from uraenas.run.places.packing import Unit, pack
 from uraenas.run.places.place import Crew
-from uraenas.run.task import Task
 from uraenas.run.training import ChainRunner
+from uraenas.run.work import Work
 
 
 class Hiring(Protocol):
@@ -26,7 +23,7 @@ class Hiring(Protocol):
 
     def check(self) -> None: ...
 
-    def hire(self, run: Run, config: Config, engine: Engine, most: int) -> Crew:
+    def hire(self, work: Work, most: int) -> Crew:
         """Workers, at most so many: there is no work for more."""
 
 
@@ -42,28 +39,27 @@ class Elsewhere:
     def check(self) -> None:
         self.hiring.check()
 
-    def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
+    def prepare(self, work: Work) -> None:
         """Hire as many workers as the run has use for: they take seconds to start, and may not fit."""
         if self.crew is None:
+            config, task = work.config, work.task
             chains = sum(chains_for(config.method(name), config.ensemble) for name in config.methods)
             sets = cell_count(task.measured_on(config.evaluate.part).test, config.evaluate)
-            self.crew = self.hiring.hire(run, config, engine, max(chains, sets))
+            self.crew = self.hiring.hire(work, max(chains, sets))
 
-    def asked(
-        self, run: Run, config: Config, task: Task, engine: Engine, progress: Countdown
-    ) -> Callable[[Trainings], Asked]:
-        crew = self._hired(run, config, task, engine)
+    def asked(self, work: Work, progress: Countdown) -> Callable[[Trainings], AnswersOfWorkers]:
+        crew = self._hired(work)
 
         def working(units: list[Unit], tell: Callable[[Driver], None]) -> Mapping[str, Any]:
             def show(driver: Driver) -> None:
                 progress.found["search"] = _words(driver)
                 tell(driver)
 
-            driver = Driver(crew, run, config, self._ready)
+            driver = Driver(crew, work.run, work.config, self._ready)
             self._worked(driver, units, lambda: None, show)
             return driver.found
 
-        return lambda here: Asked(here, len(crew.names), working)
+        return lambda here: AnswersOfWorkers(here, len(crew.names), working)
 
     def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:
         """By all workers but the first, whose core or GPU the search is using."""
@@ -71,7 +67,7 @@ class Elsewhere:
         revoke(runner.run)
         if not left or runner.progress.end is not None:  # under a budget the search may have to end early
             return
-        crew = self._hired(runner.run, runner.config, runner.task, runner.engine)
+        crew = self._hired(runner.work)
         self._begun = Driver(crew, runner.run, runner.config, self._ready)
         self._begun.resting = {crew.names[0]}
         self._begun.add(_units(self._begun, runner, specs, left))
@@ -94,7 +90,7 @@ class Elsewhere:
             revoke(run)
             if not left:
                 return True
-            crew = self._hired(run, runner.config, runner.task, runner.engine)
+            crew = self._hired(runner.work)
             driver = Driver(crew, run, runner.config, self._ready)
         driver.resting = set()
         steps = runner.config.train.epochs * runner.loader.steps
@@ -110,7 +106,7 @@ class Elsewhere:
         revoke(judge.run)
         if len(judge.unjudged()) < 2:
             return 0
-        crew = self._hired(judge.run, judge.config, judge.task, judge.engine)
+        crew = self._hired(judge.work)
 
         def tell(driver: Driver) -> None:
             _show(progress, "evaluate", driver, len(driver.over), len(judge.names))
@@ -144,8 +140,8 @@ class Elsewhere:
         revoke(driver.run)
         return through
 
-    def _hired(self, run: Run, config: Config, task: Task, engine: Engine) -> Crew:
-        self.prepare(run, config, task, engine)
+    def _hired(self, work: Work) -> Crew:
+        self.prepare(work)
         assert self.crew is not None
         return self.crew
 
@@ -174,7 +170,7 @@ def _costs(runner: ChainRunner, specs: Sequence[ChainSpec]) -> dict[str, float]:
         leaders = [leader for leader in early if leader.root == spec.root]
         begun[spec.name] = max((shared_epochs(leader, spec, epochs) for leader in leaders), default=0)
     for spec in specs:
-        if runner.run.has(runner.run.chain_file(spec.name)):
+        if runner.run.has(runner.run.chains.file(spec.name)):
             begun[spec.name] = read_chain(runner.run, spec.name).epoch
     return {
         spec.name: float(space.cost(spec.architecture).multiply_adds) * (epochs - begun.get(spec.name, 0))

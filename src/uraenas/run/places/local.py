@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-from uraenas.engine import Engine
 from uraenas.learning.chains import ChainSpec
-from uraenas.run.config import Config
-from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
 from uraenas.run.places.leases import revoke
-from uraenas.run.task import Task
 from uraenas.run.training import ChainRunner
+from uraenas.run.work import Work
 
 
 class Local:
@@ -19,10 +16,10 @@ class Local:
     def check(self) -> None:
         """It is here."""
 
-    def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
+    def prepare(self, work: Work) -> None:
         """It is ready."""
 
-    def asked(self, run: Run, config: Config, task: Task, engine: Engine, progress: Countdown) -> None:
+    def asked(self, work: Work, progress: Countdown) -> None:
         """It searches and trains itself."""
 
     def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:

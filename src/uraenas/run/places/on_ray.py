@@ -16,13 +16,11 @@ from typing import Any
 
 from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
-from uraenas.engine import Engine
-from uraenas.run.config import Config
-from uraenas.run.directory import Run
 from uraenas.run.places.elsewhere import Elsewhere
 from uraenas.run.places.place import News, Order
 from uraenas.run.places.ray_nodes import PATIENCE, connected, require_alike
 from uraenas.run.places.ray_worker import RayWorker
+from uraenas.run.work import Work
 
 LOOPBACK = "127.0.0.1"
 
@@ -53,8 +51,8 @@ class Cluster:
         except (OSError, OverflowError) as error:
             raise UraenasError(f"no Ray cluster answers at {self.address}: {error}") from error
 
-    def hire(self, run: Run, config: Config, engine: Engine, most: int) -> "RayCrew":
-        ray = self._connected()
+    def hire(self, work: Work, most: int) -> "RayCrew":
+        run, config, ray = work.run, work.config, self._connected()
         try:
             require_alike(ray, run)
             resources = ray.cluster_resources()
@@ -80,9 +78,8 @@ class Cluster:
             return False
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:
-                unsent.connect(
-                    ("192.0.2.1", 9)
-                )  # nothing is sent; the system chooses an address of this machine
+                # Nothing is sent; the system chooses an address of this machine.
+                unsent.connect(("192.0.2.1", 9))
                 own = unsent.getsockname()[0]
             socket.create_connection((own, int(port)), 2).close()
         except OSError:

@@ -4,15 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from uraenas.engine import Engine
 from uraenas.learning.chains import ChainSpec
 from uraenas.learning.queries import Elsewhere
-from uraenas.run.config import Config
-from uraenas.run.directory import Run
 from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
-from uraenas.run.task import Task
 from uraenas.run.training import ChainRunner
+from uraenas.run.work import Work
 
 
 class Place(Protocol):
@@ -21,12 +18,10 @@ class Place(Protocol):
     def check(self) -> None:
         """Refuse a place that cannot be reached, before anything is written."""
 
-    def prepare(self, run: Run, config: Config, task: Task, engine: Engine) -> None:
+    def prepare(self, work: Work) -> None:
         """Make ready for what will come, while something else is done."""
 
-    def asked(
-        self, run: Run, config: Config, task: Task, engine: Engine, progress: Countdown
-    ) -> Elsewhere | None:
+    def asked(self, work: Work, progress: Countdown) -> Elsewhere | None:
         """Who trains what a search asks for; None: whoever searches."""
 
     def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:

@@ -16,11 +16,9 @@ import torch
 
 from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
-from uraenas.engine import Engine
-from uraenas.run.config import Config
-from uraenas.run.directory import Run
 from uraenas.run.places.elsewhere import Elsewhere
 from uraenas.run.places.place import News, Order
+from uraenas.run.work import Work
 
 MOST = 1024
 PATIENCE = 60.0  # seconds for workers to write down how far they are
@@ -45,12 +43,12 @@ class Processes:
         """They are started here; what they need is loaded from now on, while this process reads data and settings."""
         _ways_to_start()
 
-    def hire(self, run: Run, config: Config, engine: Engine, most: int) -> "ProcessCrew":
-        gpus = _gpus() if engine.device.type == "cuda" else []
+    def hire(self, work: Work, most: int) -> "ProcessCrew":
+        gpus = _gpus() if work.engine.device.type == "cuda" else []
         count = min(most, self.count or len(gpus) or available_cores())
         names = [f"worker-{number + 1}" for number in range(count)]
         devices = {name: gpus[n % len(gpus)] if gpus else None for n, name in enumerate(names)}
-        return ProcessCrew(str(run.path.absolute()), config.as_json(), devices)
+        return ProcessCrew(str(work.run.path.absolute()), work.config.as_json(), devices)
 
 
 class ProcessCrew:
@@ -124,9 +122,8 @@ class ProcessCrew:
 
 def work(pipe: Connection, path: str, config: Mapping[str, Any], device: str | None) -> None:
     """What a worker's process does."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all of a terminal's processes; the driver decides
+    # Ctrl-C reaches all of a terminal's processes; the driver decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device

@@ -14,7 +14,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.versions import version_of
 from uraenas.engine import Engine, is_want_of_memory
 from uraenas.learning.chains import ChainSpec, plan_chains
-from uraenas.learning.loops import trainings
+from uraenas.learning.queries import QueryParts, Trainings
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, from_json
 from uraenas.run.cost import Amounts, Costs
@@ -25,8 +25,9 @@ from uraenas.run.places.asking import query_of
 from uraenas.run.places.leases import Superseded, guard
 from uraenas.run.places.place import Order
 from uraenas.run.task import Task, prepare
-from uraenas.run.tensorboard import EventFiles
+from uraenas.run.tensorboard import watch_of
 from uraenas.run.training import ChainRunner, TimeUp
+from uraenas.run.work import Work
 
 Tell = Callable[[str, Mapping[str, Any]], None]  # kind of news, facts
 
@@ -71,18 +72,8 @@ class Worker:
             self.tell("done" if through else "late", spent)
 
     def _train(self, order: Order) -> bool:
-        config, task, run = self._opened(order)
-        specs = self._specs(order, config, task, run)
-        checkpoints = Checkpoints(run, config.train.epochs, task.space, config.seed)
-        events = EventFiles(run.path / "tensorboard", task.space.decisions) if config.tensorboard else None
-
-        def watch(name: str, history: Any) -> None:
-            if events is not None:
-                events.update(name, history, time.time())
-
-        runner = ChainRunner(
-            run, config, task, self._engine(config), checkpoints, watch, self._progress(order)
-        )
+        work = self._opened(order)
+        specs, runner = self._specs(order, work), ChainRunner(work, self._progress(order))
         kept = {name: set(epochs) for name, epochs in order.kept.items()}
         try:
             runner.run_stack([specs[name] for name in order.items], kept)
@@ -91,10 +82,10 @@ class Worker:
         return True
 
     def _evaluate(self, order: Order) -> bool:
-        config, task, run = self._opened(order)
-        if self._judge is None or self._judge.config != config:
-            self._judge = Judge(run, config, task, self._engine(config))
-        judge, self._judge.run = self._judge, run
+        work = self._opened(order)
+        if self._judge is None or self._judge.config != work.config:
+            self._judge = Judge(work)
+        judge, self._judge.work = self._judge, work
         progress = self._progress(order)
         progress("evaluate", 0, len(order.items))
         for number, found in enumerate(judge.found(order.items)):
@@ -103,11 +94,10 @@ class Worker:
         return True
 
     def _query(self, order: Order) -> bool:
-        config, task, _ = self._opened(order)
-        assert config.search is not None
-        engine, progress = self._engine(config), self._progress(order)
-        images = task.search_images(config.search.settings.validation, engine)
-        answers = trainings(config.search, task.space, images, engine, config.seed)
+        work = self._opened(order)
+        task, parts, progress = work.task, work.config.search, self._progress(order)
+        assert isinstance(parts, QueryParts)
+        answers = Trainings(parts, task.for_search(parts.settings.validation, work.engine))
         queries = dict(query_of(item, task.space) for item in order.items)
         total = len(queries) * answers.steps
         progress("search", 0, total)
@@ -133,14 +123,17 @@ class Worker:
             return False
         return True
 
-    def _opened(self, order: Order) -> tuple[Config, Task, Run]:
+    def _opened(self, order: Order) -> Work:
         config = from_json(dict(order.config))
         run = Run(self.path)
         run.guard = guard(run, order.leases)
         run.append = self._pass_on_log
         self._costs = {name: dict(amounts) for name, amounts in order.costs.items()}
         run.costs = Costs(lambda: self._costs, self._tell_costs)
-        return config, self._of(config, run), run
+        task = self._of(config, run)
+        checkpoints = Checkpoints(run, config.train.epochs, task.space, config.seed)
+        watch = watch_of(run.path / "tensorboard", task.space.decisions, config.tensorboard)
+        return Work(run, config, task, Engine(config.engine), checkpoints, watch)
 
     def _of(self, config: Config, run: Run) -> Task:
         if self._prepared is None or self._prepared[0] != config:
@@ -155,17 +148,15 @@ class Worker:
             self._prepared = config, task
         return self._prepared[1]
 
-    def _specs(self, order: Order, config: Config, task: Task, run: Run) -> dict[str, ChainSpec]:
+    def _specs(self, order: Order, work: Work) -> dict[str, ChainSpec]:
         """The chains of methods that an order is about, by name; drawn anew, with the same keys."""
+        config, task = work.config, work.task
         every = [config.method(name) for name in config.methods]
         methods = [one for one in every if any(item.startswith(one.chains) for item in order.items)]
-        searched = run.searched() if any(one.needs_search for one in methods) else None
+        searched = work.run.searched() if any(one.needs_search for one in methods) else None
         facts = (config.ensemble, task.space, searched, config.seed, task.starts)
         plans = [plan_chains(method, *facts)[0] for method in methods]
         return {spec.name: spec for planned in plans for spec in planned}
-
-    def _engine(self, config: Config) -> Engine:
-        return Engine(config.engine)
 
     # What is told
 

@@ -1,6 +1,7 @@
 """Stem, residual blocks and head: what members and supernet share, as functions of named tensors."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,16 @@ from uraenas.spaces.layout import MOMENTUM, Entry, Tensors, convolution, norm, s
 from uraenas.spaces.passage import PLAIN, Passage, Term
 
 EPSILON = 1e-5  # of batch norm
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What a skeleton is filled with: the numbers of one network, and how it is run."""
+
+    weights: Tensors
+    running: Tensors | None = None  # statistics; without them the batch's own are always used
+    training: bool = True
+    passage: Passage = PLAIN
 
 
 def stem_entries(skeleton: Skeleton) -> list[Entry]:
@@ -59,18 +70,20 @@ def skeleton_statistics(skeleton: Skeleton) -> list[Entry]:
     return entries + statistics("head.norm", skeleton.features)
 
 
-def batch_norm(x: Tensor, name: str, weights: Tensors, running: Tensors | None, training: bool) -> Tensor:
-    """Batch norm by name; without running statistics the batch's own are always used.
+def batch_norm(x: Tensor, name: str, filling: Filling) -> Tensor:
+    """Batch norm by name.
 
     PyTorch's own, not cuDNN's: that one wants its vectors on 16-byte boundaries, and these are slices of one vector.
     """
+    weights, running = filling.weights, filling.running
     if f"{name}.scale" not in weights:
         return x  # the convolution before it holds it
     scale, shift = weights[f"{name}.scale"], weights[f"{name}.shift"]
     if running is None:
         return torch.batch_norm(x, scale, shift, None, None, True, 0.0, EPSILON, cudnn_enabled=False)
     mean, variance = running[f"{name}.mean"], running[f"{name}.variance"]
-    return torch.batch_norm(x, scale, shift, mean, variance, training, MOMENTUM, EPSILON, cudnn_enabled=False)
+    facts = (scale, shift, mean, variance, filling.training, MOMENTUM, EPSILON)
+    return torch.batch_norm(x, *facts, cudnn_enabled=False)
 
 
 def folded(weights: Tensors, running: Tensors) -> Tensors:
@@ -91,55 +104,34 @@ def folded(weights: Tensors, running: Tensors) -> Tensors:
     return found
 
 
-def convolved(
-    x: Tensor,
-    name: str,
-    weights: Tensors,
-    running: Tensors | None,
-    training: bool,
-    passage: Passage = PLAIN,
-    stride: int = 1,
-) -> Tensor:
+def convolved(x: Tensor, name: str, filling: Filling, stride: int = 1) -> Tensor:
     """A convolution that keeps the size of the map, or divides it by the stride, and its norm.
 
     One that holds its norm has a bias.
     """
+    weights, passage = filling.weights, filling.passage
     bias = weights.get(f"{name}.bias")
 
     def apply(x: Tensor, weight: Tensor) -> Tensor:
         return F.conv2d(x, weight, bias, stride=stride, padding=weight.shape[-1] // 2)
 
     y = passage.layer(name, x, weights[f"{name}.weight"], apply)
-    return passage.output(name, batch_norm(y, f"{name}.norm", weights, running, training))
+    return passage.output(name, batch_norm(y, f"{name}.norm", filling))
 
 
-def stem(
-    x: Tensor,
-    skeleton: Skeleton,
-    weights: Tensors,
-    running: Tensors | None,
-    training: bool,
-    passage: Passage = PLAIN,
-) -> Tensor:
+def stem(x: Tensor, skeleton: Skeleton, filling: Filling) -> Tensor:
     """Conv-BN, then a ReLU-conv-BN for each further halving: the stem of DARTS for large images."""
     for number, step in enumerate(skeleton.stem()):
         x = F.relu(x) if number else x
-        x = convolved(x, step.name, weights, running, training, passage, step.stride)
+        x = convolved(x, step.name, filling, step.stride)
     return x
 
 
-def reduction(
-    x: Tensor,
-    name: str,
-    weights: Tensors,
-    running: Tensors | None,
-    training: bool,
-    passage: Passage = PLAIN,
-    depth: float = 1.0,
-) -> Tensor:
+def reduction(x: Tensor, name: str, filling: Filling, depth: float = 1.0) -> Tensor:
     """The residual block of stride 2: two ReLU-conv-BN beside an average pool with a 1×1 convolution."""
-    y = convolved(F.relu(x), f"{name}.first", weights, running, training, passage, stride=2)
-    y = convolved(F.relu(y), f"{name}.second", weights, running, training, passage)
+    weights, passage = filling.weights, filling.passage
+    y = convolved(F.relu(x), f"{name}.first", filling, stride=2)
+    y = convolved(F.relu(y), f"{name}.second", filling)
     # An odd map keeps its last row and column, as the strided convolution does. Runtimes are slower where they may be.
     is_odd = any(side % 2 for side in x.shape[2:])
     pooled, shortcut = F.avg_pool2d(x, 2, 2, ceil_mode=is_odd), f"{name}.shortcut"
@@ -148,12 +140,11 @@ def reduction(
     return passage.term(Term(f"{name}.branch", depth, skips=False, alone=False), y) + around
 
 
-def head(
-    x: Tensor, weights: Tensors, running: Tensors | None, training: bool, passage: Passage = PLAIN
-) -> Tensor:
-    features = F.relu(batch_norm(x, "head.norm", weights, running, training)).mean(dim=(2, 3))
+def head(x: Tensor, filling: Filling) -> Tensor:
+    features = F.relu(batch_norm(x, "head.norm", filling)).mean(dim=(2, 3))
+    weights, passage = filling.weights, filling.passage
     weight, bias = weights["classifier.weight"], weights["classifier.bias"]
-    if passage is PLAIN:  # in one operation, as it has always been: the last bits depend on it
+    if passage is PLAIN:  # in one operation: the last bits depend on it
         return F.linear(features, weight, bias)
     return passage.output("classifier", passage.layer("classifier", features, weight, F.linear) + bias)
 

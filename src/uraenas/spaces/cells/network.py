@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.spaces.cells import blocks
+from uraenas.spaces.cells.blocks import Filling
 from uraenas.spaces.cells.genotype import Genotype
 from uraenas.spaces.cells.operations import CONVOLUTIONS, POOL, SKIP
 from uraenas.spaces.cells.skeleton import Skeleton
-from uraenas.spaces.layout import Entry, Layout, Tensors, convolution, norm, statistics
-from uraenas.spaces.passage import PLAIN, Passage, Term
+from uraenas.spaces.layout import Entry, Layout, convolution, norm, statistics
+from uraenas.spaces.passage import Term
 
 FAINT = 0.02  # of the training images' deviation: what differs by less looks blank
 
@@ -65,39 +66,23 @@ def statistics_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
     return Layout(tuple(entries))
 
 
-def forward(
-    genotype: Genotype,
-    skeleton: Skeleton,
-    x: Tensor,
-    weights: Tensors,
-    running: Tensors,
-    training: bool,
-    passage: Passage = PLAIN,
-) -> Tensor:
+def forward(genotype: Genotype, skeleton: Skeleton, x: Tensor, filling: Filling) -> Tensor:
     """Logits [N, K] of images [N, C, H, W]."""
-    *_, x = stages(genotype, skeleton, x, weights, running, training, passage)
-    return blocks.head(x, weights, running, training, passage)
+    *_, x = stages(genotype, skeleton, x, filling)
+    return blocks.head(x, filling)
 
 
-def stages(
-    genotype: Genotype,
-    skeleton: Skeleton,
-    x: Tensor,
-    weights: Tensors,
-    running: Tensors,
-    training: bool,
-    passage: Passage = PLAIN,
-) -> Iterator[Tensor]:
+def stages(genotype: Genotype, skeleton: Skeleton, x: Tensor, filling: Filling) -> Iterator[Tensor]:
     """The maps [N, C, H, W] at the end of each stage."""
-    x = blocks.stem(x, skeleton, weights, running, training, passage)
+    x = blocks.stem(x, skeleton, filling)
     every = list(skeleton.blocks())
     for number, block in enumerate(every, start=1):
         depth = number / len(every)
         if block.reduces:
             yield x
-            x = blocks.reduction(x, block.name, weights, running, training, passage, depth)
+            x = blocks.reduction(x, block.name, filling, depth)
         else:
-            x = _cell(x, block.name, genotype, weights, running, training, passage, depth)
+            x = _cell(x, block.name, genotype, filling, depth)
     yield x
 
 
@@ -118,22 +103,13 @@ def texture(images: Tensor) -> Tensor:
     return torch.cat([mean, *((one.sqrt() + FAINT).log() for one in (variance, detail))], dim=1)
 
 
-def _cell(
-    x: Tensor,
-    name: str,
-    genotype: Genotype,
-    weights: dict,
-    running: dict,
-    training: bool,
-    passage: Passage,
-    depth: float,
-) -> Tensor:
+def _cell(x: Tensor, name: str, genotype: Genotype, filling: Filling, depth: float) -> Tensor:
     nodes: list[Tensor | None] = [x] + [None] * (genotype.nodes - 1)
     arriving = [genotype.edges[edge][1] for edge in genotype.live_edges]
 
     def add(source: int, target: int, value: Tensor, skips: bool = False) -> None:
         term = Term(f"{name}.{source}-{target}", depth, skips, arriving.count(target) == 1)
-        value, present = passage.term(term, value), nodes[target]
+        value, present = filling.passage.term(term, value), nodes[target]
         nodes[target] = value if present is None else present + value
 
     for node in range(genotype.nodes - 1):
@@ -144,7 +120,7 @@ def _cell(
         rectified = F.relu(source) if groups else source
         for kernel, targets in groups:
             prefix = f"{name}.from{node}.conv{kernel}"
-            y = blocks.convolved(rectified, prefix, weights, running, training, passage)
+            y = blocks.convolved(rectified, prefix, filling)
             for target, value in zip(targets, y.chunk(len(targets), dim=1), strict=True):
                 add(node, target, value)
         for edge in genotype.live_edges:

@@ -12,6 +12,7 @@ from torch import Tensor
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.base.parts import given
 from uraenas.spaces.cells import blocks, drawing, network, supernet
+from uraenas.spaces.cells.blocks import Filling
 from uraenas.spaces.cells.genotype import Genotype
 from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, is_known, label
 from uraenas.spaces.cells.skeleton import Skeleton, cost, halvings_for
@@ -110,9 +111,9 @@ class CellSpace:
         passage: Passage = PLAIN,
     ) -> Tensor:
         own = [images] * len(architectures) if images.dim() == 4 else list(images)
-        members = zip(architectures, own, weights, statistics, strict=True)
-        logits = [network.forward(g, self.skeleton, x, w, s, training, passage) for g, x, w, s in members]
-        return torch.stack(logits)
+        fillings = [Filling(w, s, training, passage) for w, s in zip(weights, statistics, strict=True)]
+        members = zip(architectures, own, fillings, strict=True)
+        return torch.stack([network.forward(g, self.skeleton, x, one) for g, x, one in members])
 
     def trace(
         self,
@@ -123,9 +124,9 @@ class CellSpace:
         passage: Passage = PLAIN,
     ) -> tuple[Tensor, Features]:
         """Levels are the ends of the first and of the last stage, and the images themselves."""
-        facts = (images, weights, statistics, False, passage)
-        first, *_, last = network.stages(architecture, self.skeleton, *facts)
-        logits = blocks.head(last, weights, statistics, False, passage)
+        filling = Filling(weights, statistics, False, passage)
+        first, *_, last = network.stages(architecture, self.skeleton, images, filling)
+        logits = blocks.head(last, filling)
         return logits, (network.summary(first), network.summary(last), network.texture(images))
 
     def folded(self, architecture: Genotype, weights: Tensors, statistics: Tensors) -> Tensors:

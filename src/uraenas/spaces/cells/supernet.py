@@ -81,10 +81,11 @@ def chosen_forward(
 def _through(
     skeleton: Skeleton, weights: Tensors, images: Tensor, cell: Callable[[Tensor, str], Tensor]
 ) -> Tensor:
-    x = blocks.stem(images, skeleton, weights, None, True)
+    filling = blocks.Filling(weights)
+    x = blocks.stem(images, skeleton, filling)
     for block in skeleton.blocks():
-        x = blocks.reduction(x, block.name, weights, None, True) if block.reduces else cell(x, block.name)
-    return blocks.head(x, weights, None, True)
+        x = blocks.reduction(x, block.name, filling) if block.reduces else cell(x, block.name)
+    return blocks.head(x, filling)
 
 
 def _chosen_cell(

@@ -1,0 +1,39 @@
+"""What the fits of all estimators have in common: a seed, a run directory, and a run in it."""
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from uraenas.ensemble import Ensemble
+from uraenas.run.pipeline import Pipeline
+
+
+def seed_of(random_state: int | np.random.RandomState | None) -> int:
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@contextmanager
+def folder_for(run_directory: str | Path | None) -> Iterator[Path]:
+    """Where the run is kept, or a folder that is removed afterwards."""
+    if run_directory is not None:
+        yield Path(run_directory)
+        return
+    with tempfile.TemporaryDirectory(prefix="uraenas-") as folder:
+        yield Path(folder)
+
+
+def trained(pipeline: Pipeline, method: str, above: int) -> Ensemble:
+    """What a run's search and training come to; warnings point so many calls above this one."""
+    pipeline.begin()
+    with pipeline.run.held():
+        pipeline.train(pipeline.search())
+    for line in pipeline.left_out:
+        warnings.warn(line, stacklevel=1 + above)
+    return pipeline.run.ensemble(method)

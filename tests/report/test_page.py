@@ -240,6 +240,13 @@ def test_page_of_a_large_run_can_be_sent_by_mail(large_page: Path) -> None:
     assert len(page.figures["disagreement-uraenas"]) == 10 * 10
 
 
+def test_a_further_large_run_makes_a_page_so_little_larger_that_eight_can_be_sent_by_mail(
+    large_run: Source,
+) -> None:
+    two, three = (len(report.build([large_run] * runs).encode()) for runs in (2, 3))
+    assert two + 6 * (three - two) < 5_000_000
+
+
 @pytest.mark.slow
 def test_a_comparison_of_eight_large_runs_can_be_sent_by_mail(large_run: Source) -> None:
     """Eight runs of seven methods; that they are one run does not make its shares smaller."""

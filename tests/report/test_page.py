@@ -218,6 +218,25 @@ def test_classes_and_what_they_are_taken_for(make_run: MakeRun) -> None:
     assert errors == sorted(errors, reverse=True)
 
 
+def test_columns_of_a_confusion_matrix_are_named_where_names_are_short(
+    finished_run: Path, page: Page
+) -> None:
+    digits = [str(digit) for digit in range(10)]
+    texts = taken_apart((finished_run / "report.html").read_text(encoding="utf-8")).texts["confusion"]
+    axes = [words for words in texts if words.isdecimal() and len(words) == 1]
+    assert all(axes.count(digit) >= 2 for digit in digits)  # at the left and above; a cell may read so, too
+    assert "10" not in texts[:30]
+    assert {"1", "10", "2 class 1", "10 class 9"} <= set(page.texts["confusion"])
+
+
+def test_lines_may_end_within_an_architecture_but_not_before_a_deviation(
+    demo: Source, make_run: MakeRun
+) -> None:
+    assert "|<wbr>" in report.build_partial(demo[0])
+    html = report.build([make_run(name, seed=seed) for name, seed in (("a", 1), ("b", 2))])
+    assert re.search(r"<strong>[^<]* ±\u00a0[^<]*</strong>", html)
+
+
 def test_no_shifts(make_run: MakeRun) -> None:
     page = taken_apart(report.build([make_run(shifts=())]))
     assert "clean images only" in page.sections["shift"]

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
@@ -212,4 +212,10 @@ def _template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = _breakable
     return environment.get_template(name)
+
+
+def _breakable(words: str) -> Markup:
+    """Lines may end between the operations of an architecture, which is copied without the breaks."""
+    return escape(words).replace("|", Markup("|<wbr>"))

@@ -232,7 +232,7 @@ def test_columns_of_a_confusion_matrix_are_named_where_names_are_short(
 def test_lines_may_end_within_an_architecture_but_not_before_a_deviation(
     demo: Source, make_run: MakeRun
 ) -> None:
-    assert "|<wbr>" in report.build_partial(demo[0])
+    assert "Expected architecture: |<wbr>" in report.build_partial(demo[0])
     html = report.build([make_run(name, seed=seed) for name, seed in (("a", 1), ("b", 2))])
     assert re.search(r"<strong>[^<]* ±\u00a0[^<]*</strong>", html)
 

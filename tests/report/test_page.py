@@ -386,6 +386,10 @@ def test_several_runs_side_by_side(make_run: MakeRun) -> None:
     assert len(page.ids) == len(set(page.ids))
     assert "uraenas report a b" in html
     assert {"run1-methods", "run2-methods", "compared-shift", "compared-cost"} <= set(page.sections)
+    (shifts,) = [one for one in page.tables if "Lowest differences" in one[0]]
+    for _, _, lowest, highest in shifts[1:]:  # of two kinds of shift, each is named once
+        assert len({words.rpartition("\u00a0")[0] for words in (lowest, highest)}) == 2
+        assert not any("," in words for words in (lowest, highest))
     assert "run1-methods" not in html, "a single run is packed until it is opened"
     assert [line[0] for line in page.tables[0][1:]] == ["drnas", "uraenas", "deep-ensemble"]
     assert page.small[0][1][0] == "a, b"  # not tested on the same labels, but the same in name

@@ -50,7 +50,7 @@ def _sizes(entries: Entries) -> Section:
     )
     methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
     lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]
-    found.blocks += [*keys(entries), *curves(lines, "runs-size")[-1:]]
+    found.blocks += [*keys(entries, methods), *curves(lines, "runs-size")[-1:]]
     return found
 
 

@@ -3,6 +3,7 @@
 from markupsafe import Markup
 
 from uraenas.base.svg import Scale, decimals, element, join, line, mark, padded, rect, round_ticks, text
+from uraenas.evaluation import REFERENCES
 from uraenas.learning.recipes import RECIPES
 from uraenas.learning.sources import SOURCES
 from uraenas.report.blocks import Cell, Choice, Facts, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
@@ -72,6 +73,8 @@ def _about(entries: Entries) -> Facts:
             parts = [SOURCES[row.source], WEIGHTS[row.weights]]
             parts += [RECIPES[row.recipes]] if row.recipes != "same" else []
             found[entry.method] = " ".join(part.about for part in parts)
+        else:
+            found[entry.method] = REFERENCES[entry.method]
     return Facts("What the methods are", found, prose=True)
 
 

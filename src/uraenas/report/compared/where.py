@@ -73,9 +73,10 @@ def _line(entries: Entries, entry: Entry, cells: Cells) -> Line | None:
     if len(means) < 2:
         return None
     order = sorted(means, key=means.__getitem__)
+    named = min(NAMED, len(order) // 2)
     lower = sum(value < 0 for value in means.values())
     told = [Cell(f"{lower} of {len(means)}")]
-    told += [Cell(_named(means, ends), mark="words") for ends in (order[:NAMED], order[::-1][:NAMED])]
+    told += [Cell(_named(means, ends), mark="words") for ends in (order[:named], order[::-1][:named])]
     return Line(entry.method, told, colour(entry.method), entries.of_group(entry.group))
 
 

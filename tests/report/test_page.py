@@ -386,6 +386,10 @@ def test_several_runs_side_by_side(make_run: MakeRun) -> None:
     assert len(page.ids) == len(set(page.ids))
     assert "uraenas report a b" in html
     assert {"run1-methods", "run2-methods", "compared-shift", "compared-cost"} <= set(page.sections)
+    told = dict(re.findall(r"<dt>([a-z-]+)</dt><dd>([^<]*)</dd>", html))
+    assert told["drnas"].removesuffix("A single network.") == told["deep-ensemble"].removesuffix(
+        "An ensemble."
+    )
     (shifts,) = [one for one in page.tables if "Lowest differences" in one[0]]
     for _, _, lowest, highest in shifts[1:]:  # of two kinds of shift, each is named once
         assert len({words.rpartition("\u00a0")[0] for words in (lowest, highest)}) == 2

@@ -72,7 +72,8 @@ def _about(entries: Entries) -> Facts:
             row = entry.runs[0].method(entry.method).row
             parts = [SOURCES[row.source], WEIGHTS[row.weights]]
             parts += [RECIPES[row.recipes]] if row.recipes != "same" else []
-            found[entry.method] = " ".join(part.about for part in parts)
+            kind = "A single network." if row.single else "An ensemble."
+            found[entry.method] = " ".join([*(part.about for part in parts), kind])
         else:
             found[entry.method] = REFERENCES[entry.method]
     return Facts("What the methods are", found, prose=True)

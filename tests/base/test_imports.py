@@ -13,12 +13,11 @@ from PIL import Image
 import uraenas
 
 SLOW = {"torch", "numpy", "scipy", "sklearn", "PIL", "safetensors", "jinja2"}
-# What some command needs and a prediction does not.
-NOT_TO_PREDICT = {
+# What some command needs, and those that work with what a run holds do not.
+NOT_TO_READ = {
     "scipy",
     "sklearn",
     "pandas",
-    "jinja2",
     "onnx",
     "onnxruntime",
     "tensorboard",
@@ -26,9 +25,8 @@ NOT_TO_PREDICT = {
     "torch._inductor",
     "uraenas.deploy",
     "uraenas.estimator",
-    "uraenas.report",
-    "uraenas.run.pipeline",
 }
+NOT_TO_PREDICT = NOT_TO_READ | {"jinja2", "uraenas.report", "uraenas.run.pipeline"}
 HELP_OF_EVERYTHING = """
 import contextlib, io, json, sys
 from uraenas.cli import app
@@ -57,6 +55,34 @@ def test_version_and_help_do_not_wait_for_pytorch():
     assert {called: sorted(SLOW.intersection(names)) for called, names in imported.items()} == {
         called: [] for called in imported
     }
+
+
+CALLED = """
+import contextlib, io, sys
+from uraenas.cli import app
+
+with contextlib.redirect_stdout(io.StringIO()) as said:
+    app(sys.argv[1:], standalone_mode=False)
+assert said.getvalue().strip()
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "unneeded"),
+    [
+        ("show {run} --members", SLOW),
+        ("list", NOT_TO_READ | {"uraenas.report", "uraenas.run.pipeline"}),
+        ("report {run} --format md", NOT_TO_READ | {"uraenas.run.pipeline"}),
+        ("report {run} --out {page}", NOT_TO_READ),  # with the digits, which come with scikit-learn
+        ("report {run} {run} --out {page}", NOT_TO_READ),
+    ],
+)
+def test_a_command_imports_no_more_than_it_needs(
+    command: str, unneeded: set[str], finished_run: Path, tmp_path: Path
+):
+    arguments = [word.format(run=finished_run, page=tmp_path / "report.html") for word in command.split()]
+    assert not unneeded.intersection(said_by(CALLED, *arguments).split())
 
 
 ENDING = """

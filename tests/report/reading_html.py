@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "input", "br", "img"}
+VOID = {"meta", "link", "input", "br", "img", "wbr"}
 
 
 @dataclass

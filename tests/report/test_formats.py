@@ -16,6 +16,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.evaluation import Row
 from uraenas.report import COLUMNS, formats, table
 from uraenas.report.formats import Contents
+from uraenas.run import task
 from uraenas.run.config import override
 from uraenas.run.directory import Run
 from uraenas.run.pairing import differences
@@ -368,3 +369,19 @@ def test_a_page_is_made_without_images_that_are_not_at_hand(make_own_run: MakeRu
     quiet = uraenas("report", left.path)  # it would not need them
     assert (quiet.returncode, quiet.stderr) == (0, "")
     assert not (left.path / "lock").exists()
+
+
+def test_a_page_of_several_runs_loads_their_images_and_reads_their_metrics_once(
+    finished_run: Path, uraenas: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, read = [], []
+    load, metrics = task.load_from_settings, Run.metrics
+    monkeypatch.setattr(task, "load_from_settings", lambda data: loaded.append(data.name) or load(data))
+    monkeypatch.setattr(Run, "metrics", lambda run: read.append(run.path.name) or metrics(run))
+    other = shutil.copytree(finished_run, tmp_path / "other")
+    page = tmp_path / "page.html"
+    done = uraenas("report", finished_run, other, "--against", "drnas", "--out", page)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert loaded == ["digits"]
+    assert read == [finished_run.name, "other"]
+    assert "Differences to drnas" in page.read_text()

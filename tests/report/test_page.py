@@ -218,6 +218,25 @@ def test_classes_and_what_they_are_taken_for(make_run: MakeRun) -> None:
     assert errors == sorted(errors, reverse=True)
 
 
+def test_columns_of_a_confusion_matrix_are_named_where_names_are_short(
+    finished_run: Path, page: Page
+) -> None:
+    digits = [str(digit) for digit in range(10)]
+    texts = taken_apart((finished_run / "report.html").read_text(encoding="utf-8")).texts["confusion"]
+    axes = [words for words in texts if words.isdecimal() and len(words) == 1]
+    assert all(axes.count(digit) >= 2 for digit in digits)  # at the left and above; a cell may read so, too
+    assert "10" not in texts[:30]
+    assert {"1", "10", "2 class 1", "10 class 9"} <= set(page.texts["confusion"])
+
+
+def test_lines_may_end_within_an_architecture_but_not_before_a_deviation(
+    demo: Source, make_run: MakeRun
+) -> None:
+    assert "Expected architecture: |<wbr>" in report.build_partial(demo[0])
+    html = report.build([make_run(name, seed=seed) for name, seed in (("a", 1), ("b", 2))])
+    assert re.search(r"<strong>[^<]* ±\u00a0[^<]*</strong>", html)
+
+
 def test_no_shifts(make_run: MakeRun) -> None:
     page = taken_apart(report.build([make_run(shifts=())]))
     assert "clean images only" in page.sections["shift"]
@@ -238,6 +257,13 @@ def test_page_of_a_large_run_can_be_sent_by_mail(large_page: Path) -> None:
     assert page.errors == []
     assert len(page.figures["heat-nll-uraenas"]) == 19 * 5
     assert len(page.figures["disagreement-uraenas"]) == 10 * 10
+
+
+def test_a_further_large_run_makes_a_page_so_little_larger_that_eight_can_be_sent_by_mail(
+    large_run: Source,
+) -> None:
+    three, four = (len(report.build([large_run] * runs).encode()) for runs in (3, 4))
+    assert three + 5 * (four - three) < 5_000_000
 
 
 @pytest.mark.slow
@@ -360,6 +386,14 @@ def test_several_runs_side_by_side(make_run: MakeRun) -> None:
     assert len(page.ids) == len(set(page.ids))
     assert "uraenas report a b" in html
     assert {"run1-methods", "run2-methods", "compared-shift", "compared-cost"} <= set(page.sections)
+    told = dict(re.findall(r"<dt>([a-z-]+)</dt><dd>([^<]*)</dd>", html))
+    assert told["drnas"].removesuffix("A single network.") == told["deep-ensemble"].removesuffix(
+        "An ensemble."
+    )
+    (shifts,) = [one for one in page.tables if "Lowest differences" in one[0]]
+    for _, _, lowest, highest in shifts[1:]:  # of two kinds of shift, each is named once
+        assert len({words.rpartition("\u00a0")[0] for words in (lowest, highest)}) == 2
+        assert not any("," in words for words in (lowest, highest))
     assert "run1-methods" not in html, "a single run is packed until it is opened"
     assert [line[0] for line in page.tables[0][1:]] == ["drnas", "uraenas", "deep-ensemble"]
     assert page.small[0][1][0] == "a, b"  # not tested on the same labels, but the same in name

@@ -11,6 +11,8 @@ from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 
+SECTIONS = ("compared", "compared-size")
+
 
 @pytest.fixture(scope="module")
 def compared(uraenas, finished_run, tmp_path_factory):
@@ -45,6 +47,13 @@ def test_page_and_formats_have_them_in_tables(uraenas, compared, tmp_path):
         assert all(name in shown for name in REFERENCES)
     both = uraenas("report", path, path, "--out", path / "both.html")
     assert both.returncode == 0, both.stderr
+    sections = (path / "both.html").read_text().split("<section ")
+    best, sizes = (next(s for s in sections if s.startswith(f'id="{id}"')) for id in SECTIONS)
+    assert all(f"<dt>{name}</dt><dd>{about}</dd>" in best for name, about in REFERENCES.items())
+    assert "uraenas" in sizes
+    assert not any(
+        name in sizes for name in REFERENCES
+    )  # which have no members to be drawn, nor a key to them
     assert uraenas("report", path, "--against", "forest").returncode == 0
     refused = uraenas("report", f"{path}:forest", "--out", path / "one.html")
     assert refused.returncode == 2

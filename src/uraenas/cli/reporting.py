@@ -14,7 +14,8 @@ from uraenas.base.words import printable
 from uraenas.cli.printing import AsJson, note, say
 
 if TYPE_CHECKING:
-    from uraenas.data.dataset import LabelledImages
+    from uraenas.data.dataset import Dataset, LabelledImages
+    from uraenas.data.settings import DataSettings
     from uraenas.report.formats import Contents
     from uraenas.run.directory import Run
 
@@ -170,21 +171,27 @@ def _page(picks: list[Pick], against: str, quiet: bool, paper: bool) -> str:
         missing = f"{run.path} holds no metrics yet, so the page tells how far it has come"
         note([f"{missing}; for them, run: uraenas evaluate {run.quoted}"], quiet)
         return build_partial(run, _command())
-    sources = [_with_test_images(path, quiet) for path, _ in picks]
+    datasets: dict[DataSettings, Dataset] = {}  # runs of the same images load them once
+    sources = [_with_test_images(path, quiet, datasets) for path, _ in picks]
     return build(sources, against, [methods for _, methods in picks], paper, _command())
 
 
-def _with_test_images(path: Path, quiet: bool) -> tuple["Run", "LabelledImages | None"]:
+def _with_test_images(
+    path: Path, quiet: bool, datasets: "dict[DataSettings, Dataset]"
+) -> tuple["Run", "LabelledImages | None"]:
     """A run, and its test images where the page needs them and they are at hand."""
     from uraenas.run.directory import Run
-    from uraenas.run.pipeline import Pipeline
 
     run = Run(path)
-    run.config()  # what cannot be read is the only line
+    config = run.config()  # what cannot be read is the only line
     if not run.has_predictions:
         return run, None
+    from uraenas.run.pipeline import Pipeline
+
     try:
-        return run, Pipeline.resume(path).measured.test
+        opened = Pipeline.resume(path, dataset=datasets.get(config.data))
     except UraenasError as error:
         note([f"the page of {path} is without what needs its test images: {error}"], quiet)
         return run, None
+    datasets[config.data] = opened.task.dataset
+    return run, opened.measured.test

@@ -14,7 +14,10 @@ from uraenas.evaluation import calibration, metrics
 from uraenas.evaluation.evaluator import Judged
 from uraenas.evaluation.row import Row, sizes_of
 
-REFERENCES = ("logistic", "forest")
+REFERENCES = {  # with what they are
+    "logistic": "Logistic regression on the inputs as they are: no network, but a reference to hold methods against.",
+    "forest": "A random forest on the inputs as they are: no network, but a reference to hold methods against.",
+}
 MOST_IMAGES, MOST_SIDE = 4000, 32  # so that they take seconds: more images are drawn from, larger ones shrunk
 STRENGTHS = (1.0, 0.1, 0.01)  # of logistic regression (scikit-learn's C), chosen by held-out NLL
 TREES = 100

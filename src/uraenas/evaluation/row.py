@@ -1,9 +1,8 @@
 """One measured value: the typed row that goes from evaluation through metrics.json to the report."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from itertools import repeat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -51,23 +50,11 @@ class Row(NamedTuple):  # a run has tens of thousands, and no other kind of clas
     @classmethod
     def all_of(cls, where: object, stored: Sequence[dict[str, Any]]) -> "list[Row]":
         """The rows that `as_json` described, in this file."""
-        shapes = list(map(tuple, stored))
-        alike: dict[tuple[str, ...], list[Any]] = {names: [] for names in dict.fromkeys(shapes)}
-        for names, one in zip(shapes, stored, strict=True):
-            alike[names].append(one.values())
-        columns = {
-            names: dict(zip(names, zip(*rows, strict=True), strict=True)) for names, rows in alike.items()
-        }
-        if not all(map(_are_plain, columns.values())):
+        columns = {name: [one.get(name) for one in stored] for name in cls._fields}
+        if not _are_plain(columns, sum(map(len, stored))):
             return [cls._checked(Fields(where, one)) for one in stored]
-        made = {names: cls._of_columns(of_shape) for names, of_shape in columns.items()}
-        return [next(made[names]) for names in shapes]
-
-    @classmethod
-    def _of_columns(cls, columns: Mapping[str, Sequence[Any]]) -> "Iterator[Row]":
-        """The rows of these columns; fields without one are empty."""
         made = partial(tuple.__new__, cls)  # `_make` without its look at the length
-        return map(made, zip(*(columns.get(name, repeat(None)) for name in cls._fields), strict=False))
+        return list(map(made, zip(*columns.values(), strict=True)))
 
     @classmethod
     def _checked(cls, stored: Fields) -> "Row":
@@ -99,23 +86,23 @@ FIELDS: dict[str, Callable[[Fields, str], Any]] = {
 NEEDED = FIELDS.keys() - {"low", "high", "baseline", "spread"}
 
 
-def _are_plain(columns: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether these columns hold values of rows beyond doubt: each is looked at as a whole."""
-    kinds = _kinds(tuple(columns))
-    if kinds is None:
-        return False
-    for (name, values), kind in zip(columns.items(), kinds, strict=True):
-        if kind is str:
+def _are_plain(columns: Mapping[str, Sequence[Any]], fields: int) -> bool:
+    """Whether these columns hold rows of so many fields beyond doubt: each is looked at as a whole."""
+    for name, column in columns.items():
+        values = column if name in NEEDED else [value for value in column if value is not None]
+        fields -= len(values)
+        if name not in _LIMITS:
             fits = all(type(text) is str and len(text) <= MOST_TEXT for text in _each_once(values))
-        elif set(map(type, values)) != {kind}:
-            fits = False
         else:
-            least, most = _LIMITS[name]
-            numbers = values if kind is float else set(values)  # few counts and seeds, and many values
-            fits = least <= min(numbers) and max(numbers) <= most and not math.isnan(sum(numbers))
+            kind, least, most = _LIMITS[name]
+            fits = set(map(type, values)) <= {kind}
+            if fits and values:
+                numbers = values if kind is float else set(values)  # few counts and seeds, and many values
+                fits = least <= min(numbers) and max(numbers) <= most and not math.isnan(sum(numbers))
         if not fits:
             return False
-    return set(columns["calibration"]) <= CALIBRATIONS.keys()
+    low, high = ([end is None for end in columns[name]] for name in ("low", "high"))
+    return fields == 0 and low == high and set(columns["calibration"]) <= CALIBRATIONS.keys()
 
 
 def _each_once(values: Sequence[Any]) -> Iterable[Any]:
@@ -125,23 +112,12 @@ def _each_once(values: Sequence[Any]) -> Iterable[Any]:
         return values
 
 
-_LIMITS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("value", "low", "high", "spread"), (-MOST_NUMBER, MOST_NUMBER)),
-    "severity": (0, 5),
-    "members": (1, 1_000_000),
-    "seed": (0, MOST_WHOLE),
+_LIMITS: dict[str, tuple[type, float, float]] = {
+    **dict.fromkeys(("value", "low", "high", "spread"), (float, -MOST_NUMBER, MOST_NUMBER)),
+    "severity": (int, 0, 5),
+    "members": (int, 1, 1_000_000),
+    "seed": (int, 0, MOST_WHOLE),
 }
-
-
-@cache
-def _kinds(names: tuple[str, ...]) -> tuple[type, ...] | None:
-    """The types of these fields, if they are those of a row."""
-    whole = NEEDED <= set(names) <= FIELDS.keys() and ("low" in names) == ("high" in names)
-    kinds = {
-        **dict.fromkeys(("severity", "members", "seed"), int),
-        **dict.fromkeys(("value", "low", "high", "spread"), float),
-    }
-    return tuple(kinds.get(name, str) for name in names) if whole else None
 
 
 def sizes_of(rows: Iterable[Row]) -> dict[str, int]:

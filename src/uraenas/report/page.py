@@ -10,11 +10,10 @@ from importlib import resources
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
-from uraenas.evaluation import sizes_of
 from uraenas.report.blocks import Section, Tile
 from uraenas.report.compared import comparison
 from uraenas.report.entries import labels_of
@@ -74,19 +73,12 @@ def build(
         raise UraenasError("a report needs at least one run")
     chosen = methods or [()] * len(sources)
     facts = [
-        read(run, test, _own_baseline(run, against, len(sources)), these)
+        read(run, test, against, these, lacking=len(sources) > 1 and ":" not in against)
         for (run, test), these in zip(sources, chosen, strict=True)
     ]
     if against and not any(one.against for one in facts):
         raise unknown("method of these runs", against, dict.fromkeys(n for one in facts for n in one.sizes))
     return render(facts, against, paper, command)
-
-
-def _own_baseline(run: Run, against: str, runs: int) -> str:
-    """What this run's own differences are to: of several runs, some may lack the method."""
-    if not against or runs == 1 or ":" in against:
-        return against
-    return against if against in sizes_of(run.metrics().rows) else ""
 
 
 def write(run: Run, test: LabelledImages | None, against: str = "") -> Path:
@@ -220,4 +212,10 @@ def _template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = _breakable
     return environment.get_template(name)
+
+
+def _breakable(words: str) -> Markup:
+    """Lines may end between the operations of an architecture, which is copied without the breaks."""
+    return escape(words).replace("|", Markup("|<wbr>"))

@@ -36,7 +36,8 @@ class Picked:
 
     def differences(self, against: str = "") -> list[Row]:
         """Paired, to this method or between all."""
-        every = differences(self.run, against) if against else self.metrics.differences
+        metrics = self.metrics
+        every = differences(self.run, against, metrics) if against else metrics.differences
         return [row for row in every if row.method in self.methods]
 
     @property

@@ -38,6 +38,7 @@ from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
 
 T = TypeVar("T", HeldOut, Residuals)
+DIFFERENCE = attrgetter("method", "metric", "shift", "calibration")
 KEY = attrgetter("method", "metric", "shift", "severity", "calibration", "members")
 
 
@@ -139,7 +140,9 @@ class RunFacts:
         calibration: str = "raw",
         members: int | None = None,
     ) -> float | None:
-        row = self.row(method, metric, shift, severity, calibration, members)
+        """Its value alone: asked for a hundred thousand times of a page of several runs."""
+        size = self.sizes[method] if members is None else members
+        row = self._index.get((method, metric, shift, severity, calibration, size))
         return None if row is None else row.value
 
     @cached_property
@@ -203,6 +206,14 @@ class RunFacts:
         """The method differences are shown to, if this run has it."""
         wanted = self.against or self.config.evaluate.baseline
         return wanted if any(row.baseline == wanted for row in self.differences) else None
+
+    @cached_property
+    def _differences(self) -> dict[tuple[str, str, str, str], Row]:
+        return {DIFFERENCE(row): row for row in self.differences if row.baseline == self.baseline}
+
+    def difference(self, method: str, metric: str, shift: str, calibration: str = "raw") -> Row | None:
+        """That of a method to the baseline, if there are any."""
+        return self._differences.get((method, metric, shift, calibration))
 
     @cached_property
     def _means(self) -> dict[str, Tensor]:
@@ -269,13 +280,20 @@ class RunFacts:
 
 
 def read(
-    run: Run, test: LabelledImages | None = None, against: str = "", methods: Sequence[str] = ()
+    run: Run,
+    test: LabelledImages | None = None,
+    against: str = "",
+    methods: Sequence[str] = (),
+    lacking: bool = False,
 ) -> RunFacts:
     """Read all that the page shows, of these methods or of all.
 
-    The labelled test set is needed for what is drawn from predictions.
+    The labelled test set is needed for what is drawn from predictions. A run that may be `lacking` the method `against`
+    shows differences as its settings say.
     """
     picked = Picked(run, methods)
+    if lacking and against not in sizes_of(picked.metrics.rows):
+        against = ""
     if picked.data is None:
         raise UraenasError(
             f"{run.path} does not say with which images it was made; run the same command again"

@@ -1,20 +1,23 @@
 """Paired differences, which need what a run's files hold: to one of its own methods, or to a method of another run."""
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.evaluation import Measured, Row, sizes_of
+from uraenas.evaluation import Measured, Metrics, Row, sizes_of
 from uraenas.run.directory import REPLICATES, Run
 
 
-def differences(run: Run, to: str) -> list[Row]:
-    """A run's methods minus one of them, METHOD, or minus another run's, RUN:METHOD; none is its own baseline."""
+def differences(run: Run, to: str, metrics: Metrics | None = None) -> list[Row]:
+    """A run's methods minus one of them, METHOD, or minus another run's, RUN:METHOD; none is its own baseline.
+
+    `metrics` are the run's, where they have been read.
+    """
     path, colon, method = to.rpartition(":")
     if colon and not (path and method):
         raise UraenasError(f"cannot compare with {to!r}; expected METHOD or RUN:METHOD")
-    return _between(run, Run(path), method, to) if path else _within(run, method)
+    metrics = metrics or run.metrics()
+    return _between(run, metrics, Run(path), method, to) if path else _within(run, metrics, method)
 
 
-def _within(run: Run, to: str) -> list[Row]:
-    metrics = run.metrics()
+def _within(run: Run, metrics: Metrics, to: str) -> list[Row]:
     methods = sizes_of(metrics.rows)
     if to not in methods:
         raise unknown("method of this run", to, methods)
@@ -26,8 +29,8 @@ def _within(run: Run, to: str) -> list[Row]:
     return found
 
 
-def _between(run: Run, other: Run, method: str, name: str) -> list[Row]:
-    own, others = _measured(run), _measured(other)
+def _between(run: Run, metrics: Metrics, other: Run, method: str, name: str) -> list[Row]:
+    own, others = _measured(run, metrics), _measured(other, other.metrics())
     if method not in others.sizes:
         raise unknown(f"method of {other.path}", method, others.sizes)
     both = f"{run.path} and {other.path}"
@@ -40,8 +43,7 @@ def _between(run: Run, other: Run, method: str, name: str) -> list[Row]:
     return [row._replace(baseline=name) for row in found]
 
 
-def _measured(run: Run) -> Measured:
-    metrics = run.metrics()
+def _measured(run: Run, metrics: Metrics) -> Measured:
     if not any(row.interval for row in metrics.rows):
         raise UraenasError(f"{run.path} cannot be paired: its bootstrap was switched off")
     if not run.has(REPLICATES):

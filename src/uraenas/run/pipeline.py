@@ -146,8 +146,10 @@ class Pipeline:
                 take_chains(run, self.chains_of, self.task.space)
 
     @classmethod
-    def resume(cls, path: Path | str, progress: Progress = silent) -> "Pipeline":
-        """Open an existing run."""
+    def resume(
+        cls, path: Path | str, progress: Progress = silent, dataset: Dataset | None = None
+    ) -> "Pipeline":
+        """Open an existing run; `dataset` is what its settings would load, where that is at hand."""
         run = Run(path)
         config = run.config()
         images = config.data.name
@@ -156,7 +158,7 @@ class Pipeline:
                 f"{run.path} was made with the images in {images}, which is not there: call from the directory it was "
                 "made in, or, if they were moved, go on with: uraenas run … --set data.name=PLACE"
             )
-        return cls(run, config, progress)
+        return cls(run, config, progress, dataset)
 
     @property
     def measured(self) -> Dataset:

@@ -1,6 +1,7 @@
 """Several runs side by side: what readers ask of them, each a section."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.compared import abstaining, overview, spending, where
@@ -49,7 +50,7 @@ def _sizes(entries: Entries) -> Section:
     )
     methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
     lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]
-    found.blocks += [*keys(entries), *curves(lines, "runs-size")[-1:]]
+    found.blocks += [*keys(entries, methods), *curves(lines, "runs-size")[-1:]]
     return found
 
 
@@ -60,8 +61,7 @@ def _settings(entries: Entries) -> Section:
         "Where runs differ in more than one of these, a difference between them may come from any.",
     )
     lines = [
-        Line(key, [Cell("not used" if v is None else shown(v)) for v in values])
-        for key, values in differing(entries.runs).items()
+        Line(key, [_setting(value) for value in values]) for key, values in differing(entries.runs).items()
     ]
     if lines:
         found.blocks.append(Table("Settings that differ.", ["Setting", *entries.labels], lines))
@@ -70,6 +70,13 @@ def _settings(entries: Entries) -> Section:
     if some := _only_in_some(entries):
         found.blocks.append(some)
     return found
+
+
+def _setting(value: Any) -> Cell:
+    if value is None:
+        return Cell("not used")
+    several = isinstance(value, list | tuple)
+    return Cell(", ".join(map(shown, value)), mark="words") if several else Cell(shown(value))
 
 
 def _only_in_some(entries: Entries) -> Table | None:

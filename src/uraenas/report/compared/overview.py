@@ -2,7 +2,8 @@
 
 from markupsafe import Markup
 
-from uraenas.base.svg import Scale, element, join, line, mark, padded, rect, round_ticks, text
+from uraenas.base.svg import Scale, decimals, element, join, line, mark, padded, rect, round_ticks, text
+from uraenas.evaluation import REFERENCES
 from uraenas.learning.recipes import RECIPES
 from uraenas.learning.sources import SOURCES
 from uraenas.report.blocks import Cell, Choice, Facts, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
@@ -71,7 +72,10 @@ def _about(entries: Entries) -> Facts:
             row = entry.runs[0].method(entry.method).row
             parts = [SOURCES[row.source], WEIGHTS[row.weights]]
             parts += [RECIPES[row.recipes]] if row.recipes != "same" else []
-            found[entry.method] = " ".join(part.about for part in parts)
+            kind = "A single network." if row.single else "An ensemble."
+            found[entry.method] = " ".join([*(part.about for part in parts), kind])
+        else:
+            found[entry.method] = REFERENCES[entry.method]
     return Facts("What the methods are", found, prose=True)
 
 
@@ -264,9 +268,10 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
     bottom = HEAD + ROW * len(shown) + GAP * len(methods)
     factor = 100 if column.metric == "accuracy" else 1
     parts = []
-    for tick in round_ticks(low * factor, high * factor, 4):
-        x = scale(tick / factor)
-        parts += [line(x, HEAD, x, bottom, "rule"), text(x, bottom + 16, f"{tick:g}", "tick", "middle")]
+    ticks = round_ticks(low * factor, high * factor, 4)
+    for tick in ticks:
+        x, label = scale(tick / factor), f"{tick:.{decimals(ticks)}f}"
+        parts += [line(x, HEAD, x, bottom, "rule"), text(x, bottom + 16, label, "tick", "middle")]
     top: float = HEAD
     for method in methods:
         own = [entry for entry in shown if entry.method == method]

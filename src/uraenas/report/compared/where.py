@@ -32,7 +32,9 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
                 f"Maps are drawn of the first {MOST} of {len(others)} lines; RUN:METHOD picks methods of a run."
             )
         )
-    lines = [line for entry in others[:MOST] if (line := _line(entries, entry, baseline))]
+    metrics = ("nll", *(metric for metric in HEADLINE if metric != "nll"))
+    minus = {metric: _differences(others[:MOST], baseline, metric) for metric in metrics}
+    lines = [line for entry, cells in minus["nll"].items() if (line := _line(entries, entry, cells))]
     if lines:
         caption = (
             f"NLL minus that of {entries.names[baseline]}, as predicted, means over severities (and seeds): under "
@@ -41,10 +43,7 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
         found.blocks.append(
             Table(caption, ["Method", "Better under", "Lowest differences", "Highest differences"], lines)
         )
-    maps = {
-        METRIC_NAMES[m]: _maps(entries, others[:MOST], baseline, m)
-        for m in ("nll", *(m for m in HEADLINE if m != "nll"))
-    }
+    maps = {METRIC_NAMES[metric]: _maps(entries, minus[metric], baseline, metric) for metric in metrics}
     found.blocks.append(Choice("Metric", {name: figures for name, figures in maps.items() if figures}))
     return found
 
@@ -52,29 +51,33 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
 Cells = dict[tuple[str, int], float]
 
 
-def _cells(entry: Entry, baseline: Entry, metric: str) -> Cells:
-    """Differences of the means over runs, by shift and severity."""
-    found = {}
-    for place in baseline.runs[0].cells:
-        own, theirs = (one.of_runs(metric, place[0], severity=place[1]) for one in (entry, baseline))
-        if own and theirs:
-            found[place] = sum(own) / len(own) - sum(theirs) / len(theirs)
-    return found
+def _means(entry: Entry, metric: str, places: Sequence[tuple[str, int]]) -> Cells:
+    """Means over runs, by shift and severity."""
+    values = {place: entry.of_runs(metric, place[0], severity=place[1]) for place in places}
+    return {place: sum(own) / len(own) for place, own in values.items() if own}
 
 
-def _line(entries: Entries, entry: Entry, baseline: Entry) -> Line | None:
-    """Which shifts make most of the difference in NLL."""
+def _differences(entries: Sequence[Entry], baseline: Entry, metric: str) -> dict[Entry, Cells]:
+    """What each has more than the baseline."""
+    theirs = _means(baseline, metric, baseline.runs[0].cells)
+    means = {entry: _means(entry, metric, list(theirs)) for entry in entries}
+    return {entry: {place: own[place] - theirs[place] for place in own} for entry, own in means.items()}
+
+
+def _line(entries: Entries, entry: Entry, cells: Cells) -> Line | None:
+    """Which shifts make most of these differences."""
     by_shift: dict[str, list[float]] = {}
-    for (shift, _), value in _cells(entry, baseline, "nll").items():
+    for (shift, _), value in cells.items():
         by_shift.setdefault(shift, []).append(value)
     means = {shift: sum(values) / len(values) for shift, values in by_shift.items()}
     if len(means) < 2:
         return None
     order = sorted(means, key=means.__getitem__)
+    named = min(NAMED, len(order) // 2)
     lower = sum(value < 0 for value in means.values())
-    cells = [Cell(f"{lower} of {len(means)}")]
-    cells += [Cell(_named(means, ends), mark="words") for ends in (order[:NAMED], order[::-1][:NAMED])]
-    return Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group))
+    told = [Cell(f"{lower} of {len(means)}")]
+    told += [Cell(_named(means, ends), mark="words") for ends in (order[:named], order[::-1][:named])]
+    return Line(entry.method, told, colour(entry.method), entries.of_group(entry.group))
 
 
 def _named(means: dict[str, float], shifts: Sequence[str]) -> str:
@@ -84,8 +87,7 @@ def _named(means: dict[str, float], shifts: Sequence[str]) -> str:
     )
 
 
-def _maps(entries: Entries, others: Sequence[Entry], baseline: Entry, metric: str) -> list[Figure]:
-    every = {entry: _cells(entry, baseline, metric) for entry in others}
+def _maps(entries: Entries, every: dict[Entry, Cells], baseline: Entry, metric: str) -> list[Figure]:
     most = max((abs(value) for cells in every.values() for value in cells.values()), default=0.0)
     return [_map(entries, entry, baseline, metric, cells, most) for entry, cells in every.items() if cells]
 

@@ -43,7 +43,7 @@ def said(metric: str, value: Value) -> str:
     if value.deviation is None:
         return show(metric, value.mean)
     spread = f"{100 * value.deviation:.2f}" if metric == "accuracy" else f"{value.deviation:.3f}"
-    return f"{show(metric, value.mean)} ± {spread}"
+    return f"{show(metric, value.mean)} ±\u00a0{spread}"
 
 
 def tested_on(entries: Entries) -> str:

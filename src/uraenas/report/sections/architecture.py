@@ -163,10 +163,10 @@ def _changes(searched: Searched) -> Table | None:
     new = [row for k, row in enumerate(rows) if k == 0 or row["genotype"] != rows[k - 1]["genotype"]]
     if not new:
         return None
-    lines = [
-        Line(str(row["epoch"] + 1), [Cell(row["genotype"]), Cell(f"{row['entropy']:.3f}")])
-        for row in new[-MOST_CHANGES:]
-    ]
+    lines = []
+    for row in new[-MOST_CHANGES:]:
+        entropy = f"{row['entropy']:.3f}".replace("-", "−")
+        lines.append(Line(str(row["epoch"] + 1), [Cell(row["genotype"]), Cell(entropy)]))
     older = f"; the last {MOST_CHANGES}" if len(new) > MOST_CHANGES else ""
     words = f"The expected architecture over time: {count(len(new), 'change')} in {count(len(rows), 'epoch')}{older}."
     return Table(words, ["From epoch", "Expected architecture", "Entropy"], lines)

@@ -76,13 +76,16 @@ def _line(classes: tuple[str, ...], counts_KK: Tensor, confidence_K: Tensor, k: 
 
 def _matrix(facts: RunFacts, counts_KK: Tensor) -> Figure:
     """Each row's images by the class they are taken for, in percent of the row."""
-    names = [f"{k + 1} {shortened(name, 12)}" for k, name in enumerate(facts.classes)]
+    heads, names = list(facts.classes), list(facts.classes)
+    if LETTER * max(map(len, heads)) * len(heads) > WIDTH - 60:  # columns are too narrow for names
+        heads = [str(k + 1) for k in range(len(names))]
+        names = [f"{head} {shortened(name, 12)}" for head, name in zip(heads, names, strict=True)]
     left, top = 12 + LETTER * max(map(len, names)), HEAD + 18.0
     size = (WIDTH - left) / len(names)
     height = min(size, 26.0)
     parts = []
-    for k, name in enumerate(names):
-        parts.append(text(left + size * (k + 0.5), top - 6, str(k + 1), "tick", "middle"))
+    for k, (head, name) in enumerate(zip(heads, names, strict=True)):
+        parts.append(text(left + size * (k + 0.5), top - 6, head, "tick", "middle"))
         parts.append(text(left - 6, top + height * (k + 0.5) + 4, name, "tick", "end"))
     for r, row in enumerate(counts_KK.tolist()):
         images = max(1, sum(row))

@@ -236,4 +236,4 @@ def _amount(value: float) -> str:
     for size, letter in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if value >= size:
             return f"{value / (1e3 if letter == ' k' else size):g}{letter}"
-    return f"{value:g}"
+    return f"{value:,g}"

@@ -38,14 +38,11 @@ def _rank(facts: RunFacts, metric: str, shift: str) -> str:
 
 
 def _beneath(facts: RunFacts, metric: str, shift: str) -> str:
-    for row in facts.differences:
-        key = (row.method, row.baseline, row.metric, row.shift, row.calibration)
-        if key == (facts.primary, facts.baseline, metric, shift, "raw"):
-            words = {"better": "better than", "worse": "worse than", "": "no clear difference to"}[
-                verdict(row)
-            ]
-            unit = " points" if metric == "accuracy" else ""
-            return f"{shown(metric, row.value)}{unit}: {words} {row.baseline}"
+    row = facts.difference(facts.primary, metric, shift)
+    if row is not None:
+        words = {"better": "better than", "worse": "worse than", "": "no clear difference to"}[verdict(row)]
+        unit = " points" if metric == "accuracy" else ""
+        return f"{shown(metric, row.value)}{unit}: {words} {row.baseline}"
     own = facts.row(facts.primary, metric, shift)
     if own is None or own.interval is None:
         return ""

@@ -2,7 +2,7 @@
 
 import statistics
 
-from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
+from uraenas.base.svg import Scale, decimals, element, join, line, mark, rect, round_ticks, text
 from uraenas.evaluation import effects_of, metrics
 from uraenas.report.blocks import Figure, Grid, Key, Note, Section
 from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, Legend, beside, draw, heat_cell, share_of
@@ -194,9 +194,10 @@ def _n(facts: RunFacts, shift: str) -> str:
 def _ruler(scale: Scale, rows: int, title: str) -> str:
     bottom = HEAD + ROW * rows + 4
     parts = []
-    for tick in round_ticks(scale.low, scale.high, 4):
+    ticks = round_ticks(scale.low, scale.high, 4)
+    for tick in ticks:
         parts.append(line(scale(tick), HEAD, scale(tick), bottom, "rule"))
-        parts.append(text(scale(tick), bottom + 16, f"{tick:g}", "tick", "middle"))
+        parts.append(text(scale(tick), bottom + 16, f"{tick:.{decimals(ticks)}f}", "tick", "middle"))
     return join([*parts, text(WIDTH - 4, bottom + 33, title, "label", "end")])
 
 

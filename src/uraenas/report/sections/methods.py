@@ -136,14 +136,6 @@ def _leaders(facts: RunFacts, kind: str, place: int, top: float | None, lines: l
     return best | (judged - worse)
 
 
-def _difference_rows(facts: RunFacts, kind: str) -> dict[tuple[str, str, str], Row]:
-    return {
-        (row.method, row.shift, row.metric): row
-        for row in facts.differences
-        if row.calibration == kind and row.baseline == facts.baseline
-    }
-
-
 def ends(row: Row) -> tuple[float, float]:
     """Of a difference's interval, which it always has."""
     assert row.interval is not None
@@ -159,11 +151,11 @@ def verdict(row: Row) -> str:
 
 
 def _differences(facts: RunFacts, kind: str) -> Table:
-    rows = _difference_rows(facts, kind)
     columns = [c for c in facts.columns if (facts.shifted or not c.shifted) and c.compared]
     lines = []
     for name in facts.sizes:
-        found = [rows.get((name, (facts.shifted or "") if c.shifted else "none", c.metric)) for c in columns]
+        places = [(c.metric, (facts.shifted or "") if c.shifted else "none") for c in columns]
+        found = [facts.difference(name, *place, kind) for place in places]
         if any(found):  # the baseline itself has none
             lines.append(Line(name, [_difference(row) for row in found], colour(name)))
     caption = (
@@ -185,12 +177,11 @@ def shown(metric: str, value: float) -> str:
 
 
 def _forests(facts: RunFacts) -> list[Figure]:
-    rows = _difference_rows(facts, "raw")
     return [
         _forest(facts, metric, words, found)
         for words, shift in facts.places.items()
         for metric in facts.headline
-        if (found := [rows[name, shift, metric] for name in facts.methods if (name, shift, metric) in rows])
+        if (found := [row for name in facts.methods if (row := facts.difference(name, metric, shift))])
     ]
 
 

@@ -195,6 +195,11 @@ class Entries(Sequence[Entry]):
         """Whether some line is a mean over seeds."""
         return any(len(entry.runs) > 1 for entry in self)
 
+    @property
+    def references(self) -> list[str]:
+        """Methods that have no members, and so neither sizes nor costs."""
+        return list(dict.fromkeys(entry.method for entry in self if entry.method in REFERENCES))
+
     @cached_property
     def names(self) -> dict[Entry, str]:
         """What a line is called: its method, with its runs where several lines have the same."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.compared import abstaining, overview, spending, where
-from uraenas.report.compared.words import keys
+from uraenas.report.compared.words import keys, references_aside
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.picked import differing, only_in_some
 from uraenas.report.reading import RunFacts
@@ -46,7 +46,7 @@ def _sizes(entries: Entries) -> Section:
         "Ensemble size",
         "What another member brings, in every run. Values below the full size are means over random subsets of the "
         "members; bands, where a line is one run, are one standard deviation over them. Colour is the method, shape "
-        "the run.",
+        f"the run.{references_aside(entries)}",
     )
     methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
     lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]

@@ -36,8 +36,9 @@ def section(entries: Entries) -> Section:
     caption = f"As predicted, {tested_on(entries)}"
     caption += "; beneath, ± standard deviation over seeds." if entries.folded else "."
     notes = [_no_promise(entries)]
-    if lacking := _lacking(entries):
+    if any(" – " in cell.text for line in lines for cell in line.cells):
         caption += " A range is all that accuracy and AURC leave open where predictions are not at hand."
+    if lacking := _lacking(entries):
         what_to_do = (
             "uraenas evaluate RUN, where the run's members are, keeps predictions; made again, this page then has "
             "shares in place of ranges."
@@ -51,7 +52,8 @@ def _no_promise(entries: Entries) -> Note:
     return Note(
         f"The shares are read off the test {entries.examples}, so they are no promise. uraenas predict RUN --risk 0.02 "
         "abstains so that at most 2\u00a0% of its answers are wrong, by a threshold from held-out "
-        f"{entries.examples}, with a certainty of 95\u00a0%; a run's own section “Promises” shows how that falls out. "
+        f"{entries.examples}, with a certainty of 95\u00a0% where there are enough of them (for 2\u00a0% at least 149 "
+        "apart); a run's own section “Promises” shows how that falls out. "
         "No such promise holds under shift."
     )
 

@@ -31,13 +31,13 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
     found = Section(
         "compared",
         "Which method is best?",
-        lead_of(entries.runs[0]) + (SHIFTED if entries.shifted else ""),
+        _tests(entries) + lead_of(entries.runs[0]) + (SHIFTED if entries.shifted else ""),
     )
     if not entries.competing:
         found.blocks.append(
             Note(
-                f"These runs were not tested on the same {entries.examples}: {_tests(entries)}. Compare across runs "
-                "with care; no best is marked, and no difference is drawn."
+                f"These runs were not tested on the same {entries.examples}: {_tests_of_each(entries)}. Compare "
+                "across runs with care; no best is marked, and no difference is drawn."
             )
         )
     else:
@@ -50,15 +50,24 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
         found.blocks.append(Note(why))
     if paper:
         found.blocks.append(reference())
-    found.blocks.append(_about(entries))
     if entries.runs[0].classes:
         found.blocks.append(Note(ECE_LEANS))
+    found.blocks.append(_about(entries))
     found.blocks += keys(entries)
     found.blocks.append(Grid([figure for c in _compared(entries) if (figure := _dots(entries, c))]))
     return found
 
 
 def _tests(entries: Entries) -> str:
+    """What all were tested on."""
+    if not entries.competing:
+        return ""
+    facts = entries.runs[0]
+    classes = f", {count(len(facts.classes), 'class')}" if facts.classes else ""
+    return f"{facts.rows[0].dataset}: {facts.n} test {entries.examples}{classes}. "
+
+
+def _tests_of_each(entries: Entries) -> str:
     """Which run was tested on what."""
     tests = (f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs)
     return "; ".join(f"{label} on {test}" for label, test in zip(entries.labels, tests, strict=True))
@@ -129,7 +138,7 @@ def _tile(entries: Entries, column: Column) -> Tile:
     rank = ""
     if ours is not None and ours.value(metric, ours.shift(shifted)) is not None:
         place = entries.rank(ours, metric, shifted)
-        rank = f"{entries.names[ours]}: rank {place} of {len(entries)}"
+        rank = f"{entries.names[ours]}: rank {place} of {len(entries)} lines"
     return Tile(title, said(metric, value), f"{entries.names[best]}; {_others(entries, best, column)}", rank)
 
 
@@ -196,7 +205,8 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
         for column in _compared(entries):
             found = entry.minus(baseline, column.metric, baseline.shift(column.shifted), kind)
             cells.append(_difference(found, column.metric))
-        lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
+        small = entries.of_group(entry.group) + _by_seeds(entry, baseline)
+        lines.append(Line(entry.method, cells, colour(entry.method), small))
     seeds = " and all seeds agree" if entries.folded else ""
     caption = (
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
@@ -208,17 +218,23 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
 
 
+def _by_seeds(entry: Entry, baseline: Entry) -> str:
+    """The seeds of a difference, where they are not all that its line and the baseline have."""
+    pairs = entry.pairs(baseline)
+    if len(pairs) == max(len(entry.runs), len(baseline.runs)):
+        return ""
+    seeds = ", ".join(str(own.config.seed) for own, _ in pairs)
+    return f"; of seed {seeds} alone" if all(a.config.seed == b.config.seed for a, b in pairs) else ""
+
+
 def _of_which_seeds(entries: Entries, baseline: Entry) -> str:
     """Whose difference rests on fewer seeds than its mean, and whose on one."""
     words = ""
     pairs = {entry: entry.pairs(baseline) for entry in entries if entry is not baseline}
-    partly = [
-        f"{entries.names[entry]} (seed {', '.join(str(own.config.seed) for own, _ in of)})"
-        for entry, of in pairs.items()
-        if len(of) < max(len(entry.runs), len(baseline.runs))
-    ]
-    if partly:
-        words += f" Paired by the seeds that both have, so not the difference of the means above: {listed(partly)}."
+    if any(_by_seeds(entry, baseline) for entry in pairs):
+        words += (
+            " Of a seed alone: that is all that both have, so it is not the difference of the means above."
+        )
     strange = [
         entries.names[entry]
         for entry, of in pairs.items()

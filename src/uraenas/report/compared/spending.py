@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
-from uraenas.report.compared.words import keys, legend, runs_of, tested_on
+from uraenas.report.compared.words import keys, legend, references_aside, runs_of, tested_on
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.sections.cost import (
     HEADER,
@@ -26,7 +26,8 @@ def section(entries: Entries) -> Section:
         "compared-cost",
         "What does it cost?",
         "Cost to the right, quality upwards or downwards; dotted: the front, where no other method is cheaper and "
-        "better. Work that methods share is charged in full to each, as if it had been run alone. Seeds: means.",
+        "better. Work that methods share is charged in full to each, as if it had been run alone. Seeds: means."
+        + references_aside(entries),
     )
     spent = {entry: _mean_cost(entry) for entry in entries if entry.method in entry.runs[0].methods}
     units = known_units(list(spent.values()))

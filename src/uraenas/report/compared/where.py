@@ -18,14 +18,14 @@ MOST = 16  # lines that get maps
 def section(entries: Entries, baseline: Entry | None) -> Section:
     found = Section(
         "compared-shift",
-        "Where do the differences come from?",
+        "Under which shifts do they differ?",
         "Each kind of shift at each severity: method minus baseline. Blue is better, orange worse, the stronger the "
         "more. Single cells have no intervals: look for rows and columns that hang together.",
     )
     if baseline is None:
         found.blocks.append(Note("There is no baseline among these methods to take differences to."))
         return found
-    others = [entry for entry in entries if entry is not baseline and entry.method in entry.runs[0].methods]
+    others = [entry for entry in entries if entry is not baseline]
     if len(others) > MOST:
         found.blocks.append(
             Note(
@@ -37,8 +37,8 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
     lines = [line for entry, cells in minus["nll"].items() if (line := _line(entries, entry, cells))]
     if lines:
         caption = (
-            f"NLL minus that of {entries.names[baseline]}, as predicted, means over severities (and seeds): under "
-            "how many kinds of shift it is better, that is lower, and the lowest and highest differences."
+            f"NLL minus that of {entries.names[baseline]}, as predicted, means over severities (and seeds that both "
+            "have): under how many kinds of shift it is better, that is lower, and the lowest and highest differences."
         )
         found.blocks.append(
             Table(caption, ["Method", "Better under", "Lowest differences", "Highest differences"], lines)
@@ -51,17 +51,24 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
 Cells = dict[tuple[str, int], float]
 
 
-def _means(entry: Entry, metric: str, places: Sequence[tuple[str, int]]) -> Cells:
-    """Means over runs, by shift and severity."""
-    values = {place: entry.of_runs(metric, place[0], severity=place[1]) for place in places}
-    return {place: sum(own) / len(own) for place, own in values.items() if own}
-
-
 def _differences(entries: Sequence[Entry], baseline: Entry, metric: str) -> dict[Entry, Cells]:
-    """What each has more than the baseline."""
-    theirs = _means(baseline, metric, baseline.runs[0].cells)
-    means = {entry: _means(entry, metric, list(theirs)) for entry in entries}
-    return {entry: {place: own[place] - theirs[place] for place in own} for entry, own in means.items()}
+    """What each has more than the baseline, by shift and severity: means over pairs of runs."""
+    return {entry: _minus(entry, baseline, metric) for entry in entries}
+
+
+def _minus(entry: Entry, baseline: Entry, metric: str) -> Cells:
+    found: Cells = {}
+    for shift, severity in baseline.runs[0].cells:
+        differences = []
+        for ours, theirs in entry.pairs(baseline):
+            own = ours.value(entry.method, metric, shift, severity)
+            other = theirs.value(baseline.method, metric, shift, severity)
+            if own is None or other is None:
+                break
+            differences.append(own - other)
+        else:
+            found[shift, severity] = sum(differences) / len(differences)
+    return found
 
 
 def _line(entries: Entries, entry: Entry, cells: Cells) -> Line | None:
@@ -111,7 +118,8 @@ def _map(entries: Entries, entry: Entry, baseline: Entry, metric: str, cells: Ce
             share = gain / most if most else 0.0
             parts.append(signed_cell(left + width * k, y, width, ROW, share, label.replace("-", "−"), tip))
     unit = "percentage points" if metric == "accuracy" else METRIC_NAMES[metric]
-    seeds = f", {count(len(entry.runs), 'seed')}" if len(entry.runs) > 1 else ""
+    pairs = len(entry.pairs(baseline))
+    seeds = f", {count(pairs, 'pair')} of runs" if pairs > 1 else ""
     n = f"{unit}, minus {entries.names[baseline]} · {facts.n} images per cell{seeds}"
     return draw(
         f"minus-{metric}-{entry.method}-{entry.group + 1}",

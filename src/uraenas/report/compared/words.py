@@ -6,7 +6,7 @@ from uraenas.base.svg import mark
 from uraenas.report.blocks import Block, Key
 from uraenas.report.chart import Legend, method_legend
 from uraenas.report.entries import Entries, Entry, Value
-from uraenas.report.style import count, marker, show
+from uraenas.report.style import count, listed, marker, show
 from uraenas.report.table import Column
 
 
@@ -50,6 +50,11 @@ def tested_on(entries: Entries) -> str:
     """How many test images or rows a value rests on."""
     numbers = list(dict.fromkeys(facts.n for facts in entries.runs))
     return f"{' and '.join(numbers)} test {entries.examples}"
+
+
+def references_aside(entries: Entries) -> str:
+    """Who is in the tables above and not here."""
+    return f" Without {listed(entries.references)}, which have no members." if entries.references else ""
 
 
 def runs_of(entries: Entries) -> str:

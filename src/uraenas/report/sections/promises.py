@@ -76,6 +76,11 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
     for risk in RISKS:
         header += [f"Risk {100 * risk:g} %: answered", "Of these wrong"]
     caption = f"Answers at a promised risk, kept with a certainty of {100 * CERTAINTY:g} %. {_rests(facts)}"
+    if any("an estimate" in cell.small for line in lines for cell in line.cells):
+        caption += (
+            " An estimate: so few held-out ones can promise no risk that small, so answers are those that kept to it "
+            "there, without a promise. A larger risk that can be promised may answer less."
+        )
     return Table(caption, header, lines)
 
 

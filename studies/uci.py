@@ -149,18 +149,6 @@ def judged(ensemble: Ensemble, data: Dataset) -> dict[str, float]:
     return {**found, **own, "central90": found["coverage90"], "temperature": ensemble.temperature}
 
 
-def of_joint(data: Dataset, split: int) -> Rows:
-    return trained(data, split, {"uraenas": "joint-adam"}, JOINT)
-
-
-def of_others(data: Dataset, split: int) -> Rows:
-    return trained(data, split, OTHERS, BESIDE)
-
-
-def of_autodeuq(data: Dataset, split: int) -> Rows:
-    return trained(data, split, {"autodeuq": "autodeuq"}, SEARCHED)
-
-
 def rows_of(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, Tensor]:
     """Training rows with the held-out ones, their labels, test rows, and their labels."""
     assert data.validation is not None
@@ -173,19 +161,19 @@ def gaussian(mean: np.ndarray, deviation: np.ndarray) -> Tensor:
     return torch.from_numpy(np.stack([mean, 2 * np.log(deviation)], axis=-1))[None]
 
 
-def of_ngboost(data: Dataset, split: int) -> Rows:
+def of_ngboost(data: Dataset, split: int) -> dict[str, float]:
     """NGBoost with a Gaussian, its defaults."""
     from ngboost import NGBRegressor
 
     x, y, new, labels = rows_of(data)
     told = NGBRegressor(random_state=split, verbose=False).fit(x, y).pred_dist(new)
-    return {"NGBoost": measured(gaussian(told.params["loc"], told.params["scale"]), labels)}
+    return measured(gaussian(told.params["loc"], told.params["scale"]), labels)
 
 
 MOST_FITTED, MOST_ROWS = 500, 2000  # of a Gaussian process, whose cost grows with their cube
 
 
-def of_process(data: Dataset, split: int) -> Rows:
+def of_process(data: Dataset, split: int) -> dict[str, float]:
     """scikit-learn's Gaussian process: a squared exponential with a length for each column, and noise.
 
     Its kernel is fitted to at most MOST_FITTED rows, and at most MOST_ROWS are then conditioned on.
@@ -202,10 +190,10 @@ def of_process(data: Dataset, split: int) -> Rows:
         model = GaussianProcessRegressor(model.kernel_, optimizer=None, normalize_y=True)
         model.fit(x[chosen], y[chosen])
     mean, deviation = model.predict(new, return_std=True)
-    return {"Gaussian process": measured(gaussian(mean, deviation), labels)}
+    return measured(gaussian(mean, deviation), labels)
 
 
-def of_quantiles(data: Dataset, split: int) -> Rows:
+def of_quantiles(data: Dataset, split: int) -> dict[str, float]:
     """Gradient boosting of 10 quantiles, 5 % … 95 %; CRPS is twice their mean pinball loss; there is no density."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -220,36 +208,41 @@ def of_quantiles(data: Dataset, split: int) -> Rows:
     over = known - quantiles
     pinball = np.maximum(shares[:, None] * over, (shares[:, None] - 1) * over).mean()
     low, high = quantiles[0], quantiles[-1]
-    found = {
+    return {
         "rmse": float(np.sqrt(np.mean((known - told()) ** 2))),
         "crps": 2 * float(pinball),
         "coverage90": float(((known >= low) & (known <= high)).mean()),
         "width90": float((high - low).mean()),
     }
-    return {"boosted quantiles": found}
 
 
-# What is measured at once, by its methods' names.
-TOGETHER: dict[tuple[str, ...], Callable[[Dataset, int], Rows]] = {
-    ("uraenas",): of_joint,
-    tuple(OTHERS): of_others,
-    ("autodeuq",): of_autodeuq,
-    ("NGBoost",): of_ngboost,
-    ("Gaussian process",): of_process,
-    ("boosted quantiles",): of_quantiles,
+# Methods of the package that are trained in one run, by what they are called here, and its settings.
+RUNS: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({"uraenas": "joint-adam"}, JOINT),
+    (OTHERS, BESIDE),
+    ({"autodeuq": "autodeuq"}, SEARCHED),
+]
+PEERS: dict[str, Callable[[Dataset, int], dict[str, float]]] = {
+    "NGBoost": of_ngboost,
+    "Gaussian process": of_process,
+    "boosted quantiles": of_quantiles,
 }
-NETWORKS = (("uraenas",), tuple(OTHERS), ("autodeuq",))
+TOGETHER = [*(tuple(names) for names, _ in RUNS), *((name,) for name in PEERS)]  # what is measured at once
 METHODS = [name for names in TOGETHER for name in names]
 
 
 def cell(task: tuple[Path, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
     """Rows of methods that are measured at once; seconds are CPU, of a whole run."""
     folder, one, split, names = task
-    pieces = PIECES if names in NETWORKS else 0  # peers read columns as they are
+    run = next((one for one in RUNS if names[0] in one[0]), None)
+    pieces = 0 if run is None else PIECES  # peers read columns as they are
     data, begun = dataset(folder / f"{one}.npz", split, pieces), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a kernel at its bounds is no news
-        found = TOGETHER[names](data, split)
+        if run is None:
+            found = {name: PEERS[name](data, split) for name in names}
+        else:
+            found = trained(data, split, {name: run[0][name] for name in names}, run[1])
     seconds = round(time.process_time() - begun, 1)
     rows = []
     for name in names:
@@ -265,20 +258,17 @@ def measure(
 ) -> None:
     """Append a row for each set, split and method that is not there yet; a whole split before the next."""
     known = {(row["set"], row["split"], row["method"]) for row in _read(out)}
-    wanted = set(methods)
     tasks = [
-        (folder, one, split, names)
+        (folder, one, split, wanted)
         for split in splits
         for names in TOGETHER
         for one in sets
-        if any(name in wanted and (one, split, name) not in known for name in names)
+        if (wanted := tuple(name for name in names if name in methods and (one, split, name) not in known))
     ]
     tasks.sort(key=lambda task: task[2] + LATER * (task[3] == ("autodeuq",)))
     for rows in in_parallel(cell, tasks, jobs, seconds):
         with out.open("a") as file:
-            for row in rows:
-                if row["method"] in wanted and (row["set"], row["split"], row["method"]) not in known:
-                    file.write(json.dumps(row) + "\n")
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def in_parallel(

@@ -6,7 +6,8 @@
 
 DATA is a folder of .npz files with x [N, D], y [N] and test [20, N]. What rows.jsonl holds already is not measured
 again, so a study can be cut off and go on. Chains leave out parts of the training rows in turn, and are calibrated on
-what they left out; peers learn from all training rows. `uci_settings.py` chose the settings on training rows alone.
+what they left out; intervals rest on a few rows that no chain learns from. Peers learn from all training rows.
+`uci_settings.py` chose the settings on training rows alone, and `uci_intervals.py` how many rows are apart.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from uraenas.ensemble import Ensemble
 from uraenas.evaluation import MEASURES
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
+from uraenas.run.presets import PRESETS
 
 MEASURED = MEASURES["numbers"]
 Task = TypeVar("Task")
@@ -53,6 +55,7 @@ SETS = (
 STEPS = 2000  # of a chain, about
 LATER = 6  # splits: AutoDEUQ takes longest, so others come first
 PIECES = 8  # of each column, for networks
+APART = PRESETS["table"]["data.apart"]  # of the rows, where chains leave out parts of the others in turn
 SMALL = 2000  # rows; larger sets have larger batches
 COMMON = {
     "engine.device": "cpu",  # many small runs side by side
@@ -97,15 +100,18 @@ OTHERS = {
 }
 
 
-def dataset(file: Path, split: int, pieces: int = 0) -> Dataset:
+def dataset(file: Path, split: int, pieces: int = 0, apart: float = 0.0) -> Dataset:
     """One of the twenty."""
     with np.load(file) as arrays:
-        return of_rows(file.stem, arrays["x"], arrays["y"], arrays["test"][split].astype(bool), pieces)
+        rows = arrays["x"], arrays["y"], arrays["test"][split].astype(bool)
+        return of_rows(file.stem, *rows, pieces, apart)
 
 
-def of_rows(name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, pieces: int = 0) -> Dataset:
+def of_rows(
+    name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, pieces: int = 0, apart: float = 0.0
+) -> Dataset:
     frame = frame_of(x) | {"y": y.astype(np.float64)}
-    return table_dataset(name, frame, TableSettings("y", kind="numbers", pieces=pieces), test)
+    return table_dataset(name, frame, TableSettings("y", kind="numbers", pieces=pieces, apart=apart), test)
 
 
 def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:
@@ -236,7 +242,8 @@ def cell(task: tuple[Path, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
     folder, one, split, names = task
     run = next((one for one in RUNS if names[0] in one[0]), None)
     pieces = 0 if run is None else PIECES  # peers read columns as they are
-    data, begun = dataset(folder / f"{one}.npz", split, pieces), time.process_time()
+    apart = APART if run is not None and run[1]["train.folds"] else 0.0
+    data, begun = dataset(folder / f"{one}.npz", split, pieces, apart), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a kernel at its bounds is no news
         if run is None:

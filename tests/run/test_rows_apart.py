@@ -164,7 +164,7 @@ def test_a_run_from_before_there_were_rows_apart_has_none_and_goes_on(
     assert "apart_images" not in read_json(old / "data.json")
     shutil.copytree(old, tmp_path / "copy")
     shutil.rmtree(old / "methods/uraenas-adam")
-    done = uraenas("train", old)
+    done = uraenas(*run_command(path / "houses.csv", old))  # the preset has it now
     assert done.returncode == 0, done.stderr
     assert_same(old, tmp_path / "copy", "uraenas-adam")
     kept = Run(old).ensemble().require_known().of_numbers

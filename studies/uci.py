@@ -3,11 +3,13 @@
     python studies/uci.py measure DATA --out rows.jsonl [--sets yacht,energy] [--splits 0,1,2] [--methods uraenas,…]
                                                         [--jobs 4] [--seconds 600]
     python studies/uci.py table rows.jsonl [--methods uraenas,…]
+    python studies/uci.py join rows.jsonl newer.jsonl
 
 DATA is a folder of .npz files with x [N, D], y [N] and test [20, N]. What rows.jsonl holds already is not measured
-again, so a study can be cut off and go on. Chains leave out parts of the training rows in turn, and are calibrated on
-what they left out; intervals rest on a few rows that no chain learns from. Peers learn from all training rows.
-`uci_settings.py` chose the settings on training rows alone, and `uci_intervals.py` how many rows are apart.
+again, so a study can be cut off and go on. With `join` newer rows take the place of those of the same cell. Chains
+leave out parts of the training rows in turn, and are calibrated on what they left out; intervals rest on a few rows
+that no chain learns from. Peers learn from all training rows. `uci_settings.py` chose the settings on training rows
+alone, and `uci_intervals.py` how many rows are apart.
 """
 
 import argparse
@@ -303,6 +305,12 @@ def _read(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
+def join(out: Path, newer: Path) -> None:
+    """Newer rows take the place of those of the same set, split and method; others follow at the end."""
+    rows = {(row["set"], row["split"], row["method"]): row for path in (out, newer) for row in _read(path)}
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+
+
 def table(out: Path, wanted: list[str]) -> Iterator[str]:
     """Markdown: mean ± standard error over splits (their number), mean ranks, sign tests of uraenas against each.
 
@@ -375,11 +383,16 @@ def main() -> None:
     measuring.add_argument("--splits", default=",".join(map(str, range(20))))
     measuring.add_argument("--jobs", type=int, default=1)
     measuring.add_argument("--seconds", type=float, default=math.inf)
-    showing = commands.add_parser("table")
-    showing.add_argument("rows", type=Path)
+    showing, joining = commands.add_parser("table"), commands.add_parser("join")
+    for command in (showing, joining):
+        command.add_argument("rows", type=Path)
+    joining.add_argument("newer", type=Path)
     for command in (measuring, showing):
         command.add_argument("--methods", default=",".join(METHODS))
     chosen = parser.parse_args()
+    if chosen.command == "join":
+        join(chosen.rows, chosen.newer)
+        return
     if chosen.command == "table":
         print("\n".join(table(chosen.rows, chosen.methods.split(","))))
         return

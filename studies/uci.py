@@ -3,10 +3,13 @@
     python studies/uci.py measure DATA --out rows.jsonl [--sets yacht,energy] [--splits 0,1,2] [--methods uraenas,…]
                                                         [--jobs 4] [--seconds 600]
     python studies/uci.py table rows.jsonl [--methods uraenas,…]
+    python studies/uci.py join rows.jsonl newer.jsonl
 
 DATA is a folder of .npz files with x [N, D], y [N] and test [20, N]. What rows.jsonl holds already is not measured
-again, so a study can be cut off and go on. Chains leave out parts of the training rows in turn, and are calibrated on
-what they left out; peers learn from all training rows. `uci_settings.py` chose the settings on training rows alone.
+again, so a study can be cut off and go on. With `join` newer rows take the place of those of the same cell. Chains
+leave out parts of the training rows in turn, and are calibrated on what they left out; intervals rest on a few rows
+that no chain learns from. Peers learn from all training rows. `uci_settings.py` chose the settings on training rows
+alone, and `uci_intervals.py` how many rows are apart.
 """
 
 import argparse
@@ -35,6 +38,7 @@ from uraenas.ensemble import Ensemble
 from uraenas.evaluation import MEASURES
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
+from uraenas.run.presets import PRESETS
 
 MEASURED = MEASURES["numbers"]
 Task = TypeVar("Task")
@@ -53,6 +57,7 @@ SETS = (
 STEPS = 2000  # of a chain, about
 LATER = 6  # splits: AutoDEUQ takes longest, so others come first
 PIECES = 8  # of each column, for networks
+APART = PRESETS["table"]["data.apart"]  # of the rows, where chains leave out parts of the others in turn
 SMALL = 2000  # rows; larger sets have larger batches
 COMMON = {
     "engine.device": "cpu",  # many small runs side by side
@@ -97,15 +102,18 @@ OTHERS = {
 }
 
 
-def dataset(file: Path, split: int, pieces: int = 0) -> Dataset:
+def dataset(file: Path, split: int, pieces: int = 0, apart: float = 0.0) -> Dataset:
     """One of the twenty."""
     with np.load(file) as arrays:
-        return of_rows(file.stem, arrays["x"], arrays["y"], arrays["test"][split].astype(bool), pieces)
+        rows = arrays["x"], arrays["y"], arrays["test"][split].astype(bool)
+        return of_rows(file.stem, *rows, pieces, apart)
 
 
-def of_rows(name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, pieces: int = 0) -> Dataset:
+def of_rows(
+    name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, pieces: int = 0, apart: float = 0.0
+) -> Dataset:
     frame = frame_of(x) | {"y": y.astype(np.float64)}
-    return table_dataset(name, frame, TableSettings("y", kind="numbers", pieces=pieces), test)
+    return table_dataset(name, frame, TableSettings("y", kind="numbers", pieces=pieces, apart=apart), test)
 
 
 def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:
@@ -149,18 +157,6 @@ def judged(ensemble: Ensemble, data: Dataset) -> dict[str, float]:
     return {**found, **own, "central90": found["coverage90"], "temperature": ensemble.temperature}
 
 
-def of_joint(data: Dataset, split: int) -> Rows:
-    return trained(data, split, {"uraenas": "joint-adam"}, JOINT)
-
-
-def of_others(data: Dataset, split: int) -> Rows:
-    return trained(data, split, OTHERS, BESIDE)
-
-
-def of_autodeuq(data: Dataset, split: int) -> Rows:
-    return trained(data, split, {"autodeuq": "autodeuq"}, SEARCHED)
-
-
 def rows_of(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, Tensor]:
     """Training rows with the held-out ones, their labels, test rows, and their labels."""
     assert data.validation is not None
@@ -173,19 +169,19 @@ def gaussian(mean: np.ndarray, deviation: np.ndarray) -> Tensor:
     return torch.from_numpy(np.stack([mean, 2 * np.log(deviation)], axis=-1))[None]
 
 
-def of_ngboost(data: Dataset, split: int) -> Rows:
+def of_ngboost(data: Dataset, split: int) -> dict[str, float]:
     """NGBoost with a Gaussian, its defaults."""
     from ngboost import NGBRegressor
 
     x, y, new, labels = rows_of(data)
     told = NGBRegressor(random_state=split, verbose=False).fit(x, y).pred_dist(new)
-    return {"NGBoost": measured(gaussian(told.params["loc"], told.params["scale"]), labels)}
+    return measured(gaussian(told.params["loc"], told.params["scale"]), labels)
 
 
 MOST_FITTED, MOST_ROWS = 500, 2000  # of a Gaussian process, whose cost grows with their cube
 
 
-def of_process(data: Dataset, split: int) -> Rows:
+def of_process(data: Dataset, split: int) -> dict[str, float]:
     """scikit-learn's Gaussian process: a squared exponential with a length for each column, and noise.
 
     Its kernel is fitted to at most MOST_FITTED rows, and at most MOST_ROWS are then conditioned on.
@@ -202,10 +198,10 @@ def of_process(data: Dataset, split: int) -> Rows:
         model = GaussianProcessRegressor(model.kernel_, optimizer=None, normalize_y=True)
         model.fit(x[chosen], y[chosen])
     mean, deviation = model.predict(new, return_std=True)
-    return {"Gaussian process": measured(gaussian(mean, deviation), labels)}
+    return measured(gaussian(mean, deviation), labels)
 
 
-def of_quantiles(data: Dataset, split: int) -> Rows:
+def of_quantiles(data: Dataset, split: int) -> dict[str, float]:
     """Gradient boosting of 10 quantiles, 5 % … 95 %; CRPS is twice their mean pinball loss; there is no density."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -220,36 +216,42 @@ def of_quantiles(data: Dataset, split: int) -> Rows:
     over = known - quantiles
     pinball = np.maximum(shares[:, None] * over, (shares[:, None] - 1) * over).mean()
     low, high = quantiles[0], quantiles[-1]
-    found = {
+    return {
         "rmse": float(np.sqrt(np.mean((known - told()) ** 2))),
         "crps": 2 * float(pinball),
         "coverage90": float(((known >= low) & (known <= high)).mean()),
         "width90": float((high - low).mean()),
     }
-    return {"boosted quantiles": found}
 
 
-# What is measured at once, by its methods' names.
-TOGETHER: dict[tuple[str, ...], Callable[[Dataset, int], Rows]] = {
-    ("uraenas",): of_joint,
-    tuple(OTHERS): of_others,
-    ("autodeuq",): of_autodeuq,
-    ("NGBoost",): of_ngboost,
-    ("Gaussian process",): of_process,
-    ("boosted quantiles",): of_quantiles,
+# Methods of the package that are trained in one run, by what they are called here, and its settings.
+RUNS: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({"uraenas": "joint-adam"}, JOINT),
+    (OTHERS, BESIDE),
+    ({"autodeuq": "autodeuq"}, SEARCHED),
+]
+PEERS: dict[str, Callable[[Dataset, int], dict[str, float]]] = {
+    "NGBoost": of_ngboost,
+    "Gaussian process": of_process,
+    "boosted quantiles": of_quantiles,
 }
-NETWORKS = (("uraenas",), tuple(OTHERS), ("autodeuq",))
+TOGETHER = [*(tuple(names) for names, _ in RUNS), *((name,) for name in PEERS)]  # what is measured at once
 METHODS = [name for names in TOGETHER for name in names]
 
 
 def cell(task: tuple[Path, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
     """Rows of methods that are measured at once; seconds are CPU, of a whole run."""
     folder, one, split, names = task
-    pieces = PIECES if names in NETWORKS else 0  # peers read columns as they are
-    data, begun = dataset(folder / f"{one}.npz", split, pieces), time.process_time()
+    run = next((one for one in RUNS if names[0] in one[0]), None)
+    pieces = 0 if run is None else PIECES  # peers read columns as they are
+    apart = APART if run is not None and run[1]["train.folds"] else 0.0
+    data, begun = dataset(folder / f"{one}.npz", split, pieces, apart), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a kernel at its bounds is no news
-        found = TOGETHER[names](data, split)
+        if run is None:
+            found = {name: PEERS[name](data, split) for name in names}
+        else:
+            found = trained(data, split, {name: run[0][name] for name in names}, run[1])
     seconds = round(time.process_time() - begun, 1)
     rows = []
     for name in names:
@@ -265,20 +267,17 @@ def measure(
 ) -> None:
     """Append a row for each set, split and method that is not there yet; a whole split before the next."""
     known = {(row["set"], row["split"], row["method"]) for row in _read(out)}
-    wanted = set(methods)
     tasks = [
-        (folder, one, split, names)
+        (folder, one, split, wanted)
         for split in splits
         for names in TOGETHER
         for one in sets
-        if any(name in wanted and (one, split, name) not in known for name in names)
+        if (wanted := tuple(name for name in names if name in methods and (one, split, name) not in known))
     ]
     tasks.sort(key=lambda task: task[2] + LATER * (task[3] == ("autodeuq",)))
     for rows in in_parallel(cell, tasks, jobs, seconds):
         with out.open("a") as file:
-            for row in rows:
-                if row["method"] in wanted and (row["set"], row["split"], row["method"]) not in known:
-                    file.write(json.dumps(row) + "\n")
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def in_parallel(
@@ -304,6 +303,12 @@ def _in_time(work: Callable[[Task], Found], task: Task, until: float) -> Found |
 
 def _read(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def join(out: Path, newer: Path) -> None:
+    """Newer rows take the place of those of the same set, split and method; others follow at the end."""
+    rows = {(row["set"], row["split"], row["method"]): row for path in (out, newer) for row in _read(path)}
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
 
 
 def table(out: Path, wanted: list[str]) -> Iterator[str]:
@@ -378,11 +383,16 @@ def main() -> None:
     measuring.add_argument("--splits", default=",".join(map(str, range(20))))
     measuring.add_argument("--jobs", type=int, default=1)
     measuring.add_argument("--seconds", type=float, default=math.inf)
-    showing = commands.add_parser("table")
-    showing.add_argument("rows", type=Path)
+    showing, joining = commands.add_parser("table"), commands.add_parser("join")
+    for command in (showing, joining):
+        command.add_argument("rows", type=Path)
+    joining.add_argument("newer", type=Path)
     for command in (measuring, showing):
         command.add_argument("--methods", default=",".join(METHODS))
     chosen = parser.parse_args()
+    if chosen.command == "join":
+        join(chosen.rows, chosen.newer)
+        return
     if chosen.command == "table":
         print("\n".join(table(chosen.rows, chosen.methods.split(","))))
         return

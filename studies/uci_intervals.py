@@ -1,45 +1,55 @@
 """How wide should conformal intervals of an ensemble be whose members left out different rows? On training rows alone.
 
-    python studies/uci_intervals.py train DATA --out POOLS [--sets yacht,…] [--splits 0,1,…] [--jobs 1] [--seconds 600]
+    python studies/uci_intervals.py train DATA --out POOLS [--sets yacht,…] [--splits 0,1,…] [--shares 0,0.1]
+                                                           [--folds 5] [--jobs 1] [--seconds 600]
     python studies/uci_intervals.py judge POOLS [--coverage 0.9]
+    python studies/uci_intervals.py compare DATA POOLS [--kinds 0-5,0.1-5,0.15-5]
 
 A quarter of the training rows of a customary split takes the place of test rows, and the real ones are never looked at.
 Pools of chains are those of `uci_settings.py`, columns in pieces. Half of the rows that chains left out choose members,
 intervals rest on the other half, and the other way round; all ways to make intervals are judged on the same members.
+Where pools have a share of the rows apart from all chains, all rows that chains left out choose members, and intervals
+of the whole ensemble rest on the rows apart.
 """
 
 import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from uci import PIECES, SETS, in_parallel, of_rows
-from uci_settings import KINDS, Pool, greedy, panels_of, write_pool
+from uci_settings import Kind, Pool, greedy, panels_of, write_pool
 
 from uraenas.data import Dataset
 from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import conformal, numbers
 
 
-def quarter_apart(file: Path, split: int) -> Dataset:
-    """The training rows of a split, a quarter of them for testing."""
+def divided(file: Path, split: int, share: float) -> tuple[Dataset, np.ndarray]:
+    """The training rows of a split, a quarter of them for testing; and which of its test rows are no chain's [N].
+
+    These are about this share of the others, one less than a multiple of twenty.
+    """
     with np.load(file) as arrays:
         known = ~arrays["test"][split].astype(bool)
         x, y = arrays["x"][known], arrays["y"][known].astype(np.float64)
-    test = np.zeros(len(y), bool)
-    test[np.random.default_rng([split, 77]).permutation(len(y))[: len(y) // 4]] = True
-    return of_rows(file.stem, x, y, test, PIECES)
+    order, quarter = np.random.default_rng([split, 77]).permutation(len(y)), len(y) // 4
+    count = max(0, 20 * round(share * (len(y) - quarter) / 20) - 1)
+    where = np.zeros(len(y), int)
+    where[order[:quarter]], where[order[quarter : quarter + count]] = 1, 2
+    return of_rows(file.stem, x, y, where > 0, PIECES), where[where > 0] == 2
 
 
-def pool(task: tuple[Path, Path, int]) -> str:
-    file, path, split = task
+def pool(task: tuple[Path, Path, int, float, int]) -> str:
+    file, path, split, share, folds = task
     begun = time.process_time()
-    write_pool(quarter_apart(file, split), split, KINDS["pieces"], path)
+    data, _ = divided(file, split, share)
+    write_pool(data, split, Kind({"train.folds": folds}, pieces=True), path)
     return f"{path.stem}: {time.process_time() - begun:.0f} CPU-seconds"
 
 
@@ -130,9 +140,9 @@ WAYS: dict[str, Callable[[Judged, float], Ends]] = {
 
 
 def judge(folder: Path, coverage: float) -> Iterator[str]:
-    """Share of rows inside, and width: mean over pools ± standard error."""
+    """Share of rows inside, and width: mean over pools ± standard error. Of pools that have no rows apart."""
     for name in reversed(SETS):
-        paths = sorted(one for one in folder.glob(f"{name}-*.npz") if ".part" not in one.name)
+        paths = sorted(one for one in folder.glob(f"{name}-*-0-5.npz") if ".part" not in one.name)
         both = [[Judged.of(Pool.read(path), half) for half in (0, 1)] for path in paths]
         for way, ends in WAYS.items() if both else ():
             inside, width = (
@@ -148,16 +158,96 @@ def _measured(one: Judged, low: Tensor, high: Tensor) -> tuple[float, float]:
     return float(inside.double().mean()), float((high - low).mean())
 
 
+def compare(data: Path, folder: Path, kinds: list[str]) -> Iterator[str]:
+    """Ensembles of pools that have some rows apart, of kinds SHARE-FOLDS: means over the splits that have them all.
+
+    In parentheses: how much more than the first, the package's vote, mean over splits ± standard error; in percent but
+    of nll, and in points of shares.
+    """
+    for name in reversed(SETS):
+        found: dict[str, list[dict[str, float]]] = {}
+        for split in range(20):
+            paths = {kind: folder / f"{name}-{split}-{kind}.npz" for kind in kinds}
+            for kind, path in paths.items() if all(path.exists() for path in paths.values()) else ():
+                _, own = divided(data / f"{name}.npz", split, float(kind.split("-")[0]))
+                for way, row in compared(Pool.read(path), own).items():
+                    found.setdefault(f"{kind} {way}", []).append(row)
+        for way, rows in found.items():
+            first = next(iter(found.values()))
+            cells = "  ".join(_difference(metric, rows, first) for metric in rows[0])
+            yield f"{name:9} {len(rows)} {way:15} {cells}"
+
+
+def _difference(metric: str, rows: list[dict[str, float]], first: list[dict[str, float]]) -> str:
+    ours, theirs = (np.array([row[metric] for row in some]) for some in (rows, first))
+    more = ours - theirs
+    if metric in ("rmse", "crps") or metric.startswith("width"):
+        more = 100 * more / theirs
+    error = np.std(more, ddof=1) / math.sqrt(len(more)) if len(more) > 1 else math.nan
+    return f"{metric} {ours.mean():.3f} ({more.mean():+.2f} ± {error:.2f})"
+
+
+def compared(pool: Pool, own: np.ndarray) -> dict[str, dict[str, float]]:
+    """Metrics of ensembles from a pool, some of whose test rows are no chain's, by the way they are made."""
+    rows = replace(pool, test=pool.test[:, ~own], test_labels=pool.test_labels[~own])
+    voted = [_by_vote(rows, half) for half in (0, 1)]
+    ways = {"vote": {metric: float(np.mean([one[metric] for one in voted])) for metric in voted[0]}}
+    if own.any():
+        chosen, temperature = _chosen(rows, None)
+        said, labels = pool.test[chosen][:, own], pool.test_labels[own]
+        nobody = torch.zeros(len(labels))
+        kept = Residuals.of(said, labels, nobody + 1, nobody, torch.zeros(len(chosen)))
+        ways["whole"] = _metrics(rows, chosen, temperature, kept)
+    return ways
+
+
+def _by_vote(pool: Pool, half: int) -> dict[str, float]:
+    return _metrics(pool, *_chosen(pool, half), Judged.of(pool, half).residuals)
+
+
+def _chosen(pool: Pool, half: int | None) -> tuple[list[int], float]:
+    """Members, and their temperature, by one half of the rows that they left out or by all."""
+    panels = list(panels_of(pool, half, own_temperature=False))
+    picks = [greedy(1.0, repeated=True)(panel) for panel in panels]
+    said = torch.cat([panel.said[pick] for panel, pick in zip(panels, picks, strict=True)], dim=1)
+    labels, seen = (torch.cat([getattr(p, name) for p in panels]) for name in ("labels", "seen"))
+    members = [panel.members[m] for panel, pick in zip(panels, picks, strict=True) for m in pick]
+    fitted = numbers.fit_temperature(said[:, seen], labels[seen])
+    return members, numbers.temperature_of_more(fitted, said, len(members))
+
+
+def _metrics(pool: Pool, chosen: list[int], temperature: float, kept: Residuals) -> dict[str, float]:
+    said, labels = pool.test[chosen], pool.test_labels
+    means = {
+        k: float(v.mean()) for k, v in numbers.per_row(numbers.scaled(said, temperature), labels).items()
+    }
+    found = {"rmse": math.sqrt(means["squared"]), "nll": means["nll"], "crps": means["crps"]}
+    for coverage in (0.9, 0.95):
+        low, high = kept.interval(said, coverage).T
+        inside, width = (
+            float(((labels >= low) & (labels <= high)).double().mean()),
+            float((high - low).mean()),
+        )
+        found |= {f"held{100 * coverage:g}": 100 * inside, f"width{100 * coverage:g}": width}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
     training, judging = commands.add_parser("train"), commands.add_parser("judge")
+    comparing = commands.add_parser("compare")
+    comparing.add_argument("data", type=Path)
+    comparing.add_argument("pools", type=Path)
+    comparing.add_argument("--kinds", default="0-5,0.1-5,0.15-5")
     training.add_argument("data", type=Path)
     training.add_argument("--out", type=Path, required=True)
     training.add_argument("--sets", default="yacht,energy,concrete,wine-red")
     training.add_argument("--splits", default="0,1,2,3,4,5")
+    training.add_argument("--shares", default="0")
+    training.add_argument("--folds", default="5")
     training.add_argument("--jobs", type=int, default=1)
     training.add_argument("--seconds", type=float, default=math.inf)
     judging.add_argument("pools", type=Path)
@@ -166,10 +256,18 @@ def main() -> None:
     if chosen.command == "judge":
         print("\n".join(judge(chosen.pools, chosen.coverage)))
         return
+    if chosen.command == "compare":
+        print("\n".join(compare(chosen.data, chosen.pools, chosen.kinds.split(","))))
+        return
     chosen.out.mkdir(parents=True, exist_ok=True)
-    wanted = [(one, int(split)) for split in chosen.splits.split(",") for one in chosen.sets.split(",")]
-    places = [(chosen.data / f"{one}.npz", chosen.out / f"{one}-{split}.npz", split) for one, split in wanted]
-    tasks = [task for task in places if not task[1].exists()]
+    tasks = [
+        (chosen.data / f"{one}.npz", path, int(split), float(share), int(folds))
+        for split in chosen.splits.split(",")
+        for one in chosen.sets.split(",")
+        for share in chosen.shares.split(",")
+        for folds in chosen.folds.split(",")
+        if not (path := chosen.out / f"{one}-{split}-{share}-{folds}.npz").exists()
+    ]
     for line in in_parallel(pool, tasks, chosen.jobs, chosen.seconds):
         print(line, flush=True)
 

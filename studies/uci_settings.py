@@ -199,9 +199,10 @@ class Panel:
     seen: Tensor  # [n_f]: those that choices and temperature may look at
 
 
-def panels_of(found: Pool, half: int, own_temperature: bool) -> Iterator[Panel]:
-    """Each part, of whose rows one half is seen."""
+def panels_of(found: Pool, half: int | None, own_temperature: bool) -> Iterator[Panel]:
+    """Each part, of whose rows one half is seen, or all."""
     halves = torch.from_numpy(np.random.default_rng(0).permutation(len(found.fold)) % 2 == half)
+    halves |= half is None
     for part in range(int(found.fold.max()) + 1):
         some = [m for m in range(len(found.own)) if found.own[m] == part]
         said, rows = torch.stack([found.left_out[m] for m in some]), torch.from_numpy(found.fold == part)

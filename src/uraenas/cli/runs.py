@@ -92,6 +92,7 @@ def run(
     from uraenas import report
     from uraenas.run.budget import plan
     from uraenas.run.config import preset
+    from uraenas.run.location import is_run, stored_config
 
     workplace = _workplace(on)
     changes = changes_of(methods, assignments)
@@ -99,7 +100,8 @@ def run(
         changes |= _named(images, changes)
     if skip_unreadable:
         changes["data.skip_unreadable"] = True
-    config, place = preset(preset_name, changes), out or Path("runs") / (Path(images).stem or preset_name)
+    place = out or Path("runs") / (Path(images).stem or preset_name)
+    config = preset(preset_name, changes, stored_config(place).stored if is_run(place) else None)
     source = _search_to_take(search_of, changes)
     with bars(quiet=as_json) as progress:
         planned = plan(place, config, progress, search_of=source, budget=budget, fixed=changes, asked=dry_run)

@@ -156,6 +156,7 @@ def load_from_settings(settings: DataSettings) -> Dataset:
             settings.held_out,
             settings.pieces,
             settings.weight,
+            settings.apart,
         ),
     )
     return replace(

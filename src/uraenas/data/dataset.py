@@ -94,6 +94,7 @@ class Dataset:
     validation: LabelledImages | None = None  # held out instead of a share of the training set
     target: Target = CLASSES
     columns: "Columns | None" = None  # of a table, whose rows are images of one pixel
+    apart: LabelledImages | None = None  # from which nothing is learned, and by which nothing is chosen
 
     def __post_init__(self) -> None:
         self.target.check(self.name, self.classes, {kind: part.labels for kind, part in self.parts.items()})
@@ -117,4 +118,5 @@ class Dataset:
     def parts(self) -> dict[str, LabelledImages]:
         """All that there are, by what they are called."""
         known = {"training": self.train, "test": self.test}
-        return known if self.validation is None else {**known, "validation": self.validation}
+        others = {"validation": self.validation, "apart": self.apart}
+        return known | {name: part for name, part in others.items() if part is not None}

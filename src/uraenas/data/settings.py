@@ -36,6 +36,8 @@ class DataSettings:
     held_out: float = (
         0.15  # of the training set, for selection and calibration; unless there is a validation part
     )
+    # Tables with train.folds and numbers to predict only: about this share of the rows is no chain's, for intervals.
+    apart: float = 0.0
     flip: str = "auto"  # mirror images at random: on, off, or auto: only CIFAR and Fashion-MNIST
     padding: int = -1  # black pixels around images for random crops; -1: an eighth of the size of own images
     target: str = ""  # tables only: the column to predict; several columns of numbers with commas
@@ -55,6 +57,8 @@ class DataSettings:
         _require(_is_integer(self.pieces, 0, 100), "pieces", self.pieces, "an integer, 0 (none) … 100")
         _require(_is_integer(self.limit, 0, 2**31), "limit", self.limit, "an integer, 0 (all) or more")
         _require(_is_between(self.held_out, 0, 0.9), "held_out", self.held_out, "above 0, below 0.9")
+        none = isinstance(self.apart, int | float) and self.apart == 0
+        _require(none or _is_between(self.apart, 0, 0.9), "apart", self.apart, "0 (none), or below 0.9")
         _require(self.flip in FLIPS, "flip", self.flip, ", ".join(FLIPS))
         _require(
             _is_integer(self.padding, -1, 256), "padding", self.padding, "an integer, 0 … 256, or -1 (auto)"

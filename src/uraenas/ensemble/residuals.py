@@ -1,6 +1,7 @@
 """What an ensemble said of held-out rows whose target is a number, and the intervals that this promises.
 
-The conformal score of a row is |y − mean| / deviation, as said by its *panel*: the members that did not learn from it.
+The conformal score of a row is |y − mean| / deviation, as said by its *panel*: the members that did not learn from it;
+all of them, where rows are apart from all.
 With q_p the quantile of the scores of panel p, a new row has the interval mean_p ± q_p deviation_p of each panel (split
 conformal prediction), and these vote (Gasparin and Ramdas, 2024): an end is the median of theirs, the outer one where
 two are in the middle.

@@ -46,7 +46,7 @@ class TableEstimator(BaseEstimator):
     members, epochs, search_epochs : the most wanted settings; None keeps the preset's.
     settings : any other setting by its dotted key, such as {"network.nodes": 2}.
     held_out : the share of rows for selection, calibration and intervals, which no member is trained on. None: as the
-        preset has it, where each member leaves out rows of its own in turn.
+        preset has it, where each member leaves out rows of its own in turn, and intervals rest on a few that all do.
     run_directory : where the run is kept; None: nowhere.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
@@ -98,7 +98,8 @@ class TableEstimator(BaseEstimator):
     def is_foreign(self, X: Any, share: float = 0.05) -> np.ndarray:
         """Whether each row is unlike the training rows.
 
-        Of rows like them at most `share` is called so; nearly, where `held_out` is None and members leave out folds.
+        Of rows like them at most `share` is called so; nearly, where `held_out` is None and there are classes or fewer
+        than 317 rows.
         """
         return self._fitted().is_foreign(self._rows(X), share, self.device)
 
@@ -107,7 +108,8 @@ class TableEstimator(BaseEstimator):
         with _as_value_error():
             columns = dict(zip(names, labels.reshape(len(labels), -1).T, strict=True))
             config, held_out = self._config(), HELD_OUT if self.held_out is None else self.held_out
-            settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces)
+            apart = config.data.apart if config.train.folds else 0.0
+            settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces, apart=apart)
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
             known = (frame_of(rows) | columns, settings, no_test, seed_of(self.random_state))
             dataset = table_dataset("rows", *known)
@@ -193,7 +195,8 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
     def predict_interval(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
         """An interval for each row [N, 2]; of rows like the training rows, the share `coverage` lies in it.
 
-        With `held_out` at least that share does, whatever members are worth; where they leave out rows in turn, nearly.
+        At least that share does, whatever members are worth; nearly, where `held_out` is None and there are fewer than
+        317 rows.
         Of T targets it is [N, T, 2], and that share is of each target by itself, not of all at once.
         """
         return self._fitted().predict_interval(self._rows(X), coverage, device=self.device)

@@ -183,6 +183,7 @@ def _summary(facts: RunFacts) -> str:
     held_out = (
         f"{facts.data.held_out_images:,} held out" if facts.data.held_out_images else "held out in turn"
     )
+    held_out += f", {facts.data.apart_images:,} apart" if facts.data.apart_images else ""
     words.append(
         f"{facts.data.training_images:,} for training, {held_out}, {facts.data.test_images:,} for testing"
     )

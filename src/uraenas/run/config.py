@@ -3,7 +3,7 @@
 Which keys there are is in `schema.py`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -197,12 +197,18 @@ def build(values: Mapping[str, Any], required: Iterable[str] = ()) -> Config:
     return Config(taken, {key: value for key, value in parsed.items() if key not in schema})
 
 
-def preset(name: str, changes: Mapping[str, Any] | None = None) -> Config:
-    """The settings of this name, with dotted keys changed."""
+def preset(
+    name: str, changes: Mapping[str, Any] | None = None, known: Container[str] | None = None
+) -> Config:
+    """The settings of this name, with dotted keys changed.
+
+    Of a run from before, the keys that are `known` to it count; what the preset has come to say since then does not.
+    """
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     changes = changes or {}
-    return build({**PRESETS[name], **changes}, required=changes)
+    own = {key: value for key, value in PRESETS[name].items() if known is None or key in known}
+    return build({**own, **changes}, required=changes)
 
 
 def override(config: Config, changes: Mapping[str, Any]) -> Config:

@@ -24,6 +24,7 @@ class DataFacts:
     test_images: int
     blake2b: str
     targets: tuple[str, ...] = ()  # where there are several
+    apart_images: int = 0  # where chains leave out parts in turn: those that none learns from
 
     @property
     def is_table(self) -> bool:
@@ -41,7 +42,8 @@ class DataFacts:
         return len(self.classes) or numbers_of(self.targets or ("",)).outputs(0)
 
     def as_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "targets" or value}
+        seldom = ("targets", "apart_images")
+        return {name: value for name, value in asdict(self).items() if name not in seldom or value}
 
     @classmethod
     def of(cls, stored: Fields) -> "DataFacts":
@@ -60,6 +62,7 @@ class DataFacts:
             test_images=stored.whole("test_images"),
             blake2b=stored.text("blake2b"),
             targets=stored.texts("targets") if stored.has("targets") else (),
+            apart_images=stored.whole("apart_images") if stored.has("apart_images") else 0,
         )
 
 

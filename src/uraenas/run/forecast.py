@@ -131,7 +131,8 @@ def _choosing(method: Assembled, config: Config, task: Task, rates: Rates) -> fl
     candidates = tried * chains_for(method, config.ensemble)
     held_out, seen = len(task.held_out), min(LOOKED_AT, len(task.train))
     predicted = _rounds(candidates, rates) * held_out * rates.predict
-    return predicted + _rounds(_members(method, config), rates) * (held_out + seen) * rates.look
+    judged = held_out if task.apart is None else len(task.apart)
+    return predicted + _rounds(_members(method, config), rates) * (judged + seen) * rates.look
 
 
 def _sets_left(config: Config, task: Task, run: Run) -> dict[str, int]:

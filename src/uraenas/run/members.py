@@ -10,6 +10,7 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
+from uraenas.data import LabelledImages
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
@@ -52,7 +53,7 @@ class Chooser:
         )  # frozen chains leave fewer
         panels = panels_of([own[position] for position in chosen], task.fold, len(task.held_out))
         held_out = task.held_out.take(torch.cat([panel.images for panel in panels]).numpy())
-        apart = drawn_apart(len(held_out), self.config.seed)  # promises rest on these
+        apart = self._kept_from_choices(len(held_out))
         measures = task.measures
         mean, labels = measures.mean(said_by(panels, log_p[chosen])), torch.from_numpy(held_out.labels)
         weights = None if held_out.weights is None else torch.from_numpy(held_out.weights)[~apart]
@@ -65,14 +66,31 @@ class Chooser:
             measures.of_more(temperature, mean, len(chosen)),
             of_bytes=task.train.images.dtype == np.uint8,
         )
-        if settings.judges:
+        judged = self._judged(panels, temperature, apart, len(chosen))
+        known = known_to(ensemble, task, self.engine, self.config.seed, panels, judged)
+        self.run.adopt(method.name, replace(ensemble, known=known))
+
+    def _kept_from_choices(self, images: int) -> Tensor:
+        """The held-out images that neither temperature nor choice of members may see [N]: none where others are."""
+        if self.task.apart is not None:
+            return torch.zeros(images, dtype=torch.bool)
+        return drawn_apart(images, self.config.seed)
+
+    def _judged(
+        self, panels: "Sequence[Panel]", temperature: Temperature, apart: Tensor, members: int
+    ) -> "Judged":
+        """What promises and p-values rest on, and who judges it."""
+        greedy = self.config.ensemble.judges
+        if self.task.apart is not None:
+            everyone = panels_of([0] * members, None, len(self.task.apart))
+            every = torch.ones(len(self.task.apart), dtype=torch.bool)
+            return Judged(self.task.apart, everyone, temperature, every, every, greedy)
+        if greedy:
             unseen = apart if apart.any() else ~apart  # a single image has no half
         else:
             # Who is foreign should not depend on the images that promises rest on; so few promise next to nothing.
             unseen = ~apart if int((~apart).sum()) >= FEW else torch.ones_like(apart)
-        facts = self.config.seed, panels, temperature, apart, unseen, settings.judges
-        known = known_to(ensemble, task, self.engine, *facts)
-        self.run.adopt(method.name, replace(ensemble, known=known))
+        return Judged(self.task.held_out, panels, temperature, apart, unseen, greedy)
 
     def _chosen(
         self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int
@@ -83,7 +101,7 @@ class Chooser:
             return selection.in_turn([member.origin.chain for member in candidates], wanted)
         panels = panels_of(numbers, self.task.fold, len(self.task.held_out))[:wanted]
         sizes = [len(panel.images) for panel in panels]
-        seen = (~drawn_apart(sum(sizes), self.config.seed)).split(sizes)
+        seen = (~self._kept_from_choices(sum(sizes))).split(sizes)
         labels, found = torch.from_numpy(self.task.held_out.labels), []
         for place, (panel, own) in enumerate(zip(panels, seen, strict=True)):
             images = panel.images[own]
@@ -197,31 +215,43 @@ def said_by(panels: Sequence[Panel], predictions_MNK: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class Judged:
+    """n of these images, one panel's after another's, which promises rest on."""
+
+    images: LabelledImages
+    panels: Sequence[Panel]
+    temperature: Temperature  # that fits what panels say
+    apart: Tensor  # [n]: neither the temperature nor a greedy choice of members has seen these
+    unseen: Tensor  # [n]: those that foreign ones are told by, which a greedy choice has not seen
+    greedy: bool
+
+    @cached_property
+    def labels(self) -> Tensor:
+        return torch.from_numpy(self.images.labels)[torch.cat([panel.images for panel in self.panels])]
+
+
+@dataclass(frozen=True, eq=False)
 class Heard:
     """What panels said of n held-out images, one panel after another."""
 
     said: Tensor
-    labels: Tensor  # [n]
-    temperature: Temperature  # that fits it
-    apart: Tensor  # [n]: neither the temperature nor a greedy choice of members has seen these
-    greedy: bool
-    panels: Sequence[Panel]
+    judged: Judged
     members: int  # of the ensemble
 
     def of_classes(self) -> HeldOut:
-        return HeldOut.of(calibration.scale(self.said, only(self.temperature)), self.labels, self.apart)
+        scaled = calibration.scale(self.said, only(self.judged.temperature))
+        return HeldOut.of(scaled, self.judged.labels, self.judged.apart)
 
     def of_numbers(self) -> Residuals:
         """Their scores know no temperature, so only a greedy choice has seen any of them."""
-        unseen = self.apart if self.greedy else torch.ones_like(self.apart)
-        least = min(len(panel.members) for panel in self.panels)
+        panels, apart = self.judged.panels, self.judged.apart
+        unseen = apart if self.judged.greedy else torch.ones_like(apart)
+        least = min(len(panel.members) for panel in panels)
         panel_of = torch.full((self.members,), -1)
-        for place, panel in enumerate(self.panels):
+        for place, panel in enumerate(panels):
             panel_of[panel.members[:least]] = place
-        judged_by = torch.cat(
-            [torch.full((len(panel.images),), place) for place, panel in enumerate(self.panels)]
-        )
-        return Residuals.of(self.said, self.labels, unseen, judged_by, panel_of)
+        judged_by = torch.cat([torch.full((len(panel.images),), place) for place, panel in enumerate(panels)])
+        return Residuals.of(self.said, self.judged.labels, unseen, judged_by, panel_of)
 
 
 # By the name of the target.
@@ -237,35 +267,31 @@ def known_to(
     task: Task,
     engine: Engine,
     seed: int,
-    panels: Sequence[Panel],
-    temperature: Temperature,
-    apart: Tensor,
-    unseen: Tensor,
-    greedy: bool,
+    left_out: Sequence[Panel],
+    judged: Judged,
 ) -> Known:
     """What members see of training images, and how they judge held-out ones: for promises, and to tell foreign ones.
 
-    Held-out images are in the order of the panels, whose temperature is given. Neither it nor the choice of members has
-    seen the images `apart`; the choice has not seen those `unseen`, and by these foreign ones are told.
+    With folds panels have `left_out` training images.
     """
     # In the arithmetic that an ensemble predicts with, whatever the run's: promises compare new scores with these.
     exact = Engine(EngineSettings(device=engine.device.type, precision=ensemble.precision))
     exact.workers = engine.workers
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, exact)
-    log_p, features = predictor.look(task.held_out.images)
+    log_p, features = predictor.look(judged.images.images)
     measures, target = task.measures, task.normalisation.target
-    said = measures.mean(said_by(panels, log_p))
-    labels = torch.from_numpy(task.held_out.labels)[torch.cat([panel.images for panel in panels])]
-    held_out = KEPT[target.name](Heard(said, labels, temperature, apart, greedy, panels, len(ensemble)))
-    levels, reach = _seen_in_training(predictor, task, seed, panels)
+    said = measures.mean(said_by(judged.panels, log_p))
+    held_out = KEPT[target.name](Heard(said, judged, len(ensemble)))
+    levels, reach = _seen_in_training(predictor, task, seed, left_out)
     parts = []
-    for panel in panels:
+    for panel in judged.panels:
         seen = [tuple(level[panel.images] for level in features[m]) for m in panel.members]
         own = [levels[m] for m in panel.members]
         parts.append(scores_of(own, log_p[panel.members][:, panel.images], seen, measures))
     scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    unseen = judged.unseen
     found = Known(levels, {name: score[unseen] for name, score in scores.items()}, held_out, reach)
-    p_value = torch.ones(len(apart), dtype=torch.float64)
+    p_value = torch.ones(len(unseen), dtype=torch.float64)
     p_value[unseen] = found.own_p_values()
     if not unseen.all():
         p_value[~unseen] = found.p_values({name: score[~unseen] for name, score in scores.items()})

@@ -38,6 +38,7 @@ class Task:
     starts: tuple[Start, ...] = ()  # trained networks that chains start from
     # [N]: the part of the training images that each is in. Then chains leave these out in turn, and all are held out.
     fold: np.ndarray | None = None
+    apart: LabelledImages | None = None  # beside folds: what no chain learns from, and promises rest on
 
     def search_halves(self, validation: float) -> tuple[LabelledImages, LabelledImages]:
         """The training images divided for a search: for the weights, and for the distribution."""
@@ -102,9 +103,14 @@ class Task:
         """How the images were divided, where that is not the usual way."""
         data, own = self.dataset, self.dataset.validation is not None
         if self.fold is not None:
-            return [
+            notes = [
                 f"each chain leaves out one of {self.fold.max() + 1} parts of the training set (train.folds)"
             ]
+            if self.apart is not None:
+                notes.append(
+                    f"none learns from {len(self.apart):,} rows, which intervals rest on (data.apart)"
+                )
+            return notes
         used = len(self.train) + (0 if own else len(self.held_out))
         notes = [f"{len(self.held_out):,} images of the validation part are held out"] if own else []
         if used < len(data.train):
@@ -126,15 +132,17 @@ class Task:
             len(data.test),
             digest_of_images(*data.parts.values()),
             tuple(part.column for part in data.target.parts) if len(data.target.parts) > 1 else (),
+            0 if self.apart is None else len(self.apart),
         )
 
 
 def prepare(config: Config, dataset: Dataset | None = None) -> Task:
     """Load and divide the data: held-out images are set aside before anything is learned."""
-    dataset = dataset or load_from_settings(config.data)
+    folded = bool(config.train.folds)
+    dataset = dataset or load_from_settings(config.data if folded else replace(config.data, apart=0.0))
     training, held_out = _divided(dataset, config)
     fold = None
-    if config.train.folds:
+    if folded:
         training = held_out = _together(training, held_out)
         strata, count = dataset.target.strata(training.labels), min(config.train.folds, len(training) // 2)
         fold = folds_of(strata, count, _split_key(config.seed, "folds"))
@@ -157,6 +165,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         config.seed,
         starts_of(Run.find(start), space, config.seed) if start else (),
         fold,
+        dataset.apart if folded else None,
     )
 
 

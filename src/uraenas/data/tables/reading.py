@@ -94,17 +94,20 @@ def _rows_in(path: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
 
 
 def diabetes(settings: TableSettings = NONE) -> Dataset:
-    """442 patients, ten measurements, and how far their diabetes has come a year later; only pieces are chosen."""
+    """442 patients, ten measurements, and how far their diabetes has come a year later.
+
+    Only pieces and rows apart are chosen.
+    """
     from sklearn.datasets import load_diabetes
 
     bunch = load_diabetes(scaled=False)
     frame = frame_of(bunch.data, bunch.feature_names) | {"progression": bunch.target.astype(np.float64)}
-    own = TableSettings("progression", kind="numbers", pieces=settings.pieces)
+    own = TableSettings("progression", kind="numbers", pieces=settings.pieces, apart=settings.apart)
     return table_dataset("diabetes", frame, own)
 
 
 def breast_cancer(settings: TableSettings = NONE) -> Dataset:
-    """569 tumours, thirty measurements of their cells, and whether they are malignant; likewise."""
+    """569 tumours, thirty measurements of their cells, and whether they are malignant; only pieces are chosen."""
     from sklearn.datasets import load_breast_cancer
 
     bunch = load_breast_cancer()

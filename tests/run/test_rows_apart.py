@@ -15,6 +15,7 @@ from uraenas.base.files import read_json, write_json
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.data.tables.table import rows_apart
 from uraenas.deploy import Exported, Wanted, export_file
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import numbers
 from uraenas.run import members
@@ -144,7 +145,7 @@ def test_a_run_that_was_stopped_ends_the_same_and_exports_the_same(
     for name in METHODS.split(","):
         assert_same(path / "run", tmp_path / "run", name)
     run, file = Run(tmp_path / "run"), tmp_path / "houses.onnx"
-    export_file(run, file, wanted=Wanted(coverage=0.9))
+    export_file(run, file, wanted=Wanted(asked=Asked(coverage=0.9)))
     given = {"area": [50.0, 150.0], "rooms": [2.0, np.nan], "town": np.array(["a", "b"])}
     exported, ends = Exported(file)(given), run.ensemble().predict_interval(given, 0.9)
     unit = run.ensemble().normalisation.target.scale

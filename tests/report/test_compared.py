@@ -8,7 +8,6 @@ import shutil
 import statistics
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from reading_html import Page, taken_apart, unpacked
 from uraenas import report
 from uraenas.evaluation import metrics
 from uraenas.report.compared.abstaining import coverage_between
-from uraenas.report.compared.words import references_aside
 from uraenas.report.entries import Difference
 from uraenas.report.sections.reliability import RISKS, coverage_at
 from uraenas.run.directory import Run
@@ -342,9 +340,3 @@ def test_a_page_takes_few_calls_for_what_it_shows(compared: Compared) -> None:
     profile = cProfile.Profile()
     html = profile.runcall(report.build, [case.source for case in compared.cases.values()])
     assert pstats.Stats(profile).total_calls < 18 * unpacked(html).count("<")  # type: ignore[attr-defined]
-
-
-def test_where_references_are_left_out_the_page_says_so() -> None:
-    told = references_aside(SimpleNamespace(references=["logistic", "forest"]))  # type: ignore[arg-type]
-    assert told == " Without logistic and forest, which have no members."
-    assert references_aside(SimpleNamespace(references=[])) == ""  # type: ignore[arg-type]

@@ -24,18 +24,15 @@ def data_root(root: str | os.PathLike[str] = "") -> Path:
 class DataSettings:
     """Which images, and how the training set is divided."""
 
-    name: str = (
-        "digits"  # a name from the table of datasets, or the path of a table, an .npz file or a folder
-    )
+    # A name from the table of datasets, or the path of a table, an .npz file or a folder.
+    name: str = "digits"
     root: str = ""  # where downloaded datasets lie; empty: $URAENAS_DATA, else `datasets`
     image_size: int = 32  # folders of images only: every image becomes this many pixels high and wide
-    skip_unreadable: bool = (
-        False  # folders of images only: leave out what cannot be read, instead of refusing
-    )
+    # Folders of images only: leave out what cannot be read, instead of refusing.
+    skip_unreadable: bool = False
     limit: int = 0  # use at most so many training images, stratified and drawn by the seed; 0: all
-    held_out: float = (
-        0.15  # of the training set, for selection and calibration; unless there is a validation part
-    )
+    # Of the training set, for selection and calibration; unless there is a validation part.
+    held_out: float = 0.15
     # Tables with train.folds and numbers to predict only: about this share of the rows is no chain's, for intervals.
     apart: float = 0.0
     flip: str = "auto"  # mirror images at random: on, off, or auto: only CIFAR and Fashion-MNIST

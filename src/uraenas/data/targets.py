@@ -85,9 +85,8 @@ class Target(Protocol):
 class Classes:
     """One of several classes; a network gives a logit for each, and says log-probabilities."""
 
-    rare: bool = (
-        False  # whether classes of few examples are welcome, which then need not be in every part of a split
-    )
+    # Whether classes of few examples are welcome, which then need not be in every part of a split.
+    rare: bool = False
 
     name: ClassVar[str] = "classes"
 

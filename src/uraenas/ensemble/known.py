@@ -25,9 +25,8 @@ from uraenas.evaluation import MEASURES, Measures
 from uraenas.spaces import Features
 
 FILE = "known.safetensors"
-RANKED = (
-    3  # scores that have ranks: uncertainty, and the first two levels. Others only tell what is beyond reach
-)
+# Scores that have ranks: uncertainty, and the first two levels. Others only tell what is beyond reach.
+RANKED = 3
 REACH = 0.99  # of the training images are within it
 
 

@@ -32,17 +32,14 @@ class TrainSettings:
     epochs: int = 200
     batch: int = 256  # at most: small sets get smaller ones, so that an epoch has eight steps
     prior_deviation: float = 0.2  # of the weights' Gaussian prior: weight decay 5e-4 at 50,000 images
-    class_weights: str = (
-        "none"  # balanced: in the loss every class counts as much, however many images it has
-    )
+    # `balanced`: in the loss every class counts as much, however many images it has.
+    class_weights: str = "none"
     augmentation: tuple[str, ...] = ("none",)  # of training images in each epoch, besides crops and flips
-    teacher: str = (
-        ""  # a run, or one of the package, whose ensemble's predictions are learned in place of labels
-    )
+    # A run, or one of the package, whose ensemble's predictions are learned in place of labels.
+    teacher: str = ""
     teacher_method: str = ""  # which of its methods; empty: the one that is asked unless told
-    folds: int = (
-        0  # each chain leaves out one of so many parts of the training set, in turn; 0: data.held_out is
-    )
+    # Each chain leaves out one of so many parts of the training set, in turn; 0: data.held_out is.
+    folds: int = 0
 
     def __post_init__(self) -> None:
         require_range("epochs", self.epochs, 1, MOST_EPOCHS)

@@ -18,9 +18,8 @@ class Recipe:
     step_size: float = 1.0  # times that of its kind of weights
     prior_deviation: float = 1.0  # times that of all chains
     smoothing: float = 0.0  # share of each label that is spread over all classes
-    augmentation: float | None = (
-        None  # which one, as a share of the way through them; None: each image its own
-    )
+    # Which one, as a share of the way through them; None: each image its own.
+    augmentation: float | None = None
 
     def kind(self, kinds: int) -> int | None:
         """Which of so many augmentations all of its images go through, if it is one."""

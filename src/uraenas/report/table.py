@@ -63,9 +63,8 @@ class TableLine:
     disagreement: float | None
     intervals: tuple[tuple[float, float] | None, ...] = NOTHING  # 95 %, one for each of COLUMNS
     runs: int = 1
-    spreads: tuple[float | None, ...] = (
-        NOTHING  # of several runs: standard deviations, one for each of COLUMNS
-    )
+    # Of several runs: standard deviations, one for each of COLUMNS.
+    spreads: tuple[float | None, ...] = NOTHING
     disagreement_spread: float | None = None
     columns: tuple[Column, ...] = COLUMNS
 

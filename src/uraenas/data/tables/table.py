@@ -15,9 +15,8 @@ SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
 TEST_FRACTION = 0.2
 LEAST_ROWS = 10
 MULTIPLE = 20  # of which the number of rows apart is one less
-MOST_APART = (
-    199  # more would make intervals of 90 % little steadier: what they hold has a deviation of 2 points
-)
+# More would make intervals of 90 % little steadier: what they hold has a deviation of 2 points.
+MOST_APART = 199
 FEW_VALUES = 20  # a target of so many whole numbers or fewer is taken for classes
 KINDS = ("auto", "classes", "numbers")
 

@@ -95,6 +95,7 @@ def test_an_ensemble_that_is_asked_often_turns_to_the_runtime(
     finished_run: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int
 ) -> None:
     monkeypatch.setattr(runtime, name, most)
+    monkeypatch.setattr(runtime, "BLOCKS", True)
     ensemble = Run(finished_run).ensemble()
     asked = ensemble.predictor("cpu")
     assert isinstance(asked, EarningPredictor)
@@ -105,6 +106,22 @@ def test_an_ensemble_that_is_asked_often_turns_to_the_runtime(
     turned = ensemble.member_log_probabilities(DIGITS[:40], device="cpu")
     assert asked.settled == {False: asked.runtime}
     torch.testing.assert_close(turned.exp(), expected.exp(), atol=1e-5, rtol=0)
+
+
+def test_many_images_stay_with_pytorch_where_it_is_faster(
+    finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "BLOCKS", False)
+    monkeypatch.setattr(runtime, "EARNED_CALLS", 0)
+    ensemble = Run(finished_run).ensemble()
+    asked, plain = ensemble.predictor("cpu"), ensemble.plain_predictor("cpu")
+    assert isinstance(asked, EarningPredictor)
+    many = ensemble.member_log_probabilities(DIGITS[: runtime.FEW + 1], device="cpu")
+    assert torch.equal(many, plain(DIGITS[: runtime.FEW + 1]))
+    assert not asked.settled
+    few = ensemble.member_log_probabilities(DIGITS[: runtime.FEW], device="cpu")
+    assert asked.settled == {False: asked.runtime}
+    torch.testing.assert_close(few.exp(), plain(DIGITS[: runtime.FEW]).exp(), atol=1e-5, rtol=0)
 
 
 def test_without_the_runtime_pytorch_goes_on(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

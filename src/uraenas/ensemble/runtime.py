@@ -21,14 +21,17 @@ from uraenas.spaces import Features, Space
 
 PARITY = 1e-5  # how far a probability may be from that of PyTorch
 CHECKED = 3  # images on which both must say the same
-# Whether convolutions that read one map run as one: faster by a tenth where there are no blocks of channels.
-MERGED = platform.machine().lower() not in ("x86_64", "amd64")
+# Where ONNX Runtime keeps maps in blocks of channels, it is faster with any number of images. Elsewhere convolutions
+# that read one map run as one, and PyTorch is faster with more than a few images (docs/performance.md).
+BLOCKS = platform.machine().lower() in ("x86_64", "amd64")
+FEW = 8
 EARNED_CALLS = 64  # after which the graph is made …
 EARNED_WORK = 10**11  # … or after so many multiply-adds: 56 images of ten members of NAS-Bench-201
 
 
 class RuntimePredictor:
-    """What `MembersPredictor` says, said by ONNX Runtime. Floats for bytes go to PyTorch.
+    """What `MembersPredictor` says, said by ONNX Runtime. What it does not take goes to PyTorch: floats for bytes,
+    and many images where that is faster.
 
     There is a graph for probabilities, and one that also tells what members see; each is made when first needed.
     """
@@ -49,11 +52,11 @@ class RuntimePredictor:
 
     def __call__(self, images: np.ndarray) -> Tensor:
         """Log-probabilities [M, N, K]."""
-        return self._log_p(self.session(False)(images)) if self._takes(images) else self.plain(images)
+        return self._log_p(self.session(False)(images)) if self.takes(images) else self.plain(images)
 
     def look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
         """The same, and what each member sees of the images."""
-        if not self._takes(images):
+        if not self.takes(images):
             return self.plain.look(images)
         found = self.session(True)(images)
         seen: list[Features] = [
@@ -66,15 +69,17 @@ class RuntimePredictor:
         """The graph, made and compared with PyTorch once."""
         if looks not in self.sessions:
             network = MembersNetwork(*self.facts, looks).eval()
-            model = model_of(network, self.image, self.values == np.uint8, MERGED)
+            model = model_of(network, self.image, self.values == np.uint8, merged=not BLOCKS)
             made = Session(model.SerializeToString(), self.threads)
             self._check(made)
             self.places, self.levels = [place for place, _ in network.places], network.levels
             self.sessions[looks] = made
         return self.sessions[looks]
 
-    def _takes(self, images: np.ndarray) -> bool:
-        return images.dtype == self.values and images.shape[1:] == self.image and len(images) > 0
+    def takes(self, images: np.ndarray) -> bool:
+        """Whether it is asked of these, or PyTorch."""
+        fits = images.dtype == self.values and images.shape[1:] == self.image
+        return fits and 0 < len(images) <= (len(images) if BLOCKS else FEW)
 
     def _log_p(self, found: dict[str, np.ndarray]) -> Tensor:
         return torch.from_numpy(found["log_probabilities"]).movedim(1, 0)
@@ -113,7 +118,9 @@ class EarningPredictor:
         return self._after(images, True).look(images)
 
     def _after(self, images: np.ndarray, looks: bool) -> Predicting:
-        """Who is asked, these images counted."""
+        """Who is asked, these images counted where ONNX Runtime would take them."""
+        if not self.runtime.takes(images):
+            return self.plain
         self.calls, self.work = self.calls + 1, self.work + len(images) * self.per_image
         if looks not in self.settled and (self.calls > EARNED_CALLS or self.work > EARNED_WORK):
             self.settled[looks] = self.runtime

@@ -40,7 +40,7 @@ def test_coverage_sizes_and_risk_are_those_of_a_plain_count(run_and_test: tuple[
     wrong = (p.argmax(axis=1) != test.labels)[answered]
     assert (f"{wrong.sum():,} of {len(wrong):,}" if len(wrong) else "none answered") in words
     assert known.threshold(0.01).certainty == 0
-    assert "An estimate: so few held-out ones" in words
+    assert "An estimate: there are too few held-out" in words
     assert "not for each" in words  # class by class is shown, not promised
 
 

@@ -51,7 +51,7 @@ def test_page_and_formats_have_them_in_tables(uraenas, compared, tmp_path):
     best, sizes = (next(s for s in sections if s.startswith(f'id="{id}"')) for id in SECTIONS)
     assert all(f"<dt>{name}</dt><dd>{about}</dd>" in best for name, about in REFERENCES.items())
     assert "uraenas" in sizes
-    assert f"Without {' and '.join(REFERENCES)}, which have no members." in sizes
+    assert f"Without {' and '.join(REFERENCES)}, which are no networks." in sizes
     assert all(sizes.count(name) == 1 for name in REFERENCES), "they are drawn, or have a key"
     assert uraenas("report", path, "--against", "forest").returncode == 0
     refused = uraenas("report", f"{path}:forest", "--out", path / "one.html")

@@ -54,7 +54,7 @@ def tested_on(entries: Entries) -> str:
 
 def references_aside(entries: Entries) -> str:
     """Who is in the tables above and not here."""
-    return f" Without {listed(entries.references)}, which have no members." if entries.references else ""
+    return f" Without {listed(entries.references)}, which are no networks." if entries.references else ""
 
 
 def runs_of(entries: Entries) -> str:

@@ -34,7 +34,7 @@ def _rank(facts: RunFacts, metric: str, shift: str) -> str:
     best = f"best: {order[0]}, {show(metric, values[order[0]])}"
     if place == 1:
         best = "tied" if tied else "the best"
-    return f"rank {place} of {len(values)} methods with members; {best}"
+    return f"rank {place} of {len(values)} networks and ensembles; {best}"
 
 
 def _beneath(facts: RunFacts, metric: str, shift: str) -> str:

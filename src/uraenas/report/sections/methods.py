@@ -33,7 +33,8 @@ def lead_of(facts: RunFacts) -> str:
 
 def section(facts: RunFacts) -> Section:
     lead = f"{lead_of(facts)} {BOLD}"
-    lead += " ECE leans upwards, and its intervals with it." if facts.classes else ""
+    if facts.classes:
+        lead += " ECE leans upwards, and its intervals with it. Dis: how often two members name different classes."
     if facts.data.targets:
         lead += (
             f" The first table, the figures and the tiles above have means over {len(facts.data.targets)} targets, "

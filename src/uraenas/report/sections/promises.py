@@ -78,8 +78,8 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
     caption = f"Answers at a promised risk, kept with a certainty of {100 * CERTAINTY:g} %. {_rests(facts)}"
     if any("an estimate" in cell.small for line in lines for cell in line.cells):
         caption += (
-            " An estimate: so few held-out ones can promise no risk that small, so answers are those that kept to it "
-            "there, without a promise. A larger risk that can be promised may answer less."
+            f" An estimate: there are too few held-out {facts.examples} to promise so small a risk, so the threshold "
+            "is the one that kept to it on them. A larger risk that can be promised may answer fewer."
         )
     return Table(caption, header, lines)
 

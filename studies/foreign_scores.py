@@ -86,7 +86,7 @@ def main(run_path: str, method: str, *others: str) -> None:
             "energy": -logits.double().logsumexp(dim=-1).mean(dim=0),
         }
         for m, member in enumerate(features):
-            for place, word in ((0, "first"), (-1, "last")):
+            for place, word in ((0, "first"), (1, "last")):
                 new = member[place].double().to(DEVICE)
                 near, all_ = (mahalanobis(new, *one) for one in gauss[m][place])
                 parts = {word: near}

@@ -1,6 +1,6 @@
 """Networks that are trained further, not from nothing: when a budget lets them start from those of the package.
 
-docs/own-images.md says how the numbers here were chosen.
+results/few-images says how the numbers here were chosen.
 """
 
 from collections.abc import Collection

@@ -25,6 +25,11 @@ from uraenas.run.task import prepare
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 JOINED = (
     "total + first + last",
+    "total + first + last + relative",
+    "total + first + relative + relative",
+    "energy + first + last + relative",
+    "energy + first + relative",
+    "total + energy + first + last + relative",
     "total + last",
     "energy + first + last",
     "energy + last",

@@ -14,7 +14,7 @@ from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.joining import conformal_p_values, joined_scores, mutual_p_values
-from uraenas.ensemble.known import FILE, Level
+from uraenas.ensemble.known import FILE, Level, Seen
 
 
 def scores(random: np.random.Generator, count: int) -> np.ndarray:
@@ -91,6 +91,24 @@ def test_a_distance_is_mahalanobis_to_the_nearest_class() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
+def test_the_last_level_has_a_distance_relative_to_all_images() -> None:
+    """What sets an image apart from all classes alike is far, but not relatively."""
+    random = np.random.default_rng(5)
+    labels = torch.arange(600) % 2
+    apart = torch.tensor([8.0, 0.0, 0.0])  # of the classes, in the first feature; all vary much in the third
+    last = torch.from_numpy(random.normal(size=(600, 3)) * [1, 1, 20]) + labels[:, None] * apart
+    first = torch.from_numpy(random.normal(size=(600, 2)))
+    seen = Seen.fit((first, last), labels)
+    new = torch.tensor(
+        [[4.0, 0.0, 0.0], [0.0, 0.0, 80.0]]
+    )  # between the classes; of a class, in a strange way
+    found = seen.distances((torch.zeros(2, 2), new))
+    whole = Level.fit(last, torch.zeros(600)).distance(new)
+    torch.testing.assert_close(found["relative"], seen.levels[1].distance(new) - whole)
+    assert found["distance-2"][0] > found["distance-2"][1] / 2
+    assert found["relative"][0] > 3 > 0.5 > abs(found["relative"][1])
+
+
 def test_a_level_of_constant_features_or_of_few_images_gives_numbers() -> None:
     few = torch.cat([torch.zeros(5, 30), torch.randn(5, 10)], dim=1)
     level = Level.fit(few, torch.tensor([0, 0, 1, 1, 1]))
@@ -131,6 +149,25 @@ def test_what_is_known_is_stored_with_the_ensemble(ensemble: Ensemble, tmp_path:
     again = Ensemble.load(tmp_path / "copy")
     assert torch.equal(again.look(digits(40))[1], ensemble.look(digits(40))[1])
     assert (tmp_path / "copy" / FILE).stat().st_size < 100_000
+
+
+def test_a_file_of_old_without_relative_distances_ranks_by_three_scores(
+    ensemble: Ensemble, tmp_path: Path
+) -> None:
+    new = ensemble.known
+    assert new.ranked == 4
+    assert new.names[:4] == ["uncertainty", "distance-1", "distance-2", "relative"]
+    old = replace(
+        new,
+        seen=tuple(replace(one, whole=None) for one in new.seen),
+        scores={name: score for name, score in new.scores.items() if name != "relative"},
+    )
+    replace(ensemble, known=old).save(tmp_path / "old")
+    again = Ensemble.load(tmp_path / "old")
+    assert again.known.ranked == 3
+    assert "relative" not in again.known.names
+    assert torch.equal(again.look(digits(40))[1], replace(ensemble, known=old).look(digits(40))[1])
+    assert not torch.equal(again.look(digits(40))[1], ensemble.look(digits(40))[1])
 
 
 def test_an_ensemble_without_it_says_so(ensemble: Ensemble, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_it_is_exported_with_one_pass_for_all_heads_and_says_whom_it_learned_fro
     torch.testing.assert_close(fast, run.ensemble().member_log_probabilities(TEST[:5]), atol=1e-5, rtol=1e-5)
     assert exported.facts["teacher"]["ensemble"] == facts["teacher"]["ensemble"] == run.teacher()["ensemble"]
     small = 1.3 * 4 * run.ensemble().parameters + 4 * sum(
-        level.whitening.numel() + level.means.numel() for level in run.ensemble().known.levels[0]
+        level.whitening.numel() + level.means.numel() for level in run.ensemble().known.seen[0].parts.values()
     )
     assert (tmp_path / "one.onnx").stat().st_size < small + 60_000
 

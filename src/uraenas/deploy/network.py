@@ -10,7 +10,7 @@ from uraenas.engine.runtime import Output
 from uraenas.ensemble import Ensemble, Known
 from uraenas.ensemble.graph import MembersNetwork
 from uraenas.ensemble.joining import beyond
-from uraenas.ensemble.known import RANKED
+from uraenas.ensemble.known import LAST
 from uraenas.ensemble.predict import Rule
 from uraenas.evaluation.conformal import REGULARISATION
 from uraenas.evaluation.metrics import SOURCES
@@ -173,10 +173,10 @@ class _Foreign(nn.Module):
         super().__init__()
         held_out = known.stacked(known.scores)
         count = held_out.shape[1]
-        ranked = held_out[:RANKED]
+        ranked = held_out[: known.ranked]
         above = count - torch.searchsorted(ranked.sort(dim=1).values, ranked.contiguous())
-        self.count, self.levels = count, len(known.levels[0])
-        self.names = known.names[:RANKED]
+        self.count, self.levels = count, len(known.seen[0].levels)
+        self.names = known.names[: known.ranked]
         self.reach = {name: max(float(reach), 1e-12) for name, reach in known.reach.items()}
         self.weight = len(held_out) * math.log(count + 1) / math.log(2)
         self.beyond: Tensor
@@ -189,17 +189,17 @@ class _Foreign(nn.Module):
         self.register_buffer("after", (above + 1).double().log().float()[:, None])
         self.shares = [networks.count(network) / len(networks) for network in sorted(set(networks))]
         for network in range(len(self.shares)):
-            for place, level in enumerate(known.levels[networks.index(network)]):
+            for place, level in known.seen[networks.index(network)].parts.items():
                 self.register_buffer(f"whitening_{network}_{place}", level.whitening.clone())
                 self.register_buffer(f"means_{network}_{place}", level.means.clone())
 
     def forward(self, total: Tensor, features: list[Features]) -> Tensor:
         scores = {"uncertainty": total}
         for place in range(self.levels):
-            apart = [
-                self._distance(seen[place], n, place) * self.shares[n] for n, seen in enumerate(features)
-            ]
-            scores[f"distance-{place + 1}"] = torch.stack(apart).sum(dim=0)
+            scores[f"distance-{place + 1}"] = self._distance([seen[place] for seen in features], place)
+        if "relative" in self.names:
+            whole = self._distance([seen[LAST] for seen in features], "whole")
+            scores["relative"] = scores[f"distance-{LAST + 1}"] - whole
         new = torch.stack([scores[name] for name in self.names]).unsqueeze(2)  # [S, N, 1]
         below = (new >= self.held_out).to(torch.float32)  # [S, N, n]
         as_large = (new <= self.held_out).to(torch.float32).sum(dim=2)
@@ -210,10 +210,14 @@ class _Foreign(nn.Module):
         no_smaller = (theirs >= own.unsqueeze(1) - TIE).to(torch.float32).sum(dim=1)
         return (no_smaller + 1) / (self.count + 1)
 
-    def _distance(self, features: Tensor, network: int, place: int) -> Tensor:
-        white = features @ getattr(self, f"whitening_{network}_{place}")
-        apart = white.unsqueeze(1) - getattr(self, f"means_{network}_{place}")
-        return (apart * apart).mean(dim=2).amin(dim=1)
+    def _distance(self, features: list[Tensor], place: int | str) -> Tensor:
+        """The members' mean."""
+        found = []
+        for network, own in enumerate(features):
+            white = own @ getattr(self, f"whitening_{network}_{place}")
+            apart = white.unsqueeze(1) - getattr(self, f"means_{network}_{place}")
+            found.append((apart * apart).mean(dim=2).amin(dim=1) * self.shares[network])
+        return torch.stack(found).sum(dim=0)
 
 
 def _mean(tensors: list[Tensor]) -> Tensor:

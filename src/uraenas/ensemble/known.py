@@ -2,7 +2,9 @@
 
 An image has several scores, each larger the less it is like the training images: the members' total uncertainty, and at
 each level of their networks a Mahalanobis distance to the nearest class (of the training images' features, with one
-covariance for all classes, shrunk after Ledoit and Wolf; the members' mean). `joining.py` makes one p-value of them.
+covariance for all classes, shrunk after Ledoit and Wolf; the members' mean). At the last level this is also taken
+relative to the distance to all training images, as one class (Ren and others, 2021): what an image shares with all of
+them says nothing of its class. `joining.py` makes one p-value of them.
 """
 
 import math
@@ -25,8 +27,10 @@ from uraenas.evaluation import MEASURES, Measures
 from uraenas.spaces import Features
 
 FILE = "known.safetensors"
-# Scores that have ranks: uncertainty, and the first two levels. Others only tell what is beyond reach.
-RANKED = 3
+# Scores that have ranks. Others only tell what is beyond reach.
+RANKED = ("uncertainty", "distance-1", "distance-2", "relative")
+DISTANCE = "distance-"
+LAST = 1  # the level whose distance is also taken relative to all images
 REACH = 0.99  # of the training images are within it
 
 
@@ -76,10 +80,37 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
+class Seen:
+    """What one member sees of the training images."""
+
+    levels: tuple[Level, ...]
+    whole: Level | None  # the last ranked level, with all images as one class; none in files of old
+
+    @classmethod
+    def fit(cls, features: Features, labels_N: Tensor) -> "Seen":
+        levels = tuple(Level.fit(level, labels_N) for level in features)
+        return cls(levels, Level.fit(features[LAST], torch.zeros_like(labels_N)))
+
+    def distances(self, features: Features) -> dict[str, Tensor]:
+        """How far new images are from the training images [N], by name."""
+        by_level = zip(self.levels, features, strict=True)
+        found = {_name(place): level.distance(own) for place, (level, own) in enumerate(by_level)}
+        if self.whole is not None:
+            found["relative"] = found[_name(LAST)] - self.whole.distance(features[LAST])
+        return found
+
+    @property
+    def parts(self) -> dict[str, Level]:
+        """By the name that files have for each."""
+        found = {str(place): level for place, level in enumerate(self.levels)}
+        return found if self.whole is None else {**found, "whole": self.whole}
+
+
+@dataclass(frozen=True, eq=False)
 class Known:
     """Distances to the training images, and what was found for the held-out ones. M members, n held-out images."""
 
-    levels: tuple[tuple[Level, ...], ...]  # by member and level
+    seen: tuple[Seen, ...]  # by member
     scores: Mapping[str, Tensor]  # [n] by name, of those that the choice of members has not seen
     held_out: HeldOut | Residuals  # what was said of all, and what that promises
     reach: Mapping[str, Tensor]  # the distance of nearly all training images, by name; none in files of old
@@ -96,20 +127,26 @@ class Known:
         measures: Measures = MEASURES["classes"],
     ) -> dict[str, Tensor]:
         """The scores of new images [N], by name."""
-        return scores_of(self.levels, members_MNK, features, measures)
+        return scores_of(self.seen, members_MNK, features, measures)
 
     def p_values(self, scores: Mapping[str, Tensor]) -> Tensor:
         """How often an image like those of the training would have scores like these, in float64 [N]."""
-        return conformal_p_values(self.stacked(self.scores), self.stacked(scores), self.reach_S, RANKED)
+        return conformal_p_values(self.stacked(self.scores), self.stacked(scores), self.reach_S, self.ranked)
 
     def joined(self, scores: Mapping[str, Tensor]) -> Tensor:
         """One score of how foreign new images are [N]: what p-values are made of, but without steps and ends."""
-        return joined_scores(self.stacked(self.scores), self.stacked(scores), self.reach_S, RANKED)
+        return joined_scores(self.stacked(self.scores), self.stacked(scores), self.reach_S, self.ranked)
 
     @property
     def names(self) -> list[str]:
         """Of the scores, those that have ranks first."""
-        return ["uncertainty", *(f"distance-{place + 1}" for place in range(len(self.scores) - 1))]
+        with_ranks = [name for name in RANKED if name in self.scores]
+        return [*with_ranks, *sorted(set(self.scores) - set(with_ranks))]
+
+    @property
+    def ranked(self) -> int:
+        """How many scores have ranks."""
+        return sum(name in self.scores for name in RANKED)
 
     def stacked(self, scores: Mapping[str, Tensor]) -> Tensor:
         """Scores in this order [S, N]."""
@@ -140,7 +177,7 @@ class Known:
 
     def own_p_values(self) -> Tensor:
         """Of each held-out image that has scores here, among the others [n]."""
-        return mutual_p_values(self.stacked(self.scores), self.reach_S, RANKED)
+        return mutual_p_values(self.stacked(self.scores), self.reach_S, self.ranked)
 
     @property
     def of_classes(self) -> HeldOut:
@@ -160,8 +197,8 @@ class Known:
         tensors = {f"scores.{name}": score for name, score in self.scores.items()}
         tensors |= {f"reach.{name}": reach for name, reach in self.reach.items()}
         tensors |= self.held_out.tensors()
-        for m, of_member in enumerate(self.levels):
-            for place, level in enumerate(of_member):
+        for m, seen in enumerate(self.seen):
+            for place, level in seen.parts.items():
                 tensors |= {f"{m}.{place}.whitening": level.whitening, f"{m}.{place}.means": level.means}
         write_tensors(path, tensors, {"file": FILE})
 
@@ -173,15 +210,20 @@ class Known:
             {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
             for prefix in ("scores.", "reach.")
         )
+        places = range(sum(name.startswith(DISTANCE) for name in scores))
+
+        def level(m: int, place: int | str) -> Level:
+            return Level(tensors[f"{m}.{place}.whitening"], tensors[f"{m}.{place}.means"])
+
         try:
-            levels = tuple(
-                tuple(
-                    Level(tensors[f"{m}.{place}.whitening"], tensors[f"{m}.{place}.means"])
-                    for place in range(len(scores) - 1)
+            seen = tuple(
+                Seen(
+                    tuple(level(m, place) for place in places),
+                    level(m, "whole") if "relative" in scores else None,
                 )
                 for m in range(members)
             )
-            found = cls(levels, scores, stored_held_out(tensors), reach)
+            found = cls(seen, scores, stored_held_out(tensors), reach)
         except KeyError as error:
             raise DamagedFile(f"{path} lacks {error}") from error
         others = len(scores) + len(reach) + 2 * members * (len(scores) - 1)
@@ -193,9 +235,10 @@ class Known:
     @property
     def is_sound(self) -> bool:
         """Whether numbers are numbers, and shapes fit each other."""
-        names = {f"distance-{place + 1}" for place in range(len(self.scores) - 1)}
+        levels = self.seen[0].levels if self.seen else ()
+        names = {_name(place) for place in range(len(levels))}
         return (
-            set(self.scores) == {"uncertainty", *names}
+            set(self.scores) - {"relative"} == {"uncertainty", *names}
             and set(self.reach) in (set(), names)
             and all(
                 one.dtype.is_floating_point and one.shape == () and one >= 0 for one in self.reach.values()
@@ -203,36 +246,39 @@ class Known:
             and self.held_out.is_sound
             and self.images > 0
             and all(_are_numbers(one, self.images) for one in self.scores.values())
-            and all(level.is_sound for of_member in self.levels for level in of_member)
+            and all(level.is_sound for seen in self.seen for level in seen.parts.values())
         )
 
 
 def scores_of(
-    levels: Sequence[Sequence[Level]],
+    seen: Sequence[Seen],
     members_MNK: Tensor,
     features: Sequence[Features],
     measures: Measures = MEASURES["classes"],
 ) -> dict[str, Tensor]:
     """Scores [N] that are larger for images unlike those of the training."""
-    found = {"uncertainty": measures.uncertainty(members_MNK), **distances_of(levels, features)}
+    found = {"uncertainty": measures.uncertainty(members_MNK), **distances_of(seen, features)}
     return {name: score.double().nan_to_num(nan=math.inf, posinf=math.inf) for name, score in found.items()}
 
 
-def reach_of(levels: Sequence[Sequence[Level]], features: Sequence[Features]) -> dict[str, Tensor]:
+def reach_of(seen: Sequence[Seen], features: Sequence[Features]) -> dict[str, Tensor]:
     """How far training images lie, but for a few, at each level, by name."""
-    found = distances_of(levels, features)
-    return {name: distance.quantile(REACH, interpolation="higher") for name, distance in found.items()}
+    found = distances_of(seen, features)
+    return {
+        name: distance.quantile(REACH, interpolation="higher")
+        for name, distance in found.items()
+        if name.startswith(DISTANCE)
+    }
 
 
-def distances_of(levels: Sequence[Sequence[Level]], features: Sequence[Features]) -> dict[str, Tensor]:
-    """The members' mean distance to the training images [N] at each level, by name."""
-    found = {}
-    for place in range(len(levels[0])):
-        distances = [
-            of_member[place].distance(seen[place]) for of_member, seen in zip(levels, features, strict=True)
-        ]
-        found[f"distance-{place + 1}"] = torch.stack(distances).mean(dim=0)
-    return found
+def distances_of(seen: Sequence[Seen], features: Sequence[Features]) -> dict[str, Tensor]:
+    """The members' mean distance to the training images [N], by name."""
+    of_members = [one.distances(own) for one, own in zip(seen, features, strict=True)]
+    return {name: torch.stack([own[name] for own in of_members]).mean(dim=0) for name in of_members[0]}
+
+
+def _name(place: int) -> str:
+    return f"{DISTANCE}{place + 1}"
 
 
 def _are_numbers(one: Tensor, count: int) -> bool:

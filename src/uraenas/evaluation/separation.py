@@ -13,6 +13,7 @@ SCORES = {  # by which an image may look foreign, and what a table calls them
     "model_uncertainty": "Model",
     "distance-1": "First",
     "distance-2": "Last",
+    "relative": "Relative",
     "distance-3": "Pixels",
 }
 SHARES = "Turned away: share of these images with p ≤ 0.05; False alarms: of the test images."
@@ -20,7 +21,8 @@ LEGEND = (
     f"{SHARES} By score, AUROC / FPR95: how often a foreign image has the higher one (1 tells all apart, 0.5 none) / "
     "the share of foreign images accepted where 95 % of the test images are. Scores: 1 − probability, total and "
     "model uncertainty (weights + architecture), distance to the training images at the first and at the last level of "
-    "the networks and in pixels; joined: total uncertainty and distances, as p is made of."
+    "the networks and in pixels; relative: the last one's less the distance to all training images at once; joined: "
+    "total uncertainty and distances, as p is made of."
 )
 
 

@@ -15,7 +15,7 @@ from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
 from uraenas.ensemble.held_out import HeldOut, drawn_apart
-from uraenas.ensemble.known import Level, reach_of, scores_of
+from uraenas.ensemble.known import Seen, reach_of, scores_of
 from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import calibration
 from uraenas.evaluation.temperature import Temperature, only
@@ -282,15 +282,15 @@ def known_to(
     measures, target = task.measures, task.normalisation.target
     said = measures.mean(said_by(judged.panels, log_p))
     held_out = KEPT[target.name](Heard(said, judged, len(ensemble)))
-    levels, reach = _seen_in_training(predictor, task, seed, left_out)
+    known, reach = _seen_in_training(predictor, task, seed, left_out)
     parts = []
     for panel in judged.panels:
         seen = [tuple(level[panel.images] for level in features[m]) for m in panel.members]
-        own = [levels[m] for m in panel.members]
+        own = [known[m] for m in panel.members]
         parts.append(scores_of(own, log_p[panel.members][:, panel.images], seen, measures))
     scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     unseen = judged.unseen
-    found = Known(levels, {name: score[unseen] for name, score in scores.items()}, held_out, reach)
+    found = Known(known, {name: score[unseen] for name, score in scores.items()}, held_out, reach)
     p_value = torch.ones(len(unseen), dtype=torch.float64)
     p_value[unseen] = found.own_p_values()
     if not unseen.all():
@@ -300,7 +300,7 @@ def known_to(
 
 def _seen_in_training(
     predictor: MembersPredictor, task: Task, seed: int, panels: Sequence[Panel]
-) -> tuple[tuple[tuple[Level, ...], ...], dict[str, Tensor]]:
+) -> tuple[tuple[Seen, ...], dict[str, Tensor]]:
     """What each member sees of images that it was trained on, and how far these lie, by name."""
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
     train = task.train.take(np.sort(order))
@@ -312,8 +312,8 @@ def _seen_in_training(
             for m in panel.members:
                 left_out[m, panel.images] = True
     learned = ~left_out[:, torch.from_numpy(np.sort(order))]
-    levels = tuple(
-        tuple(Level.fit(level[own], groups[own]) for level in of_member)
+    known = tuple(
+        Seen.fit(tuple(level[own] for level in of_member), groups[own])
         for of_member, own in zip(seen, learned, strict=True)
     )
-    return levels, reach_of(levels, seen)
+    return known, reach_of(known, seen)

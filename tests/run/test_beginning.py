@@ -18,17 +18,22 @@ def test_a_beginning_that_was_killed_can_begin_again(tmp_path):
     assert (out / "config.json").exists()
 
 
-def test_data_that_changed_under_a_run_are_refused(tmp_path):
-    def store(value: int) -> None:
-        images = np.full((40, 8, 8, 1), value, np.uint8)
-        labels = np.tile(np.arange(2), 20)
+def test_data_that_changed_under_a_run_are_refused_and_what_changed_is_said(tmp_path):
+    def store(value: int, count: int = 40, size: int = 8) -> None:
+        images = np.full((count, size, size, 1), value, np.uint8)
+        labels = np.tile(np.arange(2), count // 2)
         np.savez(tmp_path / "data.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
 
     store(1)
     Pipeline.start(tmp_path / "run", preset("tiny", {"data.name": str(tmp_path / "data.npz")}))
-    store(2)
-    with pytest.raises(UraenasError, match="other images"):
-        Pipeline.resume(tmp_path / "run")
+    for facts, words in (
+        ((2,), "; choose"),
+        ((1, 60), r" \(training images: 34, now 51\)"),
+        ((1, 40, 9), r" \(images of: 8 × 8 × 1, now 9 × 9 × 1\)"),
+    ):
+        store(*facts)
+        with pytest.raises(UraenasError, match=f"made with other images than data holds now{words}"):
+            Pipeline.resume(tmp_path / "run")
 
 
 def test_a_run_that_another_process_began_meanwhile_is_not_gone_on_with(tmp_path, monkeypatch):

@@ -226,6 +226,7 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
             ]
         printed = uraenas("predict", runs[kind], new).stdout
         assert ("Row" in printed, "abstain" in printed) == (True, kind == "classes")
+        assert ("± and intervals are calibrated" in " ".join(printed.split())) == (kind == "numbers")
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
@@ -288,6 +289,14 @@ def test_what_takes_images_alone_refuses_tables(
     assert "distillation is for images" in done.stderr
     with pytest.raises(UraenasError, match="the hub takes images"):
         push(Run(runs["classes"]), "someone/houses")
+
+
+def test_the_plan_of_a_table_speaks_of_rows(tmp_path: Path, uraenas: Callable) -> None:
+    houses = table(tmp_path / "houses.csv")
+    own = ("--set", f"data.name={houses}", "--set", "data.target=price", "--out", tmp_path / "run")
+    done = uraenas("run", "--preset", "table", "--dry-run", *own)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"evaluate +│ 1 set of \d+ rows", done.stdout), done.stdout
 
 
 def test_a_target_that_is_not_there_leaves_nothing_behind(tmp_path: Path, uraenas: Callable) -> None:

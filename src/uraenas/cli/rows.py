@@ -102,7 +102,7 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
     if ensemble.classes:
         threshold = ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share)
         console.print(Text(f"{threshold}."))
-    unit = "variance" if target.parts else "entropy in nats"
+    unit = "variance, as members say it; ± and intervals are calibrated" if target.parts else "entropy in nats"
     console.print(Text(f"Total, data, weights and architecture: {unit}."))
     if several:
         console.print(Text("Intervals hold for each target by itself, not for all at once."))

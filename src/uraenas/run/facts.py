@@ -41,6 +41,20 @@ class DataFacts:
         """How many numbers a member says of an image."""
         return len(self.classes) or numbers_of(self.targets or ("",)).outputs(0)
 
+    def unlike(self, new: "DataFacts") -> str:
+        """The first thing in which new data differ from these, in words; empty where only what they hold does."""
+        sizes = [" × ".join(map(str, one.image)) for one in (self, new)]
+        ways = [
+            ("classes", *(", ".join(one.classes) for one in (self, new))),
+            ("columns" if self.is_table else f"{self.example}s of", *sizes),
+            ("flips", self.flip, new.flip),
+            ("crops' padding", self.padding, new.padding),
+            (f"training {self.example}s", self.training_images, new.training_images),
+            (f"held-out {self.example}s", self.held_out_images, new.held_out_images),
+            (f"test {self.example}s", self.test_images, new.test_images),
+        ]
+        return next((f"{what}: {old}, now {now}" for what, old, now in ways if old != now), "")
+
     def as_json(self) -> dict[str, Any]:
         seldom = ("targets", "apart_images")
         return {name: value for name, value in asdict(self).items() if name not in seldom or value}

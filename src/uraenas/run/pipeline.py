@@ -169,9 +169,10 @@ class Pipeline:
         """The images must be those the run began with."""
         known = self.run.data()
         if known is not None and known != self.task.facts:
+            name, unlike = self.task.dataset.name, known.unlike(self.task.facts)
             raise UraenasError(
-                f"{self.run.path} was made with other images than {self.task.dataset.name} holds now; "
-                "choose another directory (--out)"
+                f"{self.run.path} was made with other {known.example}s than {name} holds now"
+                f"{f' ({unlike})' if unlike else ''}; choose another directory (--out)"
             )
 
     def check_evaluation(self) -> None:

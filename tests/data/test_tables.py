@@ -1,5 +1,6 @@
 """Tables: columns as scikit-learn's transformers have them, files of several kinds, and input that cannot be used."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -205,3 +206,75 @@ def test_whole_numbers_of_few_values_are_classes_unless_told() -> None:
     assert found.classes == ("0", "1", "2")
     assert "taken for classes" in found.notes[0]
     assert table_dataset("rows", frame, TableSettings("y", kind="numbers")).classes == ()
+
+
+def test_a_category_is_read_as_in_training_whatever_stands_beside_it() -> None:
+    columns = columns_of(checked({"code": np.array(["007", "1.0", "A12", "7"] * 3, object)}))
+    (code,) = columns.parts
+    together = columns.frame({"code": ["007", "1.0", "A12", "7"]})["code"].tolist()
+    alone = [columns.frame({"code": [one]})["code"][0] for one in ("007", "1.0", "A12", "7")]
+    assert together == alone == ["007", "1.0", "A12", "7"]
+    assert columns.frame({"code": ["7.0", "1", " 007 ", "08", None]})["code"].tolist() == [
+        *("7", "1", "007", "08", "")
+    ]
+    assert columns.frame({"code": np.array([1.0, 8.0, np.nan])})["code"].tolist() == ["1.0", "8", ""]
+    assert code.encode(columns.frame({"code": [np.nan, 1.0]})["code"], 0)[1].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])
+def test_truths_are_the_same_as_words_as_truths_and_as_numbers(words: tuple[str, str]) -> None:
+    truths = [True, False, True, True]
+    as_words = [words[not one] for one in truths]
+    forms = (np.array(truths), np.array(truths, object), np.array(truths, float), np.array(as_words, object))
+    learned = (columns_of(checked({"ok": np.array([*as_words, None], object)})),)
+    learned += (columns_of(checked({"ok": np.array([*truths, False])})),)
+    for columns in learned:
+        rows = [columns.encode(columns.frame({"ok": form})) for form in forms]
+        assert not any(strange.any() for _, strange in rows)
+        for images, _ in rows[1:]:
+            np.testing.assert_array_equal(images, rows[0][0])
+    with pytest.raises(UraenasError, match="holds 'maybe', and had numbers"):
+        learned[1].frame({"ok": ["true", "maybe"]})
+    with pytest.raises(UraenasError, match="holds 'true', and had numbers"):
+        columns_of({"area": np.array([3.0, 4.0])}).frame({"area": ["1", "true"]})
+
+
+def test_missing_values_of_pandas_own_types_are_missing() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(
+        {
+            "town": pandas.array(["ab", None, "cd"], dtype="string"),
+            "rooms": pandas.array([1, None, 3], dtype="Int64"),
+            "new": pandas.array([True, None, False], dtype="boolean"),
+        }
+    )
+    found = checked(frame_of(table))
+    assert found["town"].tolist() == ["ab", "", "cd"]
+    np.testing.assert_array_equal(found["rooms"], [1, np.nan, 3])
+    assert found["new"].tolist() == ["True", "", "False"]
+
+
+def test_no_rows_are_refused() -> None:
+    columns = columns_of(checked({"town": np.array(["ab", "cd"], object), "area": np.array([1.0, 2.0])}))
+    with pytest.raises(UraenasError, match="no rows"):
+        columns.frame({"town": [], "area": []})
+
+
+def test_large_numbers_are_read_back_and_too_large_ones_refused() -> None:
+    nanoseconds = 1.7e18 + np.arange(20) * 1e15
+    columns = columns_of({"time": nanoseconds}, pieces=4)
+    assert Columns.of(Fields("here", json.loads(json.dumps(columns.as_json())))) == columns
+    with pytest.raises(UraenasError, match=r"time holds 1e\+200, and at most 1e\+100"):
+        columns_of({"time": np.array([1.0, 1e200])})
+    with pytest.raises(UraenasError, match=r"y is as large as 1.9e\+30, and at most 1e\+14"):
+        table_dataset(
+            "t", {"x": np.arange(20.0), "y": np.arange(20.0) * 1e29}, TableSettings("y", kind="numbers")
+        )
+
+
+def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:
+    text = houses.read_text().replace(",", "\t").encode()
+    (tmp_path / "h.tsv.gz").write_bytes(gzip.compress(text))
+    found = load_dataset(tmp_path / "h.tsv.gz", table=TableSettings("price", ("day",)))
+    assert found.columns is not None
+    assert found.columns.names == ("rooms", "area", "town")

@@ -226,6 +226,14 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
             ]
         printed = uraenas("predict", runs[kind], new).stdout
         assert ("Row" in printed, "abstain" in printed) == (True, kind == "classes")
+        scaled = {"numbers": "± is temperature-scaled", "classes": "Prob is temperature-scaled"}[kind]
+        assert scaled in printed
+        assert "File" not in printed
+        both = uraenas("predict", runs[kind], new, table(tmp_path / "other.csv", 3)).stdout
+        assert [name for name in both.split() if name.endswith(".csv")] == [
+            *(5 * [str(new)]),
+            *(3 * [str(tmp_path / "other.csv")]),
+        ]
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
@@ -283,6 +291,8 @@ def test_what_takes_images_alone_refuses_tables(
         "run", "--preset", "table", "--methods", "expected-heads", *settings, "--out", tmp_path / "run"
     )
     assert "heads predict classes" in done.stderr
+    done = uraenas("run", "--preset", "table", "--methods", "mimo", *settings, "--out", tmp_path / "run")
+    assert "no layer that alone reads the input" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["houses.csv"]
     done = uraenas("distil", runs["classes"], "--into", "deep-ensemble-adam", "--out", tmp_path / "run")
     assert "distillation is for images" in done.stderr
@@ -296,3 +306,14 @@ def test_a_target_that_is_not_there_leaves_nothing_behind(tmp_path: Path, uraena
     assert done.returncode == 2
     assert "it is not said what to predict" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_what_members_cannot_tell_apart_is_no_number_in_the_table(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable
+) -> None:
+    new = table(tmp_path / "new.csv", 2)
+    printed = uraenas("predict", runs["numbers"], new, "--method", "deep-ensemble-adam").stdout
+    assert "The part of architecture is not defined" in printed
+    assert [line.split()[-1] for line in printed.splitlines() if line.split()[:1] in (["1"], ["2"])] == 2 * [
+        "–"
+    ]

@@ -21,6 +21,7 @@ from uraenas.base.fields import Fields, is_table
 
 FLOOR = 1e-6  # of a variance, relative to that of the training labels: none is surer than a thousandth of their spread
 RARE = 6  # a class of fewer examples goes with the largest, where that is allowed
+MOST_LABEL = 1e14  # metrics are in units of the label, and stored numbers have limits
 STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
 
 
@@ -191,6 +192,11 @@ class Numbers:
         for kind, own in labels.items():
             if own.dtype != np.float64 or not np.isfinite(own).all():
                 raise UraenasError(f"{where}: {kind} values of {self.column} must be finite float64 numbers")
+            if (largest := float(np.abs(own).max(initial=0))) > MOST_LABEL:
+                raise UraenasError(
+                    f"{where}: {self.column} is as large as {largest:g}, and at most {MOST_LABEL:g} is allowed; "
+                    "divide it"
+                )
         if np.ptp(labels["training"]) == 0:
             raise UraenasError(
                 f"{where}: {self.column} is {labels['training'][0]:g} in all training rows; "

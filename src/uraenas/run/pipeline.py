@@ -11,7 +11,6 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress, silent
 from uraenas.base.versions import environment
 from uraenas.data import DATASETS, Dataset
-from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
@@ -181,11 +180,13 @@ class Pipeline:
 
     def notes(self) -> list[str]:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
-        train, images = self.config.train, len(self.task.train)
-        per_epoch = max(1, images // suited_batch(train.batch, images))
+        train = self.config.train
+        per_epoch = self.task.steps(train.batch)
         notes = [*self.task.dataset.notes, *self.task.notes, *recipe_notes(self.config)]
-        if self.config.evaluate.references and images > MOST_IMAGES:
-            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {images:,} training images"
+        known = len(self.task.disjoint[0])
+        if self.config.evaluate.references and self.task.has_references and known > MOST_IMAGES:
+            examples = f"{known:,} training {self.task.dataset.example}s"
+            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {examples}"
             notes.append(f"the references {words} (evaluate.references)")
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
@@ -199,7 +200,8 @@ class Pipeline:
             kinds = [self.config.method(name).weights for name in self.config.methods]
             enough = epochs_for(kinds, -(-ENOUGH_STEPS // per_epoch))
             notes.append(
-                f"{train.epochs} epochs of {images:,} images are {per_epoch * train.epochs} steps, too few to "
+                f"{train.epochs} epochs of {self.task.learned_from:,} {self.task.dataset.example}s are "
+                f"{per_epoch * train.epochs} steps, too few to "
                 f"learn well; train.epochs={enough} would be {per_epoch * enough:,}"
             )
         return notes

@@ -14,7 +14,7 @@ from uraenas.data.npz import read_npz
 from uraenas.data.tables.frame import Frame, frame_of
 from uraenas.data.tables.table import TableSettings, table_dataset
 
-ENDINGS = (".csv", ".tsv", ".csv.gz", ".parquet")
+ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 ARRAYS = (("x", "y"), ("X", "y"), ("x_train", "y_train"))  # of tables in .npz files
 MOST_BYTES = 4 << 30
 DELIMITERS = ",;\t|"

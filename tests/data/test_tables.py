@@ -137,7 +137,7 @@ def test_several_targets_are_columns_of_labels_and_rows_need_all_of_them(tmp_pat
     assert [part.column for part in found.target.parts] == ["c", "d"]
     assert found.columns is not None
     assert found.columns.names == ("x",)
-    rows = [int(name.split()[1]) + 4 for name in found.train.names]
+    rows = [int(name.split()[1]) - 1 for name in found.train.names]
     np.testing.assert_array_equal(found.train.labels, np.stack([frame["c"], frame["d"]], axis=1)[rows])
     alone = table_dataset("rows", frame, TableSettings("a, b"))  # a name with a comma in it
     assert [part.column for part in alone.target.parts] == ["a, b"]
@@ -151,9 +151,9 @@ def test_a_column_of_weights_says_how_much_rows_count_and_is_no_input() -> None:
     assert found.notes[0] == "10 rows whose w is 0 are left out"
     assert found.columns is not None
     assert found.columns.names == ("x",)
-    kept = frame["w"][frame["w"] > 0]
     for part in (found.train, found.test):
-        np.testing.assert_array_equal(part.weights, kept[[int(name.split()[1]) - 1 for name in part.names]])
+        rows = [int(name.split()[1]) - 1 for name in part.names]
+        np.testing.assert_array_equal(part.weights, frame["w"][rows])
 
 
 def changed(column: int, value: str) -> list[str]:
@@ -183,7 +183,15 @@ BAD = {
     "weights below 0": (changed(1, "-1"), {"weight": "area"}, "area is to be a row's weight"),
     "weights of 0": (changed(1, "0"), {"weight": "area"}, "0 row.s. have area above 0; needed: 10"),
     "no such weights": (lines(), {"weight": "pric"}, "Did you mean 'price'"),
+    "target left out": (
+        lines(),
+        {"leave_out": ("day", "price")},
+        "price is to be predicted, and cannot be data.leave",
+    ),
+    "target as weight": (lines(), {"weight": "price"}, "price is to be predicted, and cannot be data.weight"),
+    "weights left out": (lines(), {"weight": "day"}, "day is data.weight, and cannot be data.leave_out"),
     "ragged": ([*lines(), "1,2"], {}, "line 62 has 2 values"),
+    "ragged after a gap": (["", *lines(), "1,2"], {}, "line 63 has 2 values"),
     "nothing": ([], {}, "no rows below its first line"),
     "unknown column": (lines(), {"leave_out": ("dai",)}, "Did you mean 'day'"),
 }
@@ -278,3 +286,19 @@ def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) ->
     found = load_dataset(tmp_path / "h.tsv.gz", table=TableSettings("price", ("day",)))
     assert found.columns is not None
     assert found.columns.names == ("rooms", "area", "town")
+
+
+def test_another_encoding_is_named(houses: Path) -> None:
+    houses.write_bytes(houses.read_text().replace("ab", "äb").encode("latin-1"))
+    with pytest.raises(UraenasError, match="it is not in UTF-8"):
+        read_frame(houses)
+
+
+def test_rows_are_called_by_their_place_in_the_file_where_some_are_left_out() -> None:
+    count = 60
+    frame = {"x": np.arange(count, dtype=float), "y": np.arange(count) * 0.5, "w": np.ones(count)}
+    frame["y"][:7], frame["w"][20:23] = np.nan, 0
+    found = table_dataset("t", frame, TableSettings("y", weight="w"))
+    for part in (found.train, found.test, found.validation):
+        assert part is not None
+        assert part.names == tuple(f"row {int(2 * label) + 1}" for label in part.labels)

@@ -134,3 +134,8 @@ def test_references_are_spoken_of_where_there_are_some(tmp_path, kind: str) -> N
         if kind == "classes"
         else []
     )
+
+
+def test_numbers_have_no_classes_to_balance() -> None:
+    with pytest.raises(UraenasError, match="rows has numbers to predict, no classes"):
+        prepare(preset("table", {"train.class_weights": "balanced"}), table())

@@ -122,12 +122,12 @@ class Pipeline:
         pipeline.config = config = _with_earlier_settings(run, config)
         pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()
+        pipeline.search_of, pipeline.chains_of = search_of, chains_of
         if chains_of is not None:
             check_chains(run, chains_of, config, pipeline.task.facts)
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
             planned = pipeline._planned(chains_of.searched())
             _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
-        pipeline.search_of, pipeline.chains_of = search_of, chains_of
         return pipeline
 
     def begin(self) -> None:
@@ -312,8 +312,17 @@ class Pipeline:
         config = self.config
         asked = config.methods if methods is None else methods
         missing = [name for name in asked if not self.run.is_trained(name)]
-        known = (config.ensemble, self.task.space, searched, config.seed, self.task.starts)
-        return {name: plan_chains(config.method(name), *known) for name in missing}
+        known = (self.task.space, searched, config.seed, self.task.starts)
+        plans = {name: plan_chains(config.method(name), config.ensemble, *known) for name in missing}
+        if self.chains_of is None:
+            return plans
+        # Which architecture a chain has may depend on how many there are: they are as many as were trained.
+        ensemble = self.chains_of.config().ensemble
+        trained = {name: plan_chains(config.method(name), ensemble, *known)[0] for name in missing}
+        return {
+            name: ([*trained[name][: len(specs)], *specs[len(trained[name]) :]], redrawn)
+            for name, (specs, redrawn) in plans.items()
+        }
 
     # Stage 3
 

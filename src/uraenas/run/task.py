@@ -161,6 +161,10 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         strata, count = dataset.target.strata(training.labels), min(config.train.folds, len(training) // 2)
         fold = folds_of(strata, count, _split_key(config.seed, "folds"))
     if config.train.class_weights == "balanced":
+        if not dataset.classes:
+            raise UraenasError(
+                f"train.class_weights=balanced: {dataset.name} has numbers to predict, no classes"
+            )
         training, held_out = _balanced(training), _balanced(held_out)
     if any(augmentation.changes for augmentation in config.augmentations):
         require_bytes(training)  # rather now than after the search

@@ -54,19 +54,26 @@ def read_frame(path: Path) -> Frame:
 
 def _csv(path: Path) -> Frame:
     with blaming(path, MEND), open_limited(path, MOST_BYTES) as file:
-        text = file.read().decode("utf-8-sig")
+        try:
+            text = file.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Damaged("it is not in UTF-8, in which tables are read") from error
         first = text.partition("\n")[0]
         delimiter = max(DELIMITERS, key=first.count)
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
-        rows = [row for row in rows if row]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        lines, rows = [], []
+        for row in reader:
+            if row:
+                lines.append(reader.line_num)
+                rows.append(row)
         if len(rows) < 2:
             raise Damaged("it has no rows below its first line")
         names = [name.strip() for name in rows[0]]
         if twice := {name for name in names if names.count(name) > 1}:
             raise Damaged(f"two columns are called {sorted(twice)[0]!r}")
-        for number, row in enumerate(rows):
+        for number, row in zip(lines, rows, strict=True):
             if len(row) != len(names):
-                raise Damaged(f"line {number + 1} has {len(row)} values, and there are {len(names)} columns")
+                raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
         return {name: np.array(values, dtype=object) for name, values in _columns(names, rows[1:])}
 
 

@@ -62,8 +62,8 @@ def table_dataset(
     for column in (*settings.leave_out, *filter(None, [settings.weight])):
         if column not in frame:
             raise unknown(f"column of {name}", column, frame)
-    for use, others in (("data.leave_out", settings.leave_out), ("data.weight", (settings.weight,))):
-        if twice := set(others) & set(targets):
+    for use, used in (("data.leave_out", settings.leave_out), ("data.weight", (settings.weight,))):
+        if twice := set(used) & set(targets):
             raise UraenasError(f"{name}: {min(twice)} is to be predicted, and cannot be {use}, too")
     if settings.weight in settings.leave_out:
         raise UraenasError(f"{name}: {settings.weight} is data.weight, and cannot be data.leave_out, too")

@@ -121,26 +121,26 @@ def _drawn_apart(rows: np.ndarray, count: int, key: int) -> tuple[np.ndarray, np
     return rows[others], rows[drawn]
 
 
-def _known(name: str, target: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Which rows have this target [N]."""
+def _known(name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Which rows have a value of this target [N]."""
     known = ~np.isnan(values) if values.dtype.kind == "f" else values != ""
     if known.sum() < LEAST_ROWS:
         said = "all rows lack" if not known.any() else f"{known.sum()} row(s) have"
-        raise UraenasError(f"{name}: {said} {target}; needed: {LEAST_ROWS} rows that have it")
+        raise UraenasError(f"{name}: {said} {column}; needed: {LEAST_ROWS} rows that have it")
     if not known.all():
-        notes.append(f"{(~known).sum():,} rows without {target} are left out")
+        notes.append(f"{(~known).sum():,} rows without {column} are left out")
     return known
 
 
-def _counting(name: str, weight: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+def _counting(name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
     """Which rows have a weight above 0 [N]."""
     if values.dtype.kind != "f" or np.isnan(values).any() or (values < 0).any():
-        raise UraenasError(f"{name}: {weight} is to be a row's weight, a number of 0 or more in every row")
+        raise UraenasError(f"{name}: {column} is to be a row's weight, a number of 0 or more in every row")
     counts = values > 0
     if counts.sum() < LEAST_ROWS:
-        raise UraenasError(f"{name}: {counts.sum()} row(s) have {weight} above 0; needed: {LEAST_ROWS}")
+        raise UraenasError(f"{name}: {counts.sum()} row(s) have {column} above 0; needed: {LEAST_ROWS}")
     if not counts.all():
-        notes.append(f"{(~counts).sum():,} rows whose {weight} is 0 are left out")
+        notes.append(f"{(~counts).sum():,} rows whose {column} is 0 are left out")
     return counts
 
 

@@ -302,3 +302,19 @@ def test_rows_are_called_by_their_place_in_the_file_where_some_are_left_out() ->
     for part in (found.train, found.test, found.validation):
         assert part is not None
         assert part.names == tuple(f"row {int(2 * label) + 1}" for label in part.labels)
+
+
+@pytest.mark.parametrize("names", [("x", "y", "x_test", "y_test"), ("X", "y", "X_test", "y_test")])
+def test_rows_for_testing_in_a_file_of_arrays_are_those_tested_on(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    x = np.arange(80.0).reshape(40, 2)
+    parts = (x[:30], x[:30, 0] / 3, x[30:], x[30:, 0] / 3)
+    np.savez(tmp_path / "t.npz", **dict(zip(names, parts, strict=True)))
+    found = load_dataset(tmp_path / "t.npz")
+    np.testing.assert_array_equal(found.test.labels, parts[3])
+    assert len(found.train) + len(found.validation or ()) == 30
+    assert list(read_frame(tmp_path / "t.npz")["x0"]) == list(x[:30, 0])
+    np.savez(tmp_path / "t.npz", **dict(zip(names[:3], parts, strict=False)))
+    with pytest.raises(UraenasError, match="rows for testing must have as many columns and targets"):
+        load_dataset(tmp_path / "t.npz")

@@ -15,7 +15,12 @@ from uraenas.data.tables.frame import Frame, frame_of
 from uraenas.data.tables.table import TableSettings, table_dataset
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-ARRAYS = (("x", "y"), ("X", "y"), ("x_train", "y_train"))  # of tables in .npz files
+# Of tables in .npz files: rows and targets, and those for testing where there are some.
+ARRAYS = (
+    ("x", "y", "x_test", "y_test"),
+    ("X", "y", "X_test", "y_test"),
+    ("x_train", "y_train", "x_test", "y_test"),
+)
 MOST_BYTES = 4 << 30
 DELIMITERS = ",;\t|"
 NONE = TableSettings()
@@ -26,15 +31,25 @@ def is_table(path: Path) -> bool:
     """Whether a file is a table: by its ending, or an .npz file whose examples are rows."""
     if path.name.endswith(ENDINGS):
         return True
-    return path.suffix == ".npz" and path.is_file() and _rows_in(path) is not None
+    return path.suffix == ".npz" and path.is_file() and _arrays_in(path) is not None
 
 
 def load_table(path: Path, settings: TableSettings) -> Dataset:
-    """The dataset in a file; in an .npz file the target is y, or each of its columns."""
-    frame = read_frame(path)
-    if path.suffix == ".npz" and not settings.target:
+    """The dataset in a file; in an .npz file the target is y, or each of its columns, and rows for testing may be."""
+    name, frame = path.name.split(".")[0], read_frame(path)
+    if path.suffix != ".npz":
+        return table_dataset(name, frame, settings)
+    if not settings.target:
         settings = replace(settings, target=",".join(name for name in frame if name.startswith("y")))
-    return table_dataset(path.name.split(".")[0], frame, settings)
+    tested = _arrays_in(path, 2)
+    if tested is None:
+        return table_dataset(name, frame, settings)
+    more = _frame_in(*tested)
+    if more.keys() != frame.keys():
+        raise UraenasError(f"{path}: rows for testing must have as many columns and targets as the others")
+    joined = {column: np.concatenate([frame[column], more[column]]) for column in frame}
+    counts = [len(next(iter(part.values()))) for part in (frame, more)]
+    return table_dataset(name, joined, settings, np.repeat([False, True], counts))
 
 
 def read_frame(path: Path) -> Frame:
@@ -42,14 +57,17 @@ def read_frame(path: Path) -> Frame:
     if path.name.endswith(".parquet"):
         return _parquet(path)
     if path.suffix == ".npz":
-        arrays = _rows_in(path)
+        arrays = _arrays_in(path)
         if arrays is None:
             raise UraenasError(f"{path} holds no table; needed: x (N×D) and y")
-        x, y = arrays
-        if y is None or y.ndim != 2:
-            return frame_of(x) | ({} if y is None else {"y": y})
-        return frame_of(x) | frame_of(y, [f"y{number}" for number in range(y.shape[1])])
+        return _frame_in(*arrays)
     return _csv(path)
+
+
+def _frame_in(x: np.ndarray, y: np.ndarray | None) -> Frame:
+    if y is None or y.ndim != 2:
+        return frame_of(x) | ({} if y is None else {"y": y})
+    return frame_of(x) | frame_of(y, [f"y{number}" for number in range(y.shape[1])])
 
 
 def _csv(path: Path) -> Frame:
@@ -91,12 +109,13 @@ def _parquet(path: Path) -> Frame:
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def _rows_in(path: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Examples and labels of an .npz file, if they are rows."""
+def _arrays_in(path: Path, first: int = 0) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Examples and labels of an .npz file, if they are rows: those of training, or with 2 of testing."""
     arrays, _ = read_npz(path, {key for keys in ARRAYS for key in keys})
-    for examples, labels in ARRAYS:
-        if examples in arrays and arrays[examples].ndim == 2:
-            return arrays[examples], arrays.get(labels)
+    for keys in ARRAYS:
+        if keys[0] in arrays and arrays[keys[0]].ndim == 2:
+            examples, labels = keys[first], keys[first + 1]
+            return (arrays[examples], arrays.get(labels)) if examples in arrays else None
     return None
 
 

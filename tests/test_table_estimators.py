@@ -137,3 +137,16 @@ def test_settings_of_files_are_refused_and_others_of_data_are_heeded(name: str) 
         model = KINDS[name](**{**SMALL, "settings": settings}).fit(rows, labels)
         sizes.append(len(model.ensemble_.require_known().scores["uncertainty"]))
     assert sizes == [12, 30]
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 0.99])
+def test_a_share_to_hold_out_is_one(share: float) -> None:
+    rows = np.random.default_rng(0).random((60, 2))
+    with pytest.raises(ValueError, match=f"held_out = {share} is not allowed; allowed: above 0, below 0.9"):
+        UraeNASRegressor(**SMALL, held_out=share).fit(rows, rows[:, 0])
+
+
+def test_logarithms_of_probabilities() -> None:
+    rows = np.random.default_rng(0).random((60, 2))
+    model = UraeNASClassifier(**SMALL).fit(rows, np.arange(60) % 2)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(rows)), model.predict_proba(rows))

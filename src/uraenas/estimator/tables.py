@@ -107,9 +107,10 @@ class TableEstimator(BaseEstimator):
         with _as_value_error():
             columns = dict(zip(names, labels.reshape(len(labels), -1).T, strict=True))
             config = self._config()
-            held_out = config.data.held_out if self.held_out is None else self.held_out
             apart = config.data.apart if config.train.folds else 0.0
-            settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces, apart=apart)
+            settings = TableSettings(
+                ",".join(columns), (), kind, config.data.held_out, config.data.pieces, apart=apart
+            )
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
             known = (frame_of(rows) | columns, settings, no_test, seed_of(self.random_state))
             dataset = table_dataset("rows", *known)
@@ -128,6 +129,7 @@ class TableEstimator(BaseEstimator):
             "search.epochs": self.search_epochs,
             "engine.device": self.device,
             "seed": seed_of(self.random_state),
+            "data.held_out": self.held_out,
             "train.folds": None if self.held_out is None else 0,
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
@@ -226,6 +228,11 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on rows that no member was trained on."""
         return self._fitted().predict_proba(self._rows(X), device=self.device)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities [N, K]."""
+        smallest = np.finfo(np.float64).tiny  # a probability can be 0, and then has no logarithm
+        return np.log(np.maximum(self.predict_proba(X), smallest))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""

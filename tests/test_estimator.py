@@ -170,6 +170,7 @@ def test_a_kept_run_made_with_other_augmentation_is_refused(single):
         {"padding": -1},
         {"padding": "x"},
         {"settings": {"a.b": 1}},
+        {"settings": {"data.flip": "on"}},  # which would not be looked at: flip=True
     ],
 )
 def test_bad_parameters_are_refused_before_anything_is_trained(parameters):

@@ -101,3 +101,52 @@ def test_several_targets_keep_the_names_of_their_columns_where_these_can_be_told
     ):
         model = UraeNASRegressor(**{**SMALL, "epochs": 1}).fit(rows, pandas.DataFrame(both, columns=columns))
         assert [part.column for part in model.ensemble_.normalisation.target.parts] == expected
+
+
+def test_a_row_is_predicted_alike_alone_and_among_others_and_with_truths_in_any_form() -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    code, flag = random.choice(["007", "1.0", "A12"], 120), random.choice([True, False, None], 120)
+    rows = pandas.DataFrame({"code": code, "flag": flag})
+    y = (code == "A12") * 2.0 + (flag == True)  # noqa: E712
+    model = UraeNASRegressor(**SMALL).fit(rows, y)
+    some = rows[(code == "007") & (flag != None)][:4]  # noqa: E711
+    expected = model.predict(rows)[some.index]
+    np.testing.assert_allclose(model.predict(some), expected)
+    np.testing.assert_allclose(model.predict(some.assign(flag=some.flag.astype(bool))), expected)
+
+
+def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"town": ["a", "b"] * 10, "area": np.arange(20.0)})
+    model = UraeNASRegressor(**SMALL).fit(rows, rows.area)
+    with pytest.raises(ValueError, match="no rows"):
+        model.predict(rows[:0])
+    with pytest.raises(ValueError, match="column area holds 'large', and had numbers"):
+        model.predict(rows.assign(area=["1.5", "large"] * 10))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_settings_of_files_are_refused_and_others_of_data_are_heeded(name: str) -> None:
+    rows, labels = np.random.default_rng(0).random((60, 2)), np.arange(60) % 2
+    with pytest.raises(ValueError, match=r"data.leave_out is not for arrays; of data .* data.held_out"):
+        KINDS[name](**{**SMALL, "settings": {"data.leave_out": "x0"}}).fit(rows, labels)
+    sizes = []
+    for share in (0.2, 0.5):
+        settings = {**SMALL["settings"], "data.held_out": share, "train.folds": 0}
+        model = KINDS[name](**{**SMALL, "settings": settings}).fit(rows, labels)
+        sizes.append(len(model.ensemble_.require_known().scores["uncertainty"]))
+    assert sizes == [12, 30]
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 0.99])
+def test_a_share_to_hold_out_is_one(share: float) -> None:
+    rows = np.random.default_rng(0).random((60, 2))
+    with pytest.raises(ValueError, match=f"held_out = {share} is not allowed; allowed: above 0, below 0.9"):
+        UraeNASRegressor(**SMALL, held_out=share).fit(rows, rows[:, 0])
+
+
+def test_logarithms_of_probabilities() -> None:
+    rows = np.random.default_rng(0).random((60, 2))
+    model = UraeNASClassifier(**SMALL).fit(rows, np.arange(60) % 2)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(rows)), model.predict_proba(rows))

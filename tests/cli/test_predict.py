@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
-from uraenas.ensemble.threshold import estimated
+from uraenas.ensemble.threshold import estimated, promised
 from uraenas.run.directory import Run
 
 
@@ -206,7 +206,11 @@ def test_the_threshold_says_what_it_rests_on():
     assert "2 of 48 wrong above it, of 50 held-out images" in part
     assert part.endswith("risk 5 % as an estimate, not promised")
     assert "the least sure held-out image (4 of 50 wrong)" in everything
-    assert "abstain always" in str(estimated(confidence, torch.zeros_like(right), 0.1))
+    assert "wrong too often; risk" in str(estimated(confidence, torch.zeros_like(right), 0.1))
+    # 3 of 60 are 5 %, no more than that; but no risk of 5 % can be promised from them.
+    sure, right = torch.ones(60, dtype=torch.float64), torch.ones(60, dtype=torch.float64)
+    right[:3] = 0
+    assert "wrong too often to promise it" in str(promised((sure, right), (sure, right), 0.05, 0.95))
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are(uraenas, finished_run, tmp_path):

@@ -1,5 +1,6 @@
 """Tables: columns as scikit-learn's transformers have them, files of several kinds, and input that cannot be used."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def test_several_targets_are_columns_of_labels_and_rows_need_all_of_them(tmp_pat
     assert [part.column for part in found.target.parts] == ["c", "d"]
     assert found.columns is not None
     assert found.columns.names == ("x",)
-    rows = [int(name.split()[1]) + 4 for name in found.train.names]
+    rows = [int(name.split()[1]) - 1 for name in found.train.names]
     np.testing.assert_array_equal(found.train.labels, np.stack([frame["c"], frame["d"]], axis=1)[rows])
     alone = table_dataset("rows", frame, TableSettings("a, b"))  # a name with a comma in it
     assert [part.column for part in alone.target.parts] == ["a, b"]
@@ -150,9 +151,9 @@ def test_a_column_of_weights_says_how_much_rows_count_and_is_no_input() -> None:
     assert found.notes[0] == "10 rows whose w is 0 are left out"
     assert found.columns is not None
     assert found.columns.names == ("x",)
-    kept = frame["w"][frame["w"] > 0]
     for part in (found.train, found.test):
-        np.testing.assert_array_equal(part.weights, kept[[int(name.split()[1]) - 1 for name in part.names]])
+        rows = [int(name.split()[1]) - 1 for name in part.names]
+        np.testing.assert_array_equal(part.weights, frame["w"][rows])
 
 
 def changed(column: int, value: str) -> list[str]:
@@ -182,7 +183,15 @@ BAD = {
     "weights below 0": (changed(1, "-1"), {"weight": "area"}, "area is to be a row's weight"),
     "weights of 0": (changed(1, "0"), {"weight": "area"}, "0 row.s. have area above 0; needed: 10"),
     "no such weights": (lines(), {"weight": "pric"}, "Did you mean 'price'"),
+    "target left out": (
+        lines(),
+        {"leave_out": ("day", "price")},
+        "price is to be predicted, and cannot be data.leave",
+    ),
+    "target as weight": (lines(), {"weight": "price"}, "price is to be predicted, and cannot be data.weight"),
+    "weights left out": (lines(), {"weight": "day"}, "day is data.weight, and cannot be data.leave_out"),
     "ragged": ([*lines(), "1,2"], {}, "line 62 has 2 values"),
+    "ragged after a gap": (["", *lines(), "1,2"], {}, "line 63 has 2 values"),
     "nothing": ([], {}, "no rows below its first line"),
     "unknown column": (lines(), {"leave_out": ("dai",)}, "Did you mean 'day'"),
 }
@@ -205,3 +214,107 @@ def test_whole_numbers_of_few_values_are_classes_unless_told() -> None:
     assert found.classes == ("0", "1", "2")
     assert "taken for classes" in found.notes[0]
     assert table_dataset("rows", frame, TableSettings("y", kind="numbers")).classes == ()
+
+
+def test_a_category_is_read_as_in_training_whatever_stands_beside_it() -> None:
+    columns = columns_of(checked({"code": np.array(["007", "1.0", "A12", "7"] * 3, object)}))
+    (code,) = columns.parts
+    together = columns.frame({"code": ["007", "1.0", "A12", "7"]})["code"].tolist()
+    alone = [columns.frame({"code": [one]})["code"][0] for one in ("007", "1.0", "A12", "7")]
+    assert together == alone == ["007", "1.0", "A12", "7"]
+    assert columns.frame({"code": ["7.0", "1", " 007 ", "08", None]})["code"].tolist() == [
+        *("7", "1", "007", "08", "")
+    ]
+    assert columns.frame({"code": np.array([1.0, 8.0, np.nan])})["code"].tolist() == ["1.0", "8", ""]
+    assert code.encode(columns.frame({"code": [np.nan, 1.0]})["code"], 0)[1].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])
+def test_truths_are_the_same_as_words_as_truths_and_as_numbers(words: tuple[str, str]) -> None:
+    truths = [True, False, True, True]
+    as_words = [words[not one] for one in truths]
+    forms = (np.array(truths), np.array(truths, object), np.array(truths, float), np.array(as_words, object))
+    learned = (columns_of(checked({"ok": np.array([*as_words, None], object)})),)
+    learned += (columns_of(checked({"ok": np.array([*truths, False])})),)
+    for columns in learned:
+        rows = [columns.encode(columns.frame({"ok": form})) for form in forms]
+        assert not any(strange.any() for _, strange in rows)
+        for images, _ in rows[1:]:
+            np.testing.assert_array_equal(images, rows[0][0])
+    with pytest.raises(UraenasError, match="holds 'maybe', and had numbers"):
+        learned[1].frame({"ok": ["true", "maybe"]})
+    with pytest.raises(UraenasError, match="holds 'true', and had numbers"):
+        columns_of({"area": np.array([3.0, 4.0])}).frame({"area": ["1", "true"]})
+
+
+def test_missing_values_of_pandas_own_types_are_missing() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(
+        {
+            "town": pandas.array(["ab", None, "cd"], dtype="string"),
+            "rooms": pandas.array([1, None, 3], dtype="Int64"),
+            "new": pandas.array([True, None, False], dtype="boolean"),
+        }
+    )
+    found = checked(frame_of(table))
+    assert found["town"].tolist() == ["ab", "", "cd"]
+    np.testing.assert_array_equal(found["rooms"], [1, np.nan, 3])
+    assert found["new"].tolist() == ["True", "", "False"]
+
+
+def test_no_rows_are_refused() -> None:
+    columns = columns_of(checked({"town": np.array(["ab", "cd"], object), "area": np.array([1.0, 2.0])}))
+    with pytest.raises(UraenasError, match="no rows"):
+        columns.frame({"town": [], "area": []})
+
+
+def test_large_numbers_are_read_back_and_too_large_ones_refused() -> None:
+    nanoseconds = 1.7e18 + np.arange(20) * 1e15
+    columns = columns_of({"time": nanoseconds}, pieces=4)
+    assert Columns.of(Fields("here", json.loads(json.dumps(columns.as_json())))) == columns
+    with pytest.raises(UraenasError, match=r"time holds 1e\+200, and at most 1e\+100"):
+        columns_of({"time": np.array([1.0, 1e200])})
+    with pytest.raises(UraenasError, match=r"y is as large as 1.9e\+30, and at most 1e\+14"):
+        table_dataset(
+            "t", {"x": np.arange(20.0), "y": np.arange(20.0) * 1e29}, TableSettings("y", kind="numbers")
+        )
+
+
+def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:
+    text = houses.read_text().replace(",", "\t").encode()
+    (tmp_path / "h.tsv.gz").write_bytes(gzip.compress(text))
+    found = load_dataset(tmp_path / "h.tsv.gz", table=TableSettings("price", ("day",)))
+    assert found.columns is not None
+    assert found.columns.names == ("rooms", "area", "town")
+
+
+def test_another_encoding_is_named(houses: Path) -> None:
+    houses.write_bytes(houses.read_text().replace("ab", "äb").encode("latin-1"))
+    with pytest.raises(UraenasError, match="it is not in UTF-8"):
+        read_frame(houses)
+
+
+def test_rows_are_called_by_their_place_in_the_file_where_some_are_left_out() -> None:
+    count = 60
+    frame = {"x": np.arange(count, dtype=float), "y": np.arange(count) * 0.5, "w": np.ones(count)}
+    frame["y"][:7], frame["w"][20:23] = np.nan, 0
+    found = table_dataset("t", frame, TableSettings("y", weight="w"))
+    for part in (found.train, found.test, found.validation):
+        assert part is not None
+        assert part.names == tuple(f"row {int(2 * label) + 1}" for label in part.labels)
+
+
+@pytest.mark.parametrize("names", [("x", "y", "x_test", "y_test"), ("X", "y", "X_test", "y_test")])
+def test_rows_for_testing_in_a_file_of_arrays_are_those_tested_on(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    x = np.arange(80.0).reshape(40, 2)
+    parts = (x[:30], x[:30, 0] / 3, x[30:], x[30:, 0] / 3)
+    np.savez(tmp_path / "t.npz", **dict(zip(names, parts, strict=True)))
+    found = load_dataset(tmp_path / "t.npz")
+    np.testing.assert_array_equal(found.test.labels, parts[3])
+    assert len(found.train) + len(found.validation or ()) == 30
+    assert list(read_frame(tmp_path / "t.npz")["x0"]) == list(x[:30, 0])
+    np.savez(tmp_path / "t.npz", **dict(zip(names[:3], parts, strict=False)))
+    with pytest.raises(UraenasError, match="rows for testing must have as many columns and targets"):
+        load_dataset(tmp_path / "t.npz")

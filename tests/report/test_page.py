@@ -447,3 +447,10 @@ def test_without_metrics(make_own_run: MakeRun) -> None:
         report.build([(run, test)])
     with pytest.raises(UraenasError, match="at least one run"):
         report.build([])
+
+
+def test_orange_is_worse_in_maps_of_one_run_as_in_those_of_several(html: str) -> None:
+    shift = html.split('id="shift"')[1].split("<section")[0]
+    assert "The stronger the orange, the worse" in shift
+    kinds = set(re.findall(r'class="(heat[^"]*)"', shift))
+    assert kinds == {"heat worse"}

@@ -7,6 +7,7 @@ import pytest
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages, digits
+from uraenas.data.tables import TableSettings, table_dataset
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.task import Task, prepare
@@ -95,3 +96,46 @@ def test_balanced_weights_multiply_those_of_images():
     ratio = balanced.train.weights / plain.train.weights
     for label in range(10):
         assert np.ptp(ratio[plain.train.labels == label]) < 1e-5
+
+
+def table(rows: int = 120) -> Dataset:
+    x = np.random.default_rng(0).random(rows)
+    return table_dataset("rows", {"x": x, "y": 3 * x}, TableSettings("y", kind="numbers"))
+
+
+def test_with_folds_a_limit_is_of_all_rows_that_chains_learn_from() -> None:
+    task = prepare(preset("table", {"data.limit": 50}), table())
+    assert len(task.train) == 50
+    assert "50 of 96 training rows are used (data.limit)" in task.notes
+    assert len(prepare(preset("table"), table()).train) == 96
+
+
+def test_steps_are_counted_without_the_rows_that_a_chain_leaves_out(tmp_path) -> None:
+    pipeline = Pipeline.checked(tmp_path, preset("table", {"train.epochs": 2}), dataset=table())
+    task, batch = pipeline.task, pipeline.config.train.batch
+    loader = task.loader(task.train, batch, pipeline.engine)
+    assert (task.learned_from, task.steps(batch)) == (76, loader.steps)
+    assert pipeline.forecast().plan["steps"] == 2 * loader.steps
+    assert any(f"2 epochs of 76 rows are {2 * loader.steps} steps" in note for note in pipeline.notes())
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_references_are_spoken_of_where_there_are_some(tmp_path, kind: str) -> None:
+    random = np.random.default_rng(0).random(7000)
+    frame = {"x": random, "y": (random > 0.5).astype(float)}
+    dataset = table_dataset("rows", frame, TableSettings("y", kind=kind))
+    notes = [
+        note
+        for note in Pipeline.checked(tmp_path, preset("table"), dataset=dataset).notes()
+        if "forest" in note
+    ]
+    assert notes == (
+        ["the references logistic and forest learn from 4,000 of 4,480 training rows (evaluate.references)"]
+        if kind == "classes"
+        else []
+    )
+
+
+def test_numbers_have_no_classes_to_balance() -> None:
+    with pytest.raises(UraenasError, match="rows has numbers to predict, no classes"):
+        prepare(preset("table", {"train.class_weights": "balanced"}), table())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from made_up_tables import table
+from made_up_tables import TINY, table
 from onnx_alone import run_alone
 from uraenas import report
 from uraenas.base.errors import UraenasError
@@ -226,7 +226,14 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
             ]
         printed = uraenas("predict", runs[kind], new).stdout
         assert ("Row" in printed, "abstain" in printed) == (True, kind == "classes")
-        assert ("± and intervals are calibrated" in " ".join(printed.split())) == (kind == "numbers")
+        scaled = {"numbers": "± is temperature-scaled", "classes": "Prob is temperature-scaled"}[kind]
+        assert scaled in printed
+        assert "File" not in printed
+        both = uraenas("predict", runs[kind], new, table(tmp_path / "other.csv", 3)).stdout
+        assert [name for name in both.split() if name.endswith(".csv")] == [
+            *(5 * [str(new)]),
+            *(3 * [str(tmp_path / "other.csv")]),
+        ]
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
@@ -284,6 +291,11 @@ def test_what_takes_images_alone_refuses_tables(
         "run", "--preset", "table", "--methods", "expected-heads", *settings, "--out", tmp_path / "run"
     )
     assert "heads predict classes" in done.stderr
+    done = uraenas("run", "--preset", "table", "--methods", "mimo", *settings, "--out", tmp_path / "run")
+    assert "no layer that alone reads the input" in done.stderr
+    outside = ("--set", f"evaluate.outside={tmp_path}")
+    done = uraenas("run", "--preset", "table", *settings, *outside, "--out", tmp_path / "run")
+    assert "evaluate.outside names images from elsewhere, and a table has rows" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["houses.csv"]
     done = uraenas("distil", runs["classes"], "--into", "deep-ensemble-adam", "--out", tmp_path / "run")
     assert "distillation is for images" in done.stderr
@@ -305,3 +317,70 @@ def test_a_target_that_is_not_there_leaves_nothing_behind(tmp_path: Path, uraena
     assert done.returncode == 2
     assert "it is not said what to predict" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_what_members_cannot_tell_apart_is_no_number_in_the_table(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable
+) -> None:
+    new = table(tmp_path / "new.csv", 2)
+    printed = uraenas("predict", runs["numbers"], new, "--method", "deep-ensemble-adam").stdout
+    assert "The part of architecture is not defined" in printed
+    assert [line.split()[-1] for line in printed.splitlines() if line.split()[:1] in (["1"], ["2"])] == 2 * [
+        "–"
+    ]
+
+
+def test_fewer_members_are_chosen_where_each_architecture_has_two_chains(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable
+) -> None:
+    words = ("--methods", "uraenas-adam", "--set")
+    done = uraenas("members", runs["numbers"], "--out", tmp_path / "few", *words, "ensemble.members=3")
+    assert done.returncode == 0, done.stderr
+    few, every = (Run(path).ensemble("uraenas-adam").members for path in (tmp_path / "few", runs["numbers"]))
+    assert [one.identity for one in few] == [one.identity for one in every[:3]]
+    assert len({one.architecture for one in every}) == 2
+    done = uraenas("members", runs["numbers"], "--out", tmp_path / "more", *words, "ensemble.members=9")
+    assert "no finished chain sampled-adam-04" in done.stderr
+
+
+@pytest.fixture
+def far(tmp_path: Path, uraenas: Callable) -> Callable[[float], Run]:
+    """A run on the same numbers, so much larger."""
+
+    def made(offset: float) -> Run:
+        folder = tmp_path / f"by-{offset:g}"
+        folder.mkdir()
+        text = table(folder / "houses.csv").read_text()
+        lines = list(csv.DictReader(io.StringIO(text)))
+        with (folder / "houses.csv").open("w") as file:
+            writer = csv.DictWriter(file, lines[0])
+            writer.writeheader()
+            writer.writerows({**line, "price": f"{float(line['price']) + offset:.2f}"} for line in lines)
+        settings = {**TINY, "data.target": "price", "data.leave_out": "sold"}
+        assigned = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        words = ("--preset", "table", "--methods", "uraenas-adam", *assigned, "--out", folder / "run")
+        done = uraenas("run", folder / "houses.csv", *words)
+        assert done.returncode == 0, done.stderr
+        return Run(folder / "run")
+
+    return made
+
+
+def test_numbers_far_from_zero_are_measured_and_scaled_like_others(far: Callable[[float], Run]) -> None:
+    near, away = far(0), far(1e12)
+    values = [
+        {(row.metric, row.members, row.calibration): row.value for row in run.metrics().rows}
+        for run in (near, away)
+    ]
+    assert values[0].keys() == values[1].keys()
+    for key, value in values[0].items():
+        assert values[1][key] == pytest.approx(value, rel=1e-3, abs=1e-3), key
+    assert away.ensemble().temperature == pytest.approx(near.ensemble().temperature, rel=1e-3)
+
+
+def test_a_file_holds_numbers_far_from_zero_or_is_refused(
+    far: Callable[[float], Run], tmp_path: Path
+) -> None:
+    export_file(far(2e6), tmp_path / "houses.onnx")
+    with pytest.raises(UraenasError, match="which a file in float32 cannot tell apart"):
+        export_file(far(1e12), tmp_path / "houses.onnx")

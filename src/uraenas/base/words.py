@@ -1,6 +1,9 @@
-"""Words from outside, such as names of files and classes, made harmless where they are shown."""
+"""Words from outside, such as names of files and classes, made harmless where they are shown; and numbers as words."""
 
+import math
 import unicodedata
+
+IN_UNITS = ("rmse", "mae", "crps", "width")  # metrics in the unit of a target, which may be large or small
 
 
 def printable(text: str) -> str:
@@ -21,3 +24,17 @@ def csv_cell(value: object) -> object:
         return value
     text = printable(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def three_decimals(metric: str, value: float, sign: str = "") -> str:
+    """A value of a metric; one in the unit of a target with three digits where decimals would be zeros or too many."""
+    in_units = metric.rpartition(".")[2].startswith(IN_UNITS)
+    plain = not in_units or value == 0 or 0.1 <= abs(value) < 1e6
+    return f"{value:{sign}.3f}" if plain else f"{value:{sign}#.3g}"
+
+
+def as_precise(value: float, deviation: float) -> str:
+    """A number with as many decimals as its deviation has with three digits: 20,000 ± 1.26 is not 2e+04."""
+    if not math.isfinite(value) or not 1e-4 <= deviation < 1e9 or abs(value) >= 1e15:
+        return f"{value:.4g}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(deviation)))}f}"

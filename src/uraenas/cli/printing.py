@@ -124,12 +124,15 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
         return
     note(notes)
     members = ", ".join(f"{name} {count}" for name, count in plan["members"].items())
-    sets = "1 set" if plan["sets"] == 1 else f"{plan['sets']} sets"
+    sets = "set" if plan["sets"] == 1 else "sets"
     rows = (
         ("search", f"{plan['search_epochs']} {plan['search_unit']}"),
         ("train", f"{plan['chains']} chains, {plan['epochs']} epochs of {plan['steps']:,} steps in all"),
         ("members", members),
-        ("evaluate", f"{sets} of {len(pipeline.measured.test):,} {pipeline.task.facts.example}s"),
+        (
+            "evaluate",
+            f"{plan['sets']} {sets} of {len(pipeline.measured.test):,} {pipeline.measured.example}s",
+        ),
     )
     shown = Table(title=f"{expected}; nothing is written", title_justify="left")
     for heading in ("Stage", "What is left to do", "Time"):

@@ -4,7 +4,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.words import csv_cell
+from uraenas.base.words import as_precise, csv_cell
 from uraenas.cli.printing import console, note, shown
 
 if TYPE_CHECKING:
@@ -82,17 +82,20 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
     own = ("Class", "Prob", f"Set, {100 * coverage:g} %")
     if target.parts:
         own = ("Predicted", "±", f"{100 * coverage:g} %")
-    for heading in ("Row", *(["Target"] if several else []), *own, "Total", "Data", "Weights", "Arch", ""):
+    files, undefined = {row["file"] for row in rows}, ensemble.undefined
+    first = (*(["File"] if len(files) > 1 else []), "Row", *(["Target"] if several else []))
+    for heading in (*first, *own, "Total", "Data", "Weights", "Arch", ""):
         table.add_column(heading, no_wrap=not heading.startswith("Set"))
     for row in rows[:MOST_SHOWN]:
         marks = {"foreign": row["foreign"], "abstain": row.get("abstain"), "unseen": row["note"]}
         word = next((name for name, holds in marks.items() if holds), "")
+        place = [*([shown(row["file"])] if len(files) > 1 else []), str(row["row"])]
         if not several:
-            table.add_row(str(row["row"]), *_words(row), word)
+            table.add_row(*place, *_words(row, undefined), word)
         for k, column in enumerate(several):
             said = {name.removeprefix(f"{column}."): value for name, value in row.items()}
-            row_word, mark = ("", "") if k else (str(row["row"]), word)
-            table.add_row(row_word, shown(column), *_words(said), mark)
+            where, mark = ([""] * len(place), "") if k else (place, word)
+            table.add_row(*where, shown(column), *_words(said, undefined), mark)
     console.print(table)
     if len(rows) > MOST_SHOWN:
         console.print(Text(f"{len(rows) - MOST_SHOWN:,} more rows; --csv and --json have all."))
@@ -102,13 +105,17 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
     if ensemble.classes:
         threshold = ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share)
         console.print(Text(f"{threshold}."))
-    unit = "variance, as members say it; ± and intervals are calibrated" if target.parts else "entropy in nats"
-    console.print(Text(f"Total, data, weights and architecture: {unit}."))
+    unit, scaled = ("variance", "±") if target.parts else ("entropy in nats", "Prob")
+    console.print(
+        Text(f"{scaled} is temperature-scaled; total, data, weights and architecture ({unit}) are not.")
+    )
+    for source, why in undefined.items():
+        console.print(Text(f"The part of {source} is not defined: {why}."))
     if several:
         console.print(Text("Intervals hold for each target by itself, not for all at once."))
 
 
-def _words(said: Mapping[str, Any]) -> list[str]:
+def _words(said: Mapping[str, Any], undefined: Container[str]) -> list[str]:
     """What is said of a target, and where its doubt comes from."""
     if "probability" in said:
         own = [
@@ -117,6 +124,7 @@ def _words(said: Mapping[str, Any]) -> list[str]:
             shown(", ".join(said["prediction_set"])),
         ]
     else:
-        ends = f"{said['low']:.4g} … {said['high']:.4g}"
-        own = [f"{said['predicted']:.4g}", f"{said['deviation']:.3g}", ends]
-    return [*own, *(f"{said[source]:.3g}" for source in ("total", "data", "weights", "architecture"))]
+        middle, low, high = (as_precise(said[key], said["deviation"]) for key in ("predicted", "low", "high"))
+        own = [middle, f"{said['deviation']:.3g}", f"{low} … {high}"]
+    sources = ("total", "data", "weights", "architecture")
+    return [*own, *("–" if source in undefined else f"{said[source]:.3g}" for source in sources)]

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uraenas.base.progress import in_words
+from uraenas.base.words import three_decimals
 from uraenas.cli.printing import shown
 from uraenas.run.location import PRETRAINED
 
@@ -72,9 +73,9 @@ def _headline(lines: list[dict[str, Any]]) -> Table:
         cells = []
         for key in keys:
             value = line[key]
-            words = (
-                "–" if value is None else f"{100 * value:.2f}" if key.endswith("accuracy") else f"{value:.3f}"
-            )
+            words = "–" if value is None else three_decimals(key, value)
+            if value is not None and key.endswith("accuracy"):
+                words = f"{100 * value:.2f}"
             cells.append(f"[bold]{words}[/]" if value is not None and value == tops[key] else words)
         table.add_row(f"  {shown(line['method'])}", str(line["members"]), *cells)
     return table

@@ -8,7 +8,7 @@ that a network gives.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -21,6 +21,8 @@ from uraenas.base.fields import Fields, is_table
 
 FLOOR = 1e-6  # of a variance, relative to that of the training labels: none is surer than a thousandth of their spread
 RARE = 6  # a class of fewer examples goes with the largest, where that is allowed
+FAR = 1000  # deviations from 0 to the centre; float32 has an error of 6e-5 deviations there
+MOST_LABEL = 1e14  # metrics are in units of the label, and stored numbers have limits
 STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
 
 
@@ -191,11 +193,21 @@ class Numbers:
         for kind, own in labels.items():
             if own.dtype != np.float64 or not np.isfinite(own).all():
                 raise UraenasError(f"{where}: {kind} values of {self.column} must be finite float64 numbers")
+            if (largest := float(np.abs(own).max(initial=0))) > MOST_LABEL:
+                raise UraenasError(
+                    f"{where}: {self.column} is as large as {largest:g}, and at most {MOST_LABEL:g} is allowed; "
+                    "divide it"
+                )
         if np.ptp(labels["training"]) == 0:
             raise UraenasError(
                 f"{where}: {self.column} is {labels['training'][0]:g} in all training rows; "
                 "a constant leaves nothing to predict"
             )
+
+    @property
+    def is_far(self) -> bool:
+        """Whether float32 hardly tells its values apart: their spread is in the last digits."""
+        return abs(self.centre) > FAR * self.scale
 
     def fitted(self, labels: np.ndarray) -> "Numbers":
         return Numbers(self.column, float(labels.mean()), float(labels.std()) or 1.0)
@@ -226,6 +238,8 @@ class Numbers:
         return losses_M  # a number has no others to be spread over
 
     def prediction(self, outputs: Tensor) -> Tensor:
+        if self.is_far:
+            outputs = outputs.double()
         log_variance = torch.log(FLOOR + F.softplus(outputs[..., 1])) + 2 * math.log(self.scale)
         return torch.stack([self.centre + self.scale * outputs[..., 0], log_variance], dim=-1)
 
@@ -337,6 +351,12 @@ class Several:
 def numbers_of(columns: Sequence[str]) -> Target:
     """The target that these columns of numbers are."""
     parts = tuple(Numbers(column) for column in columns)
+    return parts[0] if len(parts) == 1 else Several(parts)
+
+
+def centred(target: Target) -> Target:
+    """The same numbers without their centres: what differs between members is then in the first digits."""
+    parts = tuple(replace(part, centre=0.0) for part in target.parts)
     return parts[0] if len(parts) == 1 else Several(parts)
 
 

@@ -1,11 +1,13 @@
 """A whole ensemble as one module: raw images in; probabilities, uncertainty by source and what to make of them out."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from uraenas.data.targets import names_of
+from uraenas.base.errors import UraenasError
+from uraenas.data.targets import centred, names_of
 from uraenas.engine.runtime import Output
 from uraenas.ensemble import Ensemble, Known
 from uraenas.ensemble.graph import MembersNetwork
@@ -16,6 +18,7 @@ from uraenas.evaluation.conformal import REGULARISATION
 from uraenas.evaluation.metrics import SOURCES
 from uraenas.spaces import Features
 
+FAREST = 1e5  # deviations from 0 to the centre of numbers; float32 has an error of 0.006 deviations there
 TIE = 1e-5  # sums of logarithms that differ by less are equal, in float32
 
 
@@ -73,8 +76,15 @@ class NumbersNetwork(nn.Module):
     def __init__(self, ensemble: Ensemble, share: float, coverage: float) -> None:
         super().__init__()
         known = ensemble.require_known()
-        self.members, self.groups = _members(ensemble), _groups(ensemble)
         self.target, self.share = ensemble.normalisation.target, share
+        for part in self.target.parts:
+            if abs(part.centre) > FAREST * part.scale:
+                raise UraenasError(
+                    f"the values of {part.column} are about {part.centre:.3g} and differ by {part.scale:.3g}, which a "
+                    "file in float32 cannot tell apart; subtract a number from them before training"
+                )
+        units = replace(ensemble.normalisation, target=centred(self.target))
+        self.members, self.groups = _members(replace(ensemble, normalisation=units)), _groups(ensemble)
         factors = ensemble.temperatures
         self.temperatures = factors if isinstance(factors, tuple) else (factors,)
         self.foreign = _Foreign(known, [place for place, _ in self.members.places])
@@ -112,12 +122,13 @@ class NumbersNetwork(nn.Module):
         said, features = self.members.look(images)
         found: list[Tensor] = []
         totals = []
-        for k in range(len(self.target.parts)):
+        for k, part in enumerate(self.target.parts):
             means, variances = [one[..., 2 * k] for one in said], [one[..., 2 * k + 1].exp() for one in said]
             total, *parts = self._variance(means, variances)
             deviation = (total * self.temperatures[k]).sqrt()
             ends = _interval(self.panels[k], means, variances)
-            found += [_mean(means), deviation, *ends, total, *parts]
+            predicted, low, high = (part.centre + one for one in (_mean(means), *ends))
+            found += [predicted, deviation, low, high, total, *parts]
             totals.append(total)
         p_value = self.foreign(self._uncertainty(totals), features)
         return *found, p_value, p_value <= self.share

@@ -28,6 +28,7 @@ class Threshold:
         rests = f"{self.wrong:,} of {self.passing:,} wrong"
         if self.passing == 0:
             words = f"abstain always: even the surest of {self.images:,} held-out images are wrong too often"
+            words += " to promise it" if self.certainty else ""
         elif self.passing == self.images:
             words = f"abstain below {self.confidence:.3f}, the least sure held-out image ({rests})"
         else:

@@ -2,13 +2,14 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble
 from uraenas.run.pipeline import Pipeline
 
@@ -17,6 +18,13 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def require_used(settings: Iterable[str], *used: str) -> None:
+    """Refuse settings of data that an estimator would not look at: most are about files, and it is given arrays."""
+    for key in settings:
+        if key.startswith("data.") and key not in used:
+            raise UraenasError(f"{key} is not for arrays; of data the estimator takes {', '.join(used)}")
 
 
 @contextmanager

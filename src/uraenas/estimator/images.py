@@ -18,7 +18,7 @@ from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
-from uraenas.estimator.fitting import folder_for, seed_of, trained
+from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
@@ -104,6 +104,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNAS":
         """Learn the architecture distribution, draw and train the members."""
         method(self.method)
+        require_used(self.settings or {}, "data.limit", "data.held_out")
         images = self._images(X)
         labels = np.asarray(y)
         if labels.dtype.kind not in LABEL_KINDS or not _are_scalars(labels):

@@ -25,14 +25,13 @@ from uraenas.base.progress import Lines, silent
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.held_out import COVERAGE
-from uraenas.estimator.fitting import folder_for, seed_of, trained
+from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
 from uraenas.run.config import Config
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
 
-HELD_OUT = TableSettings.held_out
 TARGET = "the target"  # its column's name, and how those of several begin; none of X is called so
 
 
@@ -107,9 +106,11 @@ class TableEstimator(BaseEstimator):
         """Learn from rows with labels [N], or [N, T] of T targets with these names."""
         with _as_value_error():
             columns = dict(zip(names, labels.reshape(len(labels), -1).T, strict=True))
-            config, held_out = self._config(), HELD_OUT if self.held_out is None else self.held_out
+            config = self._config()
             apart = config.data.apart if config.train.folds else 0.0
-            settings = TableSettings(",".join(columns), (), kind, held_out, config.data.pieces, apart=apart)
+            settings = TableSettings(
+                ",".join(columns), (), kind, config.data.held_out, config.data.pieces, apart=apart
+            )
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
             known = (frame_of(rows) | columns, settings, no_test, seed_of(self.random_state))
             dataset = table_dataset("rows", *known)
@@ -120,6 +121,7 @@ class TableEstimator(BaseEstimator):
 
     def _config(self) -> Config:
         row_of_method(self.method)
+        require_used(self.settings or {}, "data.limit", "data.held_out", "data.pieces", "data.apart")
         wanted = {
             "methods": self.method,
             "ensemble.members": self.members,
@@ -127,6 +129,7 @@ class TableEstimator(BaseEstimator):
             "search.epochs": self.search_epochs,
             "engine.device": self.device,
             "seed": seed_of(self.random_state),
+            "data.held_out": self.held_out,
             "train.folds": None if self.held_out is None else 0,
         }
         changes = {key: value for key, value in wanted.items() if value is not None}
@@ -138,13 +141,17 @@ class TableEstimator(BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         """New rows in the form of those of the fit."""
-        check_is_fitted(self, "ensemble_")
+        columns = self._fitted().normalisation.columns
+        assert columns is not None
         if _has_texts(X):
             _check_feature_names(self, X, reset=False)
             _check_n_features(self, X, reset=False)
-            return frame_of(X)
-        checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        return dict(zip(self._fitted().normalisation.columns.names, checked.T, strict=True))  # type: ignore[union-attr]
+            rows = frame_of(X)
+        else:
+            checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+            rows = dict(zip(columns.names, checked.T, strict=True))
+        with _as_value_error():
+            return columns.frame(rows)
 
     def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
         """Rows and labels of a fit, checked as scikit-learn does."""
@@ -221,6 +228,11 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on rows that no member was trained on."""
         return self._fitted().predict_proba(self._rows(X), device=self.device)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities [N, K]."""
+        smallest = np.finfo(np.float64).tiny  # a probability can be 0, and then has no logarithm
+        return np.log(np.maximum(self.predict_proba(X), smallest))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""

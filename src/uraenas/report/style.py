@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from uraenas.base.svg import MARKS
+from uraenas.base.words import three_decimals
 from uraenas.evaluation import REFERENCES
 from uraenas.learning.methods import METHODS
 
@@ -69,7 +70,7 @@ def marker(of: str | int) -> str:
 
 def show(metric: str, value: float) -> str:
     """A value of this metric as the tables print it."""
-    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.3f}"
+    return f"{100 * value:.2f} %" if metric == "accuracy" else three_decimals(metric, value)
 
 
 def direction(metric: str) -> str:

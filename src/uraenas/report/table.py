@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from uraenas.base.words import three_decimals
 from uraenas.evaluation import Row, mean_names, sizes_of
 from uraenas.report.style import LARGER_IS_BETTER
 
@@ -26,7 +27,7 @@ class Column:
             return "–"
         sign = "+" if signed else ""
         percent = self.metric == "accuracy" or self.metric.startswith("coverage")
-        return f"{100 * value:{sign}.2f}" if percent else f"{value:{sign}.3f}"
+        return f"{100 * value:{sign}.2f}" if percent else three_decimals(self.metric, value, sign)
 
     def is_better(self, interval: tuple[float, float] | None) -> bool:
         """Of a difference: whether its whole interval lies on the good side of zero."""

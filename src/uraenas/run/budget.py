@@ -181,8 +181,7 @@ class Choice:
             self.few, self.enough, self.most = FEW_STEPS_ON, ENOUGH_STEPS_ON, 3 * ENOUGH_STEPS_ON
         self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed and not self.tuned
         self.seconds, self.room = seconds, (1 - RESERVE) * seconds
-        images = len(self.task.train)
-        self.steps = max(1, images // suited_batch(self.asked.train.batch, images))  # of an epoch
+        self.steps = self.task.steps(self.asked.train.batch)  # of an epoch
         workers = pipeline.engine.workers
         # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing.
         self.stack = min(self.asked.engine.stack, workers.count if workers else self.asked.engine.stack)

@@ -250,6 +250,8 @@ def outside_images(config: Config, dataset: Dataset) -> dict[str, LabelledImages
     """The images that should be told apart, by name, in the form of the test images; their labels are not looked at."""
     height, width, channels = dataset.test.images.shape[1:]
     found: dict[str, LabelledImages] = {}
+    if config.evaluate.outsiders and dataset.columns is not None:
+        raise UraenasError("evaluate.outside names images from elsewhere, and a table has rows; leave it out")
     for place in config.evaluate.outsiders:
         size = (height, width)
         name, images = load_images(place, config.data.root, size, config.data.skip_unreadable)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from uraenas.base.progress import Progress, in_words
-from uraenas.data.loader import suited_batch
 from uraenas.ensemble import at_test_time
 from uraenas.evaluation import REFERENCES, cell_count
 from uraenas.learning.chains import RESTARTS, ChainSpec, chains_for, in_turns, shared_epochs
@@ -53,13 +52,12 @@ def forecast(config: Config, task: Task, run: Run, rates: Rates, evaluating: boo
         "members": sum(_choosing(method, config, task, rates) for method in left),
         "evaluate": _evaluating(sets, config, task, rates),
     }
-    steps = max(1, len(task.train) // suited_batch(config.train.batch, len(task.train)))
     plan = {
         "search_epochs": searching,
         "search_unit": _unit(of_search) if of_search else "epochs",
         "chains": sum(epochs > 0 for epochs in chains.values()),
         "epochs": config.train.epochs,
-        "steps": config.train.epochs * steps,  # of one chain
+        "steps": config.train.epochs * task.steps(config.train.batch),  # of one chain
         "members": {name: _members(config.method(name), config) for name in config.methods},
         "sets": max(sets.values(), default=0),
     }

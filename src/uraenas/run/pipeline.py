@@ -11,7 +11,6 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress, silent
 from uraenas.base.versions import environment
 from uraenas.data import DATASETS, Dataset
-from uraenas.data.loader import suited_batch
 from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
@@ -123,12 +122,12 @@ class Pipeline:
         pipeline.config = config = _with_earlier_settings(run, config)
         pipeline.engine  # noqa: B018 (its checks are ours)
         pipeline.check_evaluation()
+        pipeline.search_of, pipeline.chains_of = search_of, chains_of
         if chains_of is not None:
             check_chains(run, chains_of, config, pipeline.task.facts)
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
             planned = pipeline._planned(chains_of.searched())
             _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
-        pipeline.search_of, pipeline.chains_of = search_of, chains_of
         return pipeline
 
     def begin(self) -> None:
@@ -182,11 +181,13 @@ class Pipeline:
 
     def notes(self) -> list[str]:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
-        train, images = self.config.train, len(self.task.train)
-        per_epoch = max(1, images // suited_batch(train.batch, images))
+        train = self.config.train
+        per_epoch = self.task.steps(train.batch)
         notes = [*self.task.dataset.notes, *self.task.notes, *recipe_notes(self.config)]
-        if self.config.evaluate.references and images > MOST_IMAGES:
-            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {images:,} training images"
+        known = len(self.task.disjoint[0])
+        if self.config.evaluate.references and self.task.has_references and known > MOST_IMAGES:
+            examples = f"{known:,} training {self.task.dataset.example}s"
+            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {examples}"
             notes.append(f"the references {words} (evaluate.references)")
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
@@ -200,7 +201,8 @@ class Pipeline:
             kinds = [self.config.method(name).weights for name in self.config.methods]
             enough = epochs_for(kinds, -(-ENOUGH_STEPS // per_epoch))
             notes.append(
-                f"{train.epochs} epochs of {images:,} images are {per_epoch * train.epochs} steps, too few to "
+                f"{train.epochs} epochs of {self.task.learned_from:,} {self.task.dataset.example}s are "
+                f"{per_epoch * train.epochs} steps, too few to "
                 f"learn well; train.epochs={enough} would be {per_epoch * enough:,}"
             )
         return notes
@@ -311,8 +313,17 @@ class Pipeline:
         config = self.config
         asked = config.methods if methods is None else methods
         missing = [name for name in asked if not self.run.is_trained(name)]
-        known = (config.ensemble, self.task.space, searched, config.seed, self.task.starts)
-        return {name: plan_chains(config.method(name), *known) for name in missing}
+        known = (self.task.space, searched, config.seed, self.task.starts)
+        plans = {name: plan_chains(config.method(name), config.ensemble, *known) for name in missing}
+        if self.chains_of is None:
+            return plans
+        # Which architecture a chain has may depend on how many there are: they are as many as were trained.
+        ensemble = self.chains_of.config().ensemble
+        trained = {name: plan_chains(config.method(name), ensemble, *known)[0] for name in missing}
+        return {
+            name: ([*trained[name][: len(specs)], *specs[len(trained[name]) :]], redrawn)
+            for name, (specs, redrawn) in plans.items()
+        }
 
     # Stage 3
 

@@ -77,6 +77,15 @@ class Task:
         )
 
     @cached_property
+    def learned_from(self) -> int:
+        """How many training images a chain learns from: all but the part that it leaves out."""
+        return len(self.train) - (0 if self.fold is None else int(np.bincount(self.fold).max()))
+
+    def steps(self, batch: int) -> int:
+        """Of a chain's epoch, in batches at most this large."""
+        return max(1, self.learned_from // suited_batch(batch, len(self.train)))
+
+    @cached_property
     def disjoint(self) -> tuple[LabelledImages, LabelledImages]:
         """Training and held-out images that have none in common, for those who are no chains."""
         if self.fold is None:
@@ -101,7 +110,7 @@ class Task:
     @property
     def notes(self) -> list[str]:
         """How the images were divided, where that is not the usual way."""
-        data, own = self.dataset, self.dataset.validation is not None
+        own = self.dataset.validation is not None
         if self.fold is not None:
             notes = [
                 f"each chain leaves out one of {self.fold.max() + 1} parts of the training set (train.folds)"
@@ -110,12 +119,17 @@ class Task:
                 notes.append(
                     f"none learns from {len(self.apart):,} rows, which intervals rest on (data.apart)"
                 )
-            return notes
+            return [*notes, *self._notes_on_limit(len(self.train))]
         used = len(self.train) + (0 if own else len(self.held_out))
         notes = [f"{len(self.held_out):,} images of the validation part are held out"] if own else []
-        if used < len(data.train):
-            notes.append(f"{used:,} of {len(data.train):,} training images are used (data.limit)")
-        return notes
+        return [*notes, *self._notes_on_limit(used)]
+
+    def _notes_on_limit(self, used: int) -> list[str]:
+        data, val = self.dataset, self.dataset.validation
+        known = len(data.train) + (0 if self.fold is None or val is None else len(val))
+        return (
+            [f"{used:,} of {known:,} training {data.example}s are used (data.limit)"] if used < known else []
+        )
 
     @cached_property
     def facts(self) -> DataFacts:
@@ -143,10 +157,14 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
     training, held_out = _divided(dataset, config)
     fold = None
     if folded:
-        training = held_out = _together(training, held_out)
+        training = held_out = _limited(_together(training, held_out), dataset, config)
         strata, count = dataset.target.strata(training.labels), min(config.train.folds, len(training) // 2)
         fold = folds_of(strata, count, _split_key(config.seed, "folds"))
     if config.train.class_weights == "balanced":
+        if not dataset.classes:
+            raise UraenasError(
+                f"train.class_weights=balanced: {dataset.name} has numbers to predict, no classes"
+            )
         training, held_out = _balanced(training), _balanced(held_out)
     if any(augmentation.changes for augmentation in config.augmentations):
         require_bytes(training)  # rather now than after the search
@@ -179,13 +197,9 @@ def _units(dataset: Dataset, training: LabelledImages) -> Normalisation:
 
 def _divided(dataset: Dataset, config: Config) -> tuple[LabelledImages, LabelledImages]:
     """The images to train on, and those held out: the dataset's own, or a share of the training images."""
-    training, limit, share = dataset.train, config.data.limit, config.data.held_out
+    training, share = _limited(dataset.train, dataset, config), config.data.held_out
     target = dataset.target
     names = target.strata_names(dataset.classes)
-    if 0 < limit < len(training):
-        key = _split_key(config.seed, "limit")
-        (chosen,) = stratified_split(target.strata(training.labels), (limit,), key, names or None)
-        training = training.take(chosen)
     if dataset.validation is not None:
         _require_examples(target.strata(training.labels), names, LEAST_EXAMPLES - 1)
         return training, dataset.validation
@@ -194,6 +208,17 @@ def _divided(dataset: Dataset, config: Config) -> tuple[LabelledImages, Labelled
     key = _split_key(config.seed, "held-out")
     apart, rest = stratified_split(strata, (share, 1 - share), key, names or None)
     return training.take(rest), training.take(apart)
+
+
+def _limited(training: LabelledImages, dataset: Dataset, config: Config) -> LabelledImages:
+    """At most as many training images as a run may use."""
+    target, limit = dataset.target, config.data.limit
+    if not 0 < limit < len(training):
+        return training
+    names = target.strata_names(dataset.classes)
+    key = _split_key(config.seed, "limit")
+    (chosen,) = stratified_split(target.strata(training.labels), (limit,), key, names or None)
+    return training.take(chosen)
 
 
 def _together(first: LabelledImages, second: LabelledImages) -> LabelledImages:

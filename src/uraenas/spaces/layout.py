@@ -78,7 +78,8 @@ class Layout:
         for entry in self.entries:
             if entry.role == role and len(entry.shape) > 1:
                 return entry
-        raise UraenasError(f"this space does not say which of its layers has to do with {role} (Entry.role)")
+        does = {"images": "reads the input", "logits": "gives the output"}[role]
+        raise UraenasError(f"these networks have no layer that alone {does}, which some method here needs")
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The vector's pieces by name. One split: its gradient is one concatenation."""

@@ -4,13 +4,18 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from browsing import brightness, prefer, requests_sent, resize, violations
 
 from uraenas import Run
+from uraenas.data.tables import columns_of
+from uraenas.data.tables.frame import checked
 from uraenas.deploy.serving import Limits
+from uraenas.deploy.serving.rows import RowsModel
 from uraenas.deploy.serving.served import Output
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.table_rows import predict_rows
@@ -169,3 +174,12 @@ def test_the_page_has_a_form_and_takes_a_file(client: Any, kind: str, browser: A
     assert violations(browser) == []
     sent = [address for address in requests_sent(browser) if not address.startswith("data:")]
     assert all(address.startswith(f"http://127.0.0.1:{client.port}/") for address in sent)
+
+
+def test_numbers_and_truths_in_json_are_taken_for_the_texts_that_they_were_in_training() -> None:
+    columns = columns_of(checked({"code": np.array(["007", "A12"]), "ok": np.array(["TRUE", "FALSE"])}))
+    model = RowsModel("m", SimpleNamespace(normalisation=SimpleNamespace(columns=columns)), Asked())  # type: ignore[arg-type]
+    rows = [{"code": 7, "ok": True}, {"code": "007", "ok": "TRUE"}, {"code": 10**400, "ok": None}]
+    items, _ = model.request(json.dumps({"rows": rows}).encode(), JSON, 10)
+    assert items[:2] == 2 * [{"code": "007", "ok": "TRUE"}]
+    assert items[2]["ok"] == ""

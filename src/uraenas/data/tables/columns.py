@@ -11,15 +11,28 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields, is_number, is_table
-from uraenas.data.tables.frame import Frame, as_texts, checked, frame_of
+from uraenas.data.tables.frame import (
+    Frame,
+    as_text,
+    as_texts,
+    column_of,
+    frame_of,
+    number_of,
+    of_one_length,
+    require_column,
+    text_of,
+)
 
 MOST_CATEGORIES = 1000
+MOST_VALUE = 1e100  # of a number: its square is finite
+TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True)
@@ -43,11 +56,21 @@ class Number:
         """That an unseen value may be taken for."""
         return 1
 
+    def column(self, values: np.ndarray) -> np.ndarray:
+        """New values as numbers; true and false are 1 and 0, as they may have been in training."""
+        found = column_of(self.name, values)
+        if found.dtype.kind == "f":
+            return found
+        may_be_truth = self.median in (0, 0.5, 1) and 0 <= self.mean <= 1
+        truths = {"": np.nan, **TRUTHS} if may_be_truth else {"": np.nan}
+        numbers = [truths.get(text.lower(), number_of(text)) for text in found.tolist()]
+        if None in numbers:
+            strange = found[numbers.index(None)]
+            raise UraenasError(f"column {self.name} holds {str(strange)!r}, and had numbers in training")
+        return np.array(numbers, np.float64)
+
     def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers [N, width], and whether each row's value was never seen [N]."""
-        if values.dtype.kind != "f":
-            strange = next(text for text in values.tolist() if text != "")
-            raise UraenasError(f"column {self.name} holds {strange!r}, and had numbers in training")
         missing = np.isnan(values)
         known = np.where(missing, self.median, values)[:, None]
         parts = [(known - self.mean) / self.deviation]
@@ -74,6 +97,39 @@ class Category:
     def most_values(self) -> int:
         """That an unseen value may be taken for."""
         return len(self.values)
+
+    def column(self, values: np.ndarray) -> np.ndarray:
+        """New values as texts, whatever the values beside them: 007 is no number here, even if all others are."""
+        require_column(self.name, values)
+        return np.array([self._as_in_training(one) for one in values.tolist()], dtype=str)
+
+    def _as_in_training(self, value: Any) -> str:
+        """A value as it was written there, where it was; pandas may have made a number or a truth of it."""
+        text = text_of(value)
+        if text in self._seen:
+            return text
+        is_truth = isinstance(value, bool | np.bool_)
+        number = float(value) if is_truth else number_of(text)
+        if number is None or not text:
+            return text
+        plain = text if is_truth else as_text(number)
+        if is_truth or isinstance(value, Real):
+            return self._by_number.get(number, plain)
+        return plain if plain in self._seen else text
+
+    @cached_property
+    def _seen(self) -> frozenset[str]:
+        return frozenset(self.values)
+
+    @cached_property
+    def _by_number(self) -> dict[float, str]:
+        """Values that are numbers or truths, by number; of several the most frequent."""
+        found = {}
+        for value in reversed(self.values):
+            number = TRUTHS.get(value.lower(), number_of(value)) if value else None
+            if number is not None:
+                found[number] = value
+        return found
 
     def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
         """The same; a value that was never seen is taken for one that was, another in each variant."""
@@ -109,7 +165,10 @@ class Columns:
             raise UraenasError(
                 f"column {missing[0]!r} is missing; these rows have {', '.join(list(found)[:10]) or 'none'}"
             )
-        return checked({name: found[name] for name in self.names})
+        frame = of_one_length({part.name: part.column(found[part.name]) for part in self.parts})
+        if not all(map(len, frame.values())):
+            raise UraenasError("there are no rows to predict")
+        return frame
 
     def encode(self, frame: Frame, variant: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Images of one pixel [N, 1, 1, D] in float32, and whether a row has a category that was never seen [N]."""
@@ -134,15 +193,21 @@ class Columns:
                 shares = facts.numbers("shares", len(values)) if facts.has("shares") else ()
                 parts.append(Category(name, values, shares))
             else:
-                median, mean, deviation = (facts.number(key) for key in ("median", "mean", "deviation"))
+                median, mean, deviation = (
+                    facts.number(key, -MOST_VALUE, MOST_VALUE) for key in ("median", "mean", "deviation")
+                )
                 if deviation <= 0:
                     raise facts.error(f"the deviation of {name} is not above 0")
                 missing = facts.number("missing", 0, 1) if facts.has("missing") else None
-                ends = tuple(facts.list_of("ends", is_number, "numbers")) if facts.has("ends") else ()
+                ends = tuple(facts.list_of("ends", _is_value, "numbers")) if facts.has("ends") else ()
                 if any(low >= high for low, high in pairwise(ends)):
                     raise facts.error(f"the pieces of {name} do not rise")
                 parts.append(Number(name, median, mean, deviation, facts.flag("flagged"), missing, ends))
         return cls(tuple(parts))
+
+
+def _is_value(one: Any) -> bool:
+    return is_number(one, -MOST_VALUE, MOST_VALUE)
 
 
 def columns_of(frame: Frame, categories: Sequence[str] = (), pieces: int = 0) -> Columns:
@@ -162,6 +227,10 @@ def _number(name: str, values: np.ndarray, pieces: int) -> Number:
 
     if np.isnan(values).all():
         raise UraenasError(f"column {name} has no value in any training row; leave it out: data.leave_out")
+    if (largest := float(np.nanmax(np.abs(values)))) > MOST_VALUE:
+        raise UraenasError(
+            f"column {name} holds {largest:g}, and at most {MOST_VALUE:g} is allowed; divide it"
+        )
     imputer, scaler = SimpleImputer(strategy="median"), StandardScaler()
     scaler.fit(imputer.fit_transform(values[:, None]))
     median, mean, deviation = (float(one[0]) for one in (imputer.statistics_, scaler.mean_, scaler.scale_))

@@ -31,24 +31,23 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
 
 def checked(columns: Mapping[str, np.ndarray]) -> Frame:
     """Columns as numbers where all their values are, else as texts; dates and infinite values are refused."""
-    found = {name: column_of(name, values) for name, values in columns.items()}
-    if len({len(values) for values in found.values()}) > 1:
+    return of_one_length({name: column_of(name, values) for name, values in columns.items()})
+
+
+def of_one_length(frame: Frame) -> Frame:
+    """The columns, if they have as many values each."""
+    if len({len(values) for values in frame.values()}) > 1:
         raise UraenasError("columns of a table must have one length")
-    return found
+    return frame
 
 
 def column_of(name: str, values: np.ndarray) -> np.ndarray:
     """One column."""
-    if values.ndim != 1:
-        raise UraenasError(f"column {name} has the shape {values.shape}; it must be one value for each row")
-    if values.dtype.kind == "M":
-        raise _no_dates(name, values[0])
+    require_column(name, values)
     if values.dtype.kind in "biuf":
         return _finite(name, values.astype(np.float64))
-    if values.dtype.kind not in "OUS":
-        raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
-    texts = [_text(one) for one in values.tolist()]
-    numbers = [_number(text) for text in texts]
+    texts = [text_of(one) for one in values.tolist()]
+    numbers = [number_of(text) for text in texts]
     if None not in numbers:
         return _finite(name, np.array(numbers, np.float64))
     for text in texts:
@@ -57,23 +56,40 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     return np.array(texts, dtype=str)
 
 
+def require_column(name: str, values: np.ndarray) -> None:
+    """Refuse what is no column of numbers or texts."""
+    if values.ndim != 1:
+        raise UraenasError(f"column {name} has the shape {values.shape}; it must be one value for each row")
+    if values.dtype.kind == "M":
+        raise _no_dates(name, values[0])
+    if values.dtype.kind not in "biufOUS":
+        raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
+
+
 def as_texts(values: np.ndarray) -> np.ndarray:
     """A column as texts, whole numbers without a point."""
     if values.dtype.kind != "f":
         return values
-    return np.array(["" if np.isnan(one) else f"{one:.12g}" for one in values], dtype=str)
+    return np.array(["" if np.isnan(one) else as_text(one) for one in values], dtype=str)
 
 
-def _text(value: Any) -> str:
+def as_text(number: float) -> str:
+    """A number as text, a whole one without a point."""
+    return f"{number:.12g}"
+
+
+def text_of(value: Any) -> str:
     """A value as text; a missing one is empty."""
-    if value is None or value != value:
+    unlike = value != value  # so is NaN; of pandas' NA nobody knows
+    if value is None or not isinstance(unlike, bool | np.bool_) or unlike:
         return ""
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     text = text.strip()
     return "" if text.lower() in MISSING else text
 
 
-def _number(text: str) -> float | None:
+def number_of(text: str) -> float | None:
+    """The number that a text is, if it is one."""
     if text == "":
         return float("nan")
     try:

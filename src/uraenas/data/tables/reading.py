@@ -14,8 +14,13 @@ from uraenas.data.npz import read_npz
 from uraenas.data.tables.frame import Frame, frame_of
 from uraenas.data.tables.table import TableSettings, table_dataset
 
-ENDINGS = (".csv", ".tsv", ".csv.gz", ".parquet")
-ARRAYS = (("x", "y"), ("X", "y"), ("x_train", "y_train"))  # of tables in .npz files
+ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+# Of tables in .npz files: rows and targets, and those for testing where there are some.
+ARRAYS = (
+    ("x", "y", "x_test", "y_test"),
+    ("X", "y", "X_test", "y_test"),
+    ("x_train", "y_train", "x_test", "y_test"),
+)
 MOST_BYTES = 4 << 30
 DELIMITERS = ",;\t|"
 NONE = TableSettings()
@@ -26,15 +31,25 @@ def is_table(path: Path) -> bool:
     """Whether a file is a table: by its ending, or an .npz file whose examples are rows."""
     if path.name.endswith(ENDINGS):
         return True
-    return path.suffix == ".npz" and path.is_file() and _rows_in(path) is not None
+    return path.suffix == ".npz" and path.is_file() and _arrays_in(path) is not None
 
 
 def load_table(path: Path, settings: TableSettings) -> Dataset:
-    """The dataset in a file; in an .npz file the target is y, or each of its columns."""
-    frame = read_frame(path)
-    if path.suffix == ".npz" and not settings.target:
+    """The dataset in a file; in an .npz file the target is y, or each of its columns, and rows for testing may be."""
+    name, frame = path.name.split(".")[0], read_frame(path)
+    if path.suffix != ".npz":
+        return table_dataset(name, frame, settings)
+    if not settings.target:
         settings = replace(settings, target=",".join(name for name in frame if name.startswith("y")))
-    return table_dataset(path.name.split(".")[0], frame, settings)
+    tested = _arrays_in(path, 2)
+    if tested is None:
+        return table_dataset(name, frame, settings)
+    more = _frame_in(*tested)
+    if more.keys() != frame.keys():
+        raise UraenasError(f"{path}: rows for testing must have as many columns and targets as the others")
+    joined = {column: np.concatenate([frame[column], more[column]]) for column in frame}
+    counts = [len(next(iter(part.values()))) for part in (frame, more)]
+    return table_dataset(name, joined, settings, np.repeat([False, True], counts))
 
 
 def read_frame(path: Path) -> Frame:
@@ -42,31 +57,41 @@ def read_frame(path: Path) -> Frame:
     if path.name.endswith(".parquet"):
         return _parquet(path)
     if path.suffix == ".npz":
-        arrays = _rows_in(path)
+        arrays = _arrays_in(path)
         if arrays is None:
             raise UraenasError(f"{path} holds no table; needed: x (N×D) and y")
-        x, y = arrays
-        if y is None or y.ndim != 2:
-            return frame_of(x) | ({} if y is None else {"y": y})
-        return frame_of(x) | frame_of(y, [f"y{number}" for number in range(y.shape[1])])
+        return _frame_in(*arrays)
     return _csv(path)
+
+
+def _frame_in(x: np.ndarray, y: np.ndarray | None) -> Frame:
+    if y is None or y.ndim != 2:
+        return frame_of(x) | ({} if y is None else {"y": y})
+    return frame_of(x) | frame_of(y, [f"y{number}" for number in range(y.shape[1])])
 
 
 def _csv(path: Path) -> Frame:
     with blaming(path, MEND), open_limited(path, MOST_BYTES) as file:
-        text = file.read().decode("utf-8-sig")
+        try:
+            text = file.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Damaged("it is not in UTF-8, in which tables are read") from error
         first = text.partition("\n")[0]
         delimiter = max(DELIMITERS, key=first.count)
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
-        rows = [row for row in rows if row]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        lines, rows = [], []
+        for row in reader:
+            if row:
+                lines.append(reader.line_num)
+                rows.append(row)
         if len(rows) < 2:
             raise Damaged("it has no rows below its first line")
         names = [name.strip() for name in rows[0]]
         if twice := {name for name in names if names.count(name) > 1}:
             raise Damaged(f"two columns are called {sorted(twice)[0]!r}")
-        for number, row in enumerate(rows):
+        for number, row in zip(lines, rows, strict=True):
             if len(row) != len(names):
-                raise Damaged(f"line {number + 1} has {len(row)} values, and there are {len(names)} columns")
+                raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
         return {name: np.array(values, dtype=object) for name, values in _columns(names, rows[1:])}
 
 
@@ -84,12 +109,13 @@ def _parquet(path: Path) -> Frame:
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def _rows_in(path: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Examples and labels of an .npz file, if they are rows."""
+def _arrays_in(path: Path, first: int = 0) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Examples and labels of an .npz file, if they are rows: those of training, or with 2 of testing."""
     arrays, _ = read_npz(path, {key for keys in ARRAYS for key in keys})
-    for examples, labels in ARRAYS:
-        if examples in arrays and arrays[examples].ndim == 2:
-            return arrays[examples], arrays.get(labels)
+    for keys in ARRAYS:
+        if keys[0] in arrays and arrays[keys[0]].ndim == 2:
+            examples, labels = keys[first], keys[first + 1]
+            return (arrays[examples], arrays.get(labels)) if examples in arrays else None
     return None
 
 

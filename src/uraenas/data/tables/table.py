@@ -62,13 +62,22 @@ def table_dataset(
     for column in (*settings.leave_out, *filter(None, [settings.weight])):
         if column not in frame:
             raise unknown(f"column of {name}", column, frame)
+    for use, used in (("data.leave_out", settings.leave_out), ("data.weight", (settings.weight,))):
+        if twice := set(used) & set(targets):
+            raise UraenasError(f"{name}: {min(twice)} is to be predicted, and cannot be {use}, too")
+    if settings.weight in settings.leave_out:
+        raise UraenasError(f"{name}: {settings.weight} is data.weight, and cannot be data.leave_out, too")
     notes: list[str] = []
     frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
-    for column in targets:
-        frame, test = _where_known(name, frame, column, test, notes)
+    kept = np.arange(len(frame[targets[0]]))  # in the file
+    needed = [(column, _known) for column in targets]
+    needed += [(settings.weight, _counting)] if settings.weight else []
+    for column, mask_of in needed:
+        mask = mask_of(name, column, frame[column], notes)
+        frame = {other: values[mask] for other, values in frame.items()}
+        kept, test = kept[mask], None if test is None else test[mask]
     weights: np.ndarray | None = None
     if settings.weight:
-        frame, test = _where_it_counts(name, frame, settings.weight, test, notes)
         weights = frame.pop(settings.weight).astype(np.float32)
     target, classes, labels = _labels(name, settings.kind, [(one, frame[one]) for one in targets], notes)
     inputs = {column: values for column, values in frame.items() if column not in targets}
@@ -88,7 +97,7 @@ def table_dataset(
         images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})
         if rows is tested and strange.any():
             notes.append(f"{strange.sum():,} of its test rows have a category that no training row has")
-        names = tuple(f"row {row + 1}" for row in rows)
+        names = tuple(f"row {row + 1}" for row in kept[rows])
         parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
     first, second, *others = parts
     return Dataset(
@@ -112,33 +121,27 @@ def _drawn_apart(rows: np.ndarray, count: int, key: int) -> tuple[np.ndarray, np
     return rows[others], rows[drawn]
 
 
-def _where_known(
-    name: str, frame: Frame, target: str, test: np.ndarray | None, notes: list[str]
-) -> tuple[Frame, np.ndarray | None]:
-    """The rows whose target is known."""
-    values = frame[target]
+def _known(name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Which rows have a value of this target [N]."""
     known = ~np.isnan(values) if values.dtype.kind == "f" else values != ""
     if known.sum() < LEAST_ROWS:
         said = "all rows lack" if not known.any() else f"{known.sum()} row(s) have"
-        raise UraenasError(f"{name}: {said} {target}; needed: {LEAST_ROWS} rows that have it")
+        raise UraenasError(f"{name}: {said} {column}; needed: {LEAST_ROWS} rows that have it")
     if not known.all():
-        notes.append(f"{(~known).sum():,} rows without {target} are left out")
-    return {column: one[known] for column, one in frame.items()}, None if test is None else test[known]
+        notes.append(f"{(~known).sum():,} rows without {column} are left out")
+    return known
 
 
-def _where_it_counts(
-    name: str, frame: Frame, weight: str, test: np.ndarray | None, notes: list[str]
-) -> tuple[Frame, np.ndarray | None]:
-    """The rows of a weight above 0."""
-    values = frame[weight]
+def _counting(name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Which rows have a weight above 0 [N]."""
     if values.dtype.kind != "f" or np.isnan(values).any() or (values < 0).any():
-        raise UraenasError(f"{name}: {weight} is to be a row's weight, a number of 0 or more in every row")
+        raise UraenasError(f"{name}: {column} is to be a row's weight, a number of 0 or more in every row")
     counts = values > 0
     if counts.sum() < LEAST_ROWS:
-        raise UraenasError(f"{name}: {counts.sum()} row(s) have {weight} above 0; needed: {LEAST_ROWS}")
+        raise UraenasError(f"{name}: {counts.sum()} row(s) have {column} above 0; needed: {LEAST_ROWS}")
     if not counts.all():
-        notes.append(f"{(~counts).sum():,} rows whose {weight} is 0 are left out")
-    return {column: one[counts] for column, one in frame.items()}, None if test is None else test[counts]
+        notes.append(f"{(~counts).sum():,} rows whose {column} is 0 are left out")
+    return counts
 
 
 def _labels(

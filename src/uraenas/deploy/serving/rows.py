@@ -93,10 +93,7 @@ class RowsModel:
             if not all(one is None or isinstance(one, str | int | float) for one in own):
                 raise Refused(422, f"column {name} must hold numbers and texts")
         try:
-            arrays = {
-                name: np.array([None if one is None else str(one) for one in own], object)
-                for name, own in values.items()
-            }
+            arrays = {name: np.array(own, object) for name, own in values.items()}
             frame: Frame = self.columns.frame(arrays)
             self.columns.encode(frame)
         except UraenasError as error:

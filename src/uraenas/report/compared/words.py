@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from uraenas.base.svg import mark
+from uraenas.base.words import three_decimals
 from uraenas.report.blocks import Block, Key
 from uraenas.report.chart import Legend, method_legend
 from uraenas.report.entries import Entries, Entry, Value
@@ -42,7 +43,9 @@ def beneath(column: Column, value: Value) -> str:
 def said(metric: str, value: Value) -> str:
     if value.deviation is None:
         return show(metric, value.mean)
-    spread = f"{100 * value.deviation:.2f}" if metric == "accuracy" else f"{value.deviation:.3f}"
+    spread = (
+        f"{100 * value.deviation:.2f}" if metric == "accuracy" else three_decimals(metric, value.deviation)
+    )
     return f"{show(metric, value.mean)} ±\u00a0{spread}"
 
 

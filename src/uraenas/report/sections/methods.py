@@ -5,6 +5,7 @@ from operator import attrgetter
 from markupsafe import Markup
 
 from uraenas.base.svg import Scale, element, join, line, mark, rect, round_ticks, text
+from uraenas.base.words import three_decimals
 from uraenas.evaluation import CALIBRATIONS, Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
@@ -174,7 +175,9 @@ def _difference(row: Row | None) -> Cell:
 
 def shown(metric: str, value: float) -> str:
     """A difference with its sign; of accuracy in percentage points."""
-    return (f"{100 * value:+.2f}" if metric == "accuracy" else f"{value:+.3f}").replace("-", "−")
+    return (f"{100 * value:+.2f}" if metric == "accuracy" else three_decimals(metric, value, "+")).replace(
+        "-", "−"
+    )
 
 
 def _forests(facts: RunFacts) -> list[Figure]:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from uraenas.base.svg import Scale, element, join, line, mark, padded
+from uraenas.base.words import as_precise
 from uraenas.evaluation import numbers
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, Series, draw, line_chart, method_key
@@ -61,7 +62,9 @@ def _scatter(facts: RunFacts, method: str, place: int) -> Figure:
     parts = [frame.axes(), line(*_corners(frame.across, frame.up, low, high), "ideal")]
     for n, (bottom, top), middle in zip(shown.tolist(), ends.tolist(), centre.tolist(), strict=True):
         x = frame.across(float(labels[n]))
-        tip = f"observed\t{float(labels[n]):.4g}\npredicted\t{middle:.4g}\ninterval\t{bottom:.4g} – {top:.4g}"
+        values = (float(labels[n]), middle, bottom, top)
+        observed, predicted, *around = (as_precise(value, (top - bottom) / 2) for value in values)
+        tip = f"observed\t{observed}\npredicted\t{predicted}\ninterval\t{' – '.join(around)}"
         whole = line(x, frame.up(bottom), x, frame.up(top), "interval") + mark(
             "circle", x, frame.up(middle), 2
         )

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 import torch
 from torch import Tensor
 
+from uraenas.base.words import as_precise
 from uraenas.evaluation import metrics, numbers
 from uraenas.evaluation.drift import Moved, moved
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
@@ -94,8 +95,8 @@ def _numbers(facts: RunFacts, functions: list[Hashable]) -> list[Table]:
     split = numbers.variance_by_source(members, functions)
     lines = []
     for n in torch.argsort(variance, descending=True)[:SHOWN].tolist():
-        values = (float(facts.labels[n]), float(mean[n]))
-        words = [*(f"{value:.4g}" for value in values), f"{float(variance[n]) ** 0.5:.3g}"]
+        values, deviation = (float(facts.labels[n]), float(mean[n])), float(variance[n]) ** 0.5
+        words = [*(as_precise(value, deviation) for value in values), f"{deviation:.3g}"]
         lines.append(Line(_name(facts, n), [*map(Cell, words), *_shares(split, n)]))
     of = f"{facts.target}: " if facts.target else ""
     caption = (

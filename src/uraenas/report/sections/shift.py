@@ -11,10 +11,10 @@ from uraenas.report.chart import (
     Frame,
     Series,
     draw,
-    heat_cell,
     line_chart,
     method_key,
     share_of,
+    signed_cell,
 )
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, shortened, show
@@ -48,7 +48,7 @@ def section(facts: RunFacts) -> Section:
         method_key(facts.methods),
         Choice("Predictions", curves),
         Note(
-            "Each shift at each severity, predictions as they are. The stronger the colour, the worse; "
+            "Each shift at each severity, predictions as they are. The stronger the orange, the worse; "
             "the scale is the same for all methods."
         ),
         Choice("Metric", maps),
@@ -123,7 +123,7 @@ def _heat_map(
             tip = f"{words}, severity {severity}\n{method}\t{show(metric, value)}"
             label = f"{100 * value:.1f}" if metric == "accuracy" else f"{value:.3f}"[: 5 if width > 34 else 4]
             worse = 1 - share if metric == "accuracy" else share
-            parts.append(heat_cell(LABELS + width * k, y, width, ROW, worse, label, tip))
+            parts.append(signed_cell(LABELS + width * k, y, width, ROW, -worse, label, tip))
     unit = " in %" if metric == "accuracy" else ""
     return draw(
         f"heat-{metric}-{method}",

@@ -109,6 +109,20 @@ def test_the_last_level_has_a_distance_relative_to_all_images() -> None:
     assert found["relative"][0] > 3 > 0.5 > abs(found["relative"][1])
 
 
+def test_many_features_are_kept_by_their_variances() -> None:
+    """A covariance would take the square of their number, in every member."""
+    random = np.random.default_rng(6)
+    labels = torch.arange(200) % 2
+    features = torch.from_numpy(random.normal(size=(200, 600)) * np.linspace(0.1, 9, 600)) + labels[:, None]
+    level = Level.fit(features, labels)
+    assert level.whitening.shape == (600,)
+    assert level.is_sound
+    means = torch.stack([features[labels == k].mean(dim=0) for k in range(2)])
+    variance = (features - means[labels]).square().mean(dim=0)
+    expected = ((features[:, None] - means).square() / variance).mean(dim=2).amin(dim=1)
+    torch.testing.assert_close(level.distance(features), expected, rtol=1e-3, atol=0)
+
+
 def test_a_level_of_constant_features_or_of_few_images_gives_numbers() -> None:
     few = torch.cat([torch.zeros(5, 30), torch.randn(5, 10)], dim=1)
     level = Level.fit(few, torch.tensor([0, 0, 1, 1, 1]))

@@ -225,7 +225,8 @@ class _Foreign(nn.Module):
         """The members' mean."""
         found = []
         for network, own in enumerate(features):
-            white = own @ getattr(self, f"whitening_{network}_{place}")
+            whitening = getattr(self, f"whitening_{network}_{place}")
+            white = own @ whitening if whitening.ndim == 2 else own * whitening
             apart = white.unsqueeze(1) - getattr(self, f"means_{network}_{place}")
             found.append((apart * apart).mean(dim=2).amin(dim=1) * self.shares[network])
         return torch.stack(found).sum(dim=0)

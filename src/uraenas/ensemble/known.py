@@ -31,6 +31,7 @@ FILE = "known.safetensors"
 RANKED = ("uncertainty", "distance-1", "distance-2", "relative")
 DISTANCE = "distance-"
 LAST = 1  # the level whose distance is also taken relative to all images
+WIDE = 512  # more features than this have variances alone: a covariance of 2,000 columns takes 16 MB a member
 REACH = 0.99  # of the training images are within it
 
 
@@ -38,7 +39,7 @@ REACH = 0.99  # of the training images are within it
 class Level:
     """The training images' features at one level of one member: what distances are measured with."""
 
-    whitening: Tensor  # [F, F]: features times this have covariance 1 within a class
+    whitening: Tensor  # [F, F]: features times this have covariance 1 within a class; [F] where they are many
     means: Tensor  # [K, F], of the classes, whitened
 
     @classmethod
@@ -48,6 +49,10 @@ class Level:
         features = features_NF.double()
         present, places = torch.unique(labels_N, return_inverse=True)
         means = torch.stack([features[places == k].mean(dim=0) for k in range(len(present))])
+        if features.shape[1] > WIDE:
+            variance = (features - means[places]).square().mean(dim=0)
+            scale = (variance + 1e-6 * variance.mean().clamp_min(1e-12)).rsqrt()
+            return cls(scale.float(), (means * scale).float())
         covariance, _ = ledoit_wolf((features - means[places]).numpy(), assume_centered=True)
         inside = torch.from_numpy(covariance)
         ridge = 1e-6 * inside.diagonal().mean().clamp_min(1e-12) * torch.eye(len(inside), dtype=inside.dtype)
@@ -60,7 +65,7 @@ class Level:
         """Whether numbers are numbers, and shapes fit each other."""
         width = self.whitening.shape[-1] if self.whitening.ndim else 0
         return (
-            self.whitening.shape == (width, width)
+            self.whitening.shape in ((width, width), (width,))
             and self.means.ndim == 2
             and len(self.means) > 0
             and self.means.shape[1] == width
@@ -68,13 +73,18 @@ class Level:
             and bool(torch.isfinite(self.whitening).all() and torch.isfinite(self.means).all())
         )
 
+    def white(self, features_NF: Tensor) -> Tensor:
+        """Features in units of what they vary by within a class."""
+        whitening = self.whitening
+        return features_NF @ whitening if whitening.ndim == 2 else features_NF * whitening
+
     def distance(self, features_NF: Tensor) -> Tensor:
         """The squared Mahalanobis distance to the nearest class [N], per feature."""
         if features_NF.shape[1] != len(self.whitening):
             raise UraenasError(
                 f"the ensemble knows images by {len(self.whitening)} features, its networks have {features_NF.shape[1]}"
             )
-        white = features_NF.float() @ self.whitening
+        white = self.white(features_NF.float())
         nearest = torch.cdist(white, self.means).amin(dim=1) ** 2 / white.shape[1]
         return nearest.double().nan_to_num(nan=math.inf)
 
@@ -84,12 +94,14 @@ class Seen:
     """What one member sees of the training images."""
 
     levels: tuple[Level, ...]
-    whole: Level | None  # the last ranked level, with all images as one class; none in files of old
+    # The last ranked level, with all images as one class; not in files of old, nor where there is one level.
+    whole: Level | None
 
     @classmethod
     def fit(cls, features: Features, labels_N: Tensor) -> "Seen":
         levels = tuple(Level.fit(level, labels_N) for level in features)
-        return cls(levels, Level.fit(features[LAST], torch.zeros_like(labels_N)))
+        has_last = len(features) > LAST
+        return cls(levels, Level.fit(features[LAST], torch.zeros_like(labels_N)) if has_last else None)
 
     def distances(self, features: Features) -> dict[str, Tensor]:
         """How far new images are from the training images [N], by name."""

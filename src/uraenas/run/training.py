@@ -162,10 +162,12 @@ class ChainRunner:
         """Say how many steps are made: those of whole epochs, and `more`."""
         epochs, steps = self.config.train.epochs, self.loader.steps
         done = sum(epochs if chain.is_over(epochs) else chain.epoch for chain in self.chains.values())
+        made = steps * done + more
         if losses := self.last_losses:
-            words = f"{done // max(1, len(self.chains))} of {epochs} epochs, mean loss {fmean(losses):.3f}"
+            whole = made // max(1, steps * len(self.chains))
+            words = f"{whole} of {epochs} epochs, mean loss {fmean(losses):.3f}"
             self.progress.found["train"] = f"{words} of {len(losses)} chains"
-        self.progress("train", steps * done + more, self.planned * epochs * steps)
+        self.progress("train", made, self.planned * epochs * steps)
 
     def _tick(self, steps: int) -> None:
         self._tell_progress(steps)

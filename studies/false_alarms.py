@@ -18,14 +18,13 @@ from uraenas.base import draws
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import MembersPredictor
 from uraenas.ensemble.joining import conformal_p_values
-from uraenas.ensemble.known import RANKED
 from uraenas.run.task import prepare
 
 HELD_OUT = (45, 90, 150)
 
 
-def scores_of(run: Run, method: str) -> tuple[Tensor, Tensor]:
-    """Of all images that were not trained on [S, N], and what is beyond reach [S]."""
+def scores_of(run: Run, method: str) -> tuple[Tensor, Tensor, int]:
+    """Of all images that were not trained on [S, N], what is beyond reach [S], and how many scores have ranks."""
     ensemble, task = run.ensemble(method), prepare(run.config())
     known = ensemble.known
     if known is None:
@@ -33,16 +32,18 @@ def scores_of(run: Run, method: str) -> tuple[Tensor, Tensor]:
     engine = Engine(EngineSettings(device="cpu", precision=ensemble.precision))
     predictor = MembersPredictor(ensemble.members, task.space, task.normalisation, engine)
     seen = [known.scores_of(*predictor.look(part.images)) for part in (task.held_out, task.dataset.test)]
-    return torch.cat([known.stacked(one) for one in seen], dim=1), known.reach_S
+    return torch.cat([known.stacked(one) for one in seen], dim=1), known.reach_S, known.ranked
 
 
-def shares_of(scores_SN: Tensor, reach_S: Tensor, held_out: int, share: float, splits: int) -> Tensor:
+def shares_of(
+    scores_SN: Tensor, reach_S: Tensor, ranked: int, held_out: int, share: float, splits: int
+) -> Tensor:
     """The share of false alarms in each split."""
     found = []
     for number in range(splits):
         order = draws.permutation(draws.at(draws.key(0, "splits"), number), scores_SN.shape[1])
         own, new = scores_SN[:, order[:held_out]], scores_SN[:, order[held_out:]]
-        found.append((conformal_p_values(own, new, reach_S, RANKED) <= share).double().mean())
+        found.append((conformal_p_values(own, new, reach_S, ranked) <= share).double().mean())
     return torch.stack(found)
 
 
@@ -53,11 +54,11 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.05)
     parser.add_argument("--splits", type=int, default=1000)
     given = parser.parse_args()
-    scores, reach = scores_of(Run(given.run), given.method)
+    scores, reach, ranked = scores_of(Run(given.run), given.method)
     print("| held out | false alarms | by theory | one split in ten has at least |\n|---|---|---|---|")
     for held_out in (n for n in HELD_OUT if 2 * n <= scores.shape[1]):
         shares, new = (
-            shares_of(scores, reach, held_out, given.share, given.splits),
+            shares_of(scores, reach, ranked, held_out, given.share, given.splits),
             scores.shape[1] - held_out,
         )
         mean = math.floor(given.share * (held_out + 1)) / (held_out + 1)

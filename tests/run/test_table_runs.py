@@ -230,10 +230,7 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
         assert scaled in printed
         assert "File" not in printed
         both = uraenas("predict", runs[kind], new, table(tmp_path / "other.csv", 3)).stdout
-        assert [name for name in both.split() if name.endswith(".csv")] == [
-            *(5 * [str(new)]),
-            *(3 * [str(tmp_path / "other.csv")]),
-        ]
+        assert [name for name in both.split() if name.endswith(".csv")] == 5 * ["new.csv"] + 3 * ["other.csv"]
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2

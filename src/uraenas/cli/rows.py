@@ -82,14 +82,15 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
     own = ("Class", "Prob", f"Set, {100 * coverage:g} %")
     if target.parts:
         own = ("Predicted", "±", f"{100 * coverage:g} %")
-    files, undefined = {row["file"] for row in rows}, ensemble.undefined
+    files, undefined = _short({row["file"] for row in rows}), ensemble.undefined
     first = (*(["File"] if len(files) > 1 else []), "Row", *(["Target"] if several else []))
     for heading in (*first, *own, "Total", "Data", "Weights", "Arch", ""):
-        table.add_column(heading, no_wrap=not heading.startswith("Set"))
+        wraps = heading.startswith(("File", "Set"))
+        table.add_column(heading, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
     for row in rows[:MOST_SHOWN]:
         marks = {"foreign": row["foreign"], "abstain": row.get("abstain"), "unseen": row["note"]}
         word = next((name for name, holds in marks.items() if holds), "")
-        place = [*([shown(row["file"])] if len(files) > 1 else []), str(row["row"])]
+        place = [*([shown(files[row["file"]])] if len(files) > 1 else []), str(row["row"])]
         if not several:
             table.add_row(*place, *_words(row, undefined), word)
         for k, column in enumerate(several):
@@ -113,6 +114,12 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
         console.print(Text(f"The part of {source} is not defined: {why}."))
     if several:
         console.print(Text("Intervals hold for each target by itself, not for all at once."))
+
+
+def _short(files: set[str]) -> dict[str, str]:
+    """Names without folders, if that tells them apart."""
+    names = {file: Path(file).name for file in files}
+    return names if len(set(names.values())) == len(files) else {file: file for file in files}
 
 
 def _words(said: Mapping[str, Any], undefined: Container[str]) -> list[str]:

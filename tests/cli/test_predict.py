@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
-from uraenas.ensemble.threshold import estimated, promised
+from uraenas.ensemble.threshold import Threshold, estimated, promised
 from uraenas.run.directory import Run
 
 
@@ -206,6 +206,8 @@ def test_the_threshold_says_what_it_rests_on():
     assert "2 of 48 wrong above it, of 50 held-out images" in part
     assert part.endswith("risk 5 % as an estimate, not promised")
     assert "the least sure held-out image (4 of 50 wrong)" in everything
+    never = str(Threshold(0.0, risk=0.05, images=342, passing=342, wrong=2, certainty=0.95))
+    assert never.startswith("never abstain for want of confidence (2 of 342 wrong); risk at most 5 %")
     assert "wrong too often; risk" in str(estimated(confidence, torch.zeros_like(right), 0.1))
     # 3 of 60 are 5 %, no more than that; but no risk of 5 % can be promised from them.
     sure, right = torch.ones(60, dtype=torch.float64), torch.ones(60, dtype=torch.float64)

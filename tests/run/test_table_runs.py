@@ -228,9 +228,11 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
         assert ("Row" in printed, "abstain" in printed) == (True, kind == "classes")
         scaled = {"numbers": "± is temperature-scaled", "classes": "Prob is temperature-scaled"}[kind]
         assert scaled in printed
-        assert "File" not in printed
+        assert str(new) not in printed
         both = uraenas("predict", runs[kind], new, table(tmp_path / "other.csv", 3)).stdout
-        assert [name for name in both.split() if name.endswith(".csv")] == 5 * ["new.csv"] + 3 * ["other.csv"]
+        of_first, of_second = both.split(str(new))[1].split(str(tmp_path / "other.csv"))
+        assert re.findall(r"^ *(\d) ", of_first, re.M) == list("12345")
+        assert re.findall(r"^ *(\d) ", of_second, re.M) == list("123")
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2

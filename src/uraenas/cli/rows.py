@@ -75,29 +75,15 @@ def _cell(value: Any) -> Any:
 
 
 def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> None:
-    """A line for each row; of several targets one for each of them."""
-    target, coverage = ensemble.normalisation.target, asked.coverage
+    """A table of each file, and what is to be known to read them."""
+    target = ensemble.normalisation.target
     several = [part.column for part in target.parts] if len(target.parts) > 1 else []
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    own = ("Class", "Prob", f"Set, {100 * coverage:g} %")
-    if target.parts:
-        own = ("Predicted", "±", f"{100 * coverage:g} %")
-    files, undefined = _short({row["file"] for row in rows}), ensemble.undefined
-    first = (*(["File"] if len(files) > 1 else []), "Row", *(["Target"] if several else []))
-    for heading in (*first, *own, "Total", "Data", "Weights", "Arch", ""):
-        wraps = heading.startswith(("File", "Set"))
-        table.add_column(heading, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
-    for row in rows[:MOST_SHOWN]:
-        marks = {"foreign": row["foreign"], "abstain": row.get("abstain"), "unseen": row["note"]}
-        word = next((name for name, holds in marks.items() if holds), "")
-        place = [*([shown(files[row["file"]])] if len(files) > 1 else []), str(row["row"])]
-        if not several:
-            table.add_row(*place, *_words(row, undefined), word)
-        for k, column in enumerate(several):
-            said = {name.removeprefix(f"{column}."): value for name, value in row.items()}
-            where, mark = ([""] * len(place), "") if k else (place, word)
-            table.add_row(*where, shown(column), *_words(said, undefined), mark)
-    console.print(table)
+    first = rows[:MOST_SHOWN]
+    files = dict.fromkeys(row["file"] for row in first)
+    for file in files:
+        if len(files) > 1:
+            console.print(shown(file), soft_wrap=True, highlight=False)
+        console.print(_table([row for row in first if row["file"] == file], ensemble, several, asked))
     if len(rows) > MOST_SHOWN:
         console.print(Text(f"{len(rows) - MOST_SHOWN:,} more rows; --csv and --json have all."))
     unseen = [row for row in rows if row["note"]]
@@ -110,16 +96,29 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
     console.print(
         Text(f"{scaled} is temperature-scaled; total, data, weights and architecture ({unit}) are not.")
     )
-    for source, why in undefined.items():
+    for source, why in ensemble.undefined.items():
         console.print(Text(f"The part of {source} is not defined: {why}."))
     if several:
         console.print(Text("Intervals hold for each target by itself, not for all at once."))
 
 
-def _short(files: set[str]) -> dict[str, str]:
-    """Names without folders, if that tells them apart."""
-    names = {file: Path(file).name for file in files}
-    return names if len(set(names.values())) == len(files) else {file: file for file in files}
+def _table(rows: list[dict[str, Any]], ensemble: "Ensemble", several: Sequence[str], asked: "Asked") -> Table:
+    """A line for each row; of several targets one for each of them."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    percent = f"{100 * asked.coverage:g} %"
+    own = ("Predicted", "±", percent) if not ensemble.classes else ("Class", "Prob", f"Set, {percent}")
+    for heading in ("Row", *(["Target"] if several else []), *own, "Total", "Data", "Weights", "Arch", ""):
+        table.add_column(heading, no_wrap=not heading.startswith("Set"))
+    for row in rows:
+        marks = {"foreign": row["foreign"], "abstain": row.get("abstain"), "unseen": row["note"]}
+        word = next((name for name, holds in marks.items() if holds), "")
+        if not several:
+            table.add_row(str(row["row"]), *_words(row, ensemble.undefined), word)
+        for k, column in enumerate(several):
+            said = {name.removeprefix(f"{column}."): value for name, value in row.items()}
+            number, mark = ("", "") if k else (str(row["row"]), word)
+            table.add_row(number, shown(column), *_words(said, ensemble.undefined), mark)
+    return table
 
 
 def _words(said: Mapping[str, Any], undefined: Container[str]) -> list[str]:

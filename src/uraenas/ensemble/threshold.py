@@ -29,6 +29,8 @@ class Threshold:
         if self.passing == 0:
             words = f"abstain always: even the surest of {self.images:,} held-out images are wrong too often"
             words += " to promise it" if self.certainty else ""
+        elif self.confidence == 0:
+            words = f"never abstain for want of confidence ({rests})"
         elif self.passing == self.images:
             words = f"abstain below {self.confidence:.3f}, the least sure held-out image ({rests})"
         else:

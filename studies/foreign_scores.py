@@ -73,7 +73,10 @@ def main(run_path: str, method: str, *others: str) -> None:
     random = np.random.default_rng(0)
     train = random.permutation(len(task.train))[:5000]
     images = {"held out": task.held_out.images, "test": task.dataset.test.images}
-    images |= {name: np.load(file)["images"] for name, file in (other.split("=") for other in others)}
+    shape = task.dataset.test.images.shape[1:]  # grey images may be stored without a channel
+    for other in others:
+        name, file = other.split("=")
+        images[name] = np.load(file)["images"].reshape(-1, *shape)
     seen = predictor.look(task.train.images[train])[1]
     labels = torch.from_numpy(task.train.labels[train]).to(DEVICE)
     levels = [[level.double().to(DEVICE) for level in member] for member in seen]

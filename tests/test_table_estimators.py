@@ -108,9 +108,9 @@ def test_a_row_is_predicted_alike_alone_and_among_others_and_with_truths_in_any_
     random = np.random.default_rng(0)
     code, flag = random.choice(["007", "1.0", "A12"], 120), random.choice([True, False, None], 120)
     rows = pandas.DataFrame({"code": code, "flag": flag})
-    y = (code == "A12") * 2.0 + (flag == True)  # noqa: E712
+    y = (code == "A12") * 2.0 + np.array([one is True for one in flag])
     model = UraeNASRegressor(**SMALL).fit(rows, y)
-    some = rows[(code == "007") & (flag != None)][:4]  # noqa: E711
+    some = rows[(code == "007") & rows.flag.notna()][:4]
     expected = model.predict(rows)[some.index]
     np.testing.assert_allclose(model.predict(some), expected)
     np.testing.assert_allclose(model.predict(some.assign(flag=some.flag.astype(bool))), expected)

@@ -9,11 +9,12 @@ from short_runs import FEW
 
 from uraenas import UraeNAS, UraenasError
 from uraenas.run import budget
+from uraenas.run.advice import ENOUGH_STEPS, FEW_STEPS
 from uraenas.run.budget import Choice, seconds_of
 from uraenas.run.config import override, preset
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Forecast
-from uraenas.run.pipeline import ENOUGH_STEPS, FEW_STEPS, Pipeline
+from uraenas.run.pipeline import Pipeline
 
 STEPS = 16  # of an epoch of digits, by the preset
 

@@ -68,7 +68,7 @@ def test_copies_and_lists_of_methods_do_without_them(uraenas, compared, tmp_path
 
 
 def test_a_run_says_how_many_images_they_learn_from(tmp_path, monkeypatch):
-    monkeypatch.setattr("uraenas.run.pipeline.MOST_IMAGES", 500)
+    monkeypatch.setattr("uraenas.run.advice.MOST_IMAGES", 500)
     config = preset("tiny", {"methods": "random-ensemble", "evaluate.references": True})
     notes = Pipeline.start(tmp_path / "run", config).notes()
     assert any("learn from 500 of 1,069 training images" in note for note in notes), notes

@@ -27,6 +27,7 @@ from uraenas.data import Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.learning.chains import epochs_for
 from uraenas.learning.loops import LoopParts
+from uraenas.run.advice import ENOUGH_STEPS, FEW_STEPS
 from uraenas.run.config import Config, override
 from uraenas.run.directory import Run
 from uraenas.run.fine_tuning import (
@@ -39,7 +40,7 @@ from uraenas.run.fine_tuning import (
     told_of_start,
 )
 from uraenas.run.forecast import Forecast, forecast
-from uraenas.run.pipeline import ENOUGH_STEPS, FEW_STEPS, Pipeline
+from uraenas.run.pipeline import Pipeline
 from uraenas.run.rates import PATIENCE, Rates
 
 SHARE = 0.2  # of the time: at most this for the search, and for shifted images

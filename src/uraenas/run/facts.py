@@ -42,7 +42,7 @@ class DataFacts:
         return len(self.classes) or numbers_of(self.targets or ("",)).outputs(0)
 
     def unlike(self, new: "DataFacts") -> str:
-        """The first thing in which new data differ from these, in words; empty where only what they hold does."""
+        """The first thing in which new data differ from these, in brackets; nothing where only what they hold does."""
         sizes = [" × ".join(map(str, one.image)) for one in (self, new)]
         ways = [
             ("classes", *(", ".join(one.classes) for one in (self, new))),
@@ -53,7 +53,7 @@ class DataFacts:
             (f"held-out {self.example}s", self.held_out_images, new.held_out_images),
             (f"test {self.example}s", self.test_images, new.test_images),
         ]
-        return next((f"{what}: {old}, now {now}" for what, old, now in ways if old != now), "")
+        return next((f" ({what}: {old}, now {now})" for what, old, now in ways if old != now), "")
 
     def as_json(self) -> dict[str, Any]:
         seldom = ("targets", "apart_images")

@@ -13,9 +13,9 @@ from uraenas.base.versions import environment
 from uraenas.data import DATASETS, Dataset
 from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
-from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
-from uraenas.learning.chains import ChainSpec, epochs_for, plan_chains
+from uraenas.learning.chains import ChainSpec, plan_chains
 from uraenas.learning.loops import LOOPS
+from uraenas.run.advice import advice
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
@@ -35,15 +35,13 @@ from uraenas.run.members import Chooser
 from uraenas.run.places import Local, Place
 from uraenas.run.progress import Telling
 from uraenas.run.rates import PATIENCE, Rates
-from uraenas.run.recipes import check_recipes, recipe_notes
+from uraenas.run.recipes import check_recipes
 from uraenas.run.searching import Searcher
 from uraenas.run.task import prepare
 from uraenas.run.teaching import Teaching
 from uraenas.run.tensorboard import watch_of
 from uraenas.run.training import ChainRunner
 from uraenas.run.work import Work
-
-FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as these
 
 
 class Pipeline:
@@ -168,10 +166,9 @@ class Pipeline:
         """The images must be those the run began with."""
         known = self.run.data()
         if known is not None and known != self.task.facts:
-            name, unlike = self.task.dataset.name, known.unlike(self.task.facts)
             raise UraenasError(
-                f"{self.run.path} was made with other {known.example}s than {name} holds now"
-                f"{f' ({unlike})' if unlike else ''}; choose another directory (--out)"
+                f"{self.run.path} was made with other {known.example}s than {self.task.dataset.name} holds now"
+                f"{known.unlike(self.task.facts)}; choose another directory (--out)"
             )
 
     def check_evaluation(self) -> None:
@@ -181,14 +178,7 @@ class Pipeline:
 
     def notes(self) -> list[str]:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
-        train = self.config.train
-        per_epoch = self.task.steps(train.batch)
-        notes = [*self.task.dataset.notes, *self.task.notes, *recipe_notes(self.config)]
-        known = len(self.task.disjoint[0])
-        if self.config.evaluate.references and self.task.has_references and known > MOST_IMAGES:
-            examples = f"{known:,} training {self.task.dataset.example}s"
-            words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {examples}"
-            notes.append(f"the references {words} (evaluate.references)")
+        notes = advice(self.config, self.task)
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if taken := search_taken_from(self.run):
@@ -197,14 +187,6 @@ class Pipeline:
             )
         if why := self.engine.why_no_kernels(self.task.space):
             notes.append(f"own kernels do not fit, PyTorch's operations run instead: {why}")
-        if per_epoch * train.epochs < FEW_STEPS:
-            kinds = [self.config.method(name).weights for name in self.config.methods]
-            enough = epochs_for(kinds, -(-ENOUGH_STEPS // per_epoch))
-            notes.append(
-                f"{train.epochs} epochs of {self.task.learned_from:,} {self.task.dataset.example}s are "
-                f"{per_epoch * train.epochs} steps, too few to "
-                f"learn well; train.epochs={enough} would be {per_epoch * enough:,}"
-            )
         return notes
 
     def forecast(self, evaluating: bool = True, patience: float = PATIENCE) -> Forecast:

@@ -3,8 +3,8 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -176,9 +176,13 @@ def test_the_page_has_a_form_and_takes_a_file(client: Any, kind: str, browser: A
     assert all(address.startswith(f"http://127.0.0.1:{client.port}/") for address in sent)
 
 
-def test_numbers_and_truths_in_json_are_taken_for_the_texts_that_they_were_in_training() -> None:
+def test_numbers_and_truths_in_json_are_taken_for_the_texts_that_they_were_in_training(
+    table_runs: dict[str, Path],
+) -> None:
     columns = columns_of(checked({"code": np.array(["007", "A12"]), "ok": np.array(["TRUE", "FALSE"])}))
-    model = RowsModel("m", SimpleNamespace(normalisation=SimpleNamespace(columns=columns)), Asked())  # type: ignore[arg-type]
+    ensemble = Run(table_runs["numbers"]).ensemble()
+    reads = replace(ensemble, normalisation=replace(ensemble.normalisation, columns=columns))
+    model = RowsModel("m", reads, Asked())
     rows = [{"code": 7, "ok": True}, {"code": "007", "ok": "TRUE"}, {"code": 10**400, "ok": None}]
     items, _ = model.request(json.dumps({"rows": rows}).encode(), JSON, 10)
     assert items[:2] == 2 * [{"code": "007", "ok": "TRUE"}]

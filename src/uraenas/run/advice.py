@@ -1,0 +1,27 @@
+"""What a user should know of data and settings before a run starts."""
+
+from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
+from uraenas.learning.chains import epochs_for
+from uraenas.run.config import Config
+from uraenas.run.recipes import recipe_notes
+from uraenas.run.task import Task
+
+FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as these
+
+
+def advice(config: Config, task: Task) -> list[str]:
+    """What was done to the data, and settings that can hardly work."""
+    notes = [*task.dataset.notes, *task.notes, *recipe_notes(config)]
+    example, known = task.dataset.example, len(task.disjoint[0])
+    if config.evaluate.references and task.has_references and known > MOST_IMAGES:
+        words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {known:,} training {example}s"
+        notes.append(f"the references {words} (evaluate.references)")
+    epochs, per_epoch = config.train.epochs, task.steps(config.train.batch)
+    if per_epoch * epochs < FEW_STEPS:
+        kinds = [config.method(name).weights for name in config.methods]
+        enough = epochs_for(kinds, -(-ENOUGH_STEPS // per_epoch))
+        notes.append(
+            f"{epochs} epochs of {task.learned_from:,} {example}s are {per_epoch * epochs} steps, too few to learn "
+            f"well; train.epochs={enough} would be {per_epoch * enough:,}"
+        )
+    return notes

@@ -53,7 +53,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "table": {
         "methods": "uraenas-adam,deep-ensemble-adam,random-ensemble-adam",
         "data.name": "diabetes",
-        "data.apart": 0.06,  # results/uci says how it was chosen
+        "data.apart": 0.06,  # results/uci/intervals.md says how it was chosen
         "network.space": "perceptrons",
         "search.epochs": 20,
         "search.prior_deviation": 1.0,

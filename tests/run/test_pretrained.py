@@ -48,7 +48,11 @@ def test_ten_members_with_weights_in_half_precision_and_whole_buffers():
         buffers = {entry.name for entry in space.statistics_layout(member.architecture).entries}
         assert {name for name, tensor in tensors.items() if tensor.dtype == torch.float16} == weights
         assert {name for name, tensor in tensors.items() if tensor.dtype == torch.float32} == buffers
-    assert sum(path.stat().st_size for path in PRETRAINED.rglob("*") if path.is_file()) < 32e6
+    assert _size(PRETRAINED / "cifar10") < 32e6
+
+
+def test_all_that_ships_fits_into_a_small_wheel():
+    assert _size(PRETRAINED) < 36e6
 
 
 def test_the_small_networks_that_others_start_from_have_several_architectures():
@@ -57,6 +61,18 @@ def test_the_small_networks_that_others_start_from_have_several_architectures():
     assert (len(ensemble), ensemble.space.channels, ensemble.space.cells) == (6, 16, 1)
     assert len({member.architecture for member in ensemble.members}) > 1
     assert run.searched().expected == Run.pretrained("cifar10").searched().expected
+
+
+def test_one_network_stands_for_the_ten_that_taught_it(cat):
+    one, ten = Run.pretrained("cifar10-one"), Run.pretrained("cifar10")
+    taught = one.teacher()
+    assert taught["ensemble"] == ten.ensemble().identity
+    assert taught["compared"]["student"]["accuracy"] > taught["compared"]["teacher"]["accuracy"] - 0.004
+    image = np.asarray(Image.open(cat))[None]
+    said, theirs = one.ensemble().predict_proba(image), ten.ensemble().predict_proba(image)
+    assert said.argmax() == theirs.argmax() == ten.ensemble().classes.index("cat")
+    assert one.ensemble().parameters * 10 == ten.ensemble().parameters
+    assert not one.ensemble().is_foreign(image)[0]
 
 
 def test_noise_makes_it_less_sure(cat):
@@ -92,3 +108,7 @@ def test_its_figures_on_a_thousand_test_images():
     assert metrics.nll(log_p, labels) == pytest.approx(0.10932, abs=1e-4)
     scaled = calibration.scale(log_p, ensemble.temperature)
     assert metrics.nll(scaled, labels) == pytest.approx(0.10972, abs=1e-4)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

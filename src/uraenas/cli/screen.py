@@ -34,6 +34,8 @@ def lines_of(path: Path, facts: dict[str, Any]) -> Group:
     for method, own in facts["members"].items():
         distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
         words = f"{len(own)} members of {chains} chains; distinct architectures: {distinct}"
+        if len(own) == 1:
+            words = "one member"
         parts.append(f"  {shown(method):18} {words}")
     return Group(*(Text.from_markup(one) if isinstance(one, str) else one for one in parts))
 

@@ -1,11 +1,11 @@
 """Images per second of the shipped CIFAR-10 ensemble on a CPU, by way of predicting, side by side.
 
-    python benchmarks/predicting.py [--data datasets] [--threads 1 2] [--batches 1 32 256] [--distilled RUN]
+    python benchmarks/predicting.py [--data datasets] [--threads 1 2] [--batches 1 32 256]
 
 Ways: stacks that are built anew by each call and keep their norms, as predictions once were made; plain modules one
-after another; `predict_proba` by PyTorch; the same by ONNX Runtime, which it turns to when it is asked often; one
-member by ONNX Runtime, which is as fast as a network distilled into that architecture; exported files. One in int8
-needs CIFAR-10 in `--data`; without it that row is left out.
+after another; `predict_proba` by PyTorch; the same by ONNX Runtime, which it turns to when it is asked often; exported
+files; and by ONNX Runtime and as files the one network that the ensemble taught, cifar10-one. Files in int8 need
+CIFAR-10 in `--data`; without it these rows are left out.
 The ways take turns, so that other work on the machine matters little. Each number of threads and images gets an equal
 part of the time, and two rounds at least, after one on eight images to warm up. Rates are of processor time on one
 thread, and of the clock on several. Printed as it goes: medians, quartiles and the best; at the end a table.
@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +93,8 @@ def by_runtime(ensemble: Ensemble, threads: int) -> Way:
     return lambda images: fast.predict_proba(images, device="cpu")
 
 
-def one_network(ensemble: Ensemble, threads: int) -> Way:
-    """What a distilled network of the members' architecture takes; its weights do not matter here."""
-    return by_runtime(replace(ensemble, members=ensemble.members[:1], known=None), threads)
+def one_network(_: Ensemble, threads: int) -> Way:
+    return by_runtime(Run.pretrained("cifar10-one").ensemble(), threads)
 
 
 WAYS = {
@@ -186,7 +184,6 @@ def main() -> None:
     )
     parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--precisions", nargs="*", choices=PRECISIONS, default=["float32", "int8"])
-    parser.add_argument("--distilled", type=Path, help="a run of `uraenas distil cifar10`: its files, too")
     parser.add_argument("--data", type=Path, default=Path("datasets"), help="where CIFAR-10 lies")
     both = sorted({1, min(2, available_cores())})
     parser.add_argument("--threads", type=int, nargs="+", default=both)
@@ -196,9 +193,7 @@ def main() -> None:
     patience = 60 * options.minutes / len(options.threads) / len(options.batches)
     rates = {}
     with tempfile.TemporaryDirectory() as folder:
-        runs = {"file": Run.pretrained("cifar10")}
-        if options.distilled:
-            runs["distilled"] = Run(options.distilled)
+        runs = {"file": Run.pretrained("cifar10"), "one network": Run.pretrained("cifar10-one")}
         facts = options.precisions, options.data, Path(folder)
         files = [file for name, run in runs.items() for file in export(run, name, *facts)]
         for threads in options.threads:

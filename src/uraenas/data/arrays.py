@@ -24,6 +24,8 @@ def as_images(
     lie within 0 … 1. With it, values must lie within the stated range, which is mapped to 0 … 1; integers within
     (0, 255) become uint8.
     """
+    if np.ma.is_masked(array):
+        raise UraenasError("images have masked values; fill them, or leave those images out")
     try:
         array = np.asarray(array)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """What every dataset reader returns."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,15 @@ class LabelledImages:
         weights = None if self.weights is None else self.weights[index]
         names = None if self.names is None else tuple(self.names[int(position)] for position in index)
         return LabelledImages(self.images[index], self.labels[index], weights, names)
+
+    def also_in(self, other: "LabelledImages", labelled: bool = False) -> int:
+        """How many of the images are also among the other ones, value by value; if asked for, with the same label."""
+        theirs = set(other._digests(labelled))
+        return sum(one in theirs for one in self._digests(labelled))
+
+    def _digests(self, labelled: bool) -> Iterator[int]:
+        for image, label in zip(self.images, self.labels, strict=True):
+            yield hash((image.tobytes(), label.tobytes() if labelled else b""))
 
 
 def _check_weights(weights: np.ndarray, needed: int) -> None:

@@ -183,7 +183,7 @@ class Pipeline:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if taken := search_taken_from(self.run):
             notes.append(
-                f"architectures come from the search of {taken}; to search on these images: --search-of none"
+                f"architectures come from the search of {taken}; to search on this data: --search-of none"
             )
         if why := self.engine.why_no_kernels(self.task.space):
             notes.append(f"own kernels do not fit, PyTorch's operations run instead: {why}")

@@ -113,6 +113,12 @@ def test_about_itself(client: Any) -> None:
     assert client("GET", "/api/model")[1]["risk"] == 0.2
 
 
+def test_who_still_sends_what_is_too_large_is_told_so(serve: Callable, finished_run: Path) -> None:
+    with serve(finished_run, Limits(megabytes=1)) as client:
+        status, answer = client("POST", "/api/predict", b"x" * 18_000_000, connection="close")
+    assert (status, answer["error"]) == (413, "a request has at most 1 MB")
+
+
 WRONG = {
     "nothing": ("/api/predict", b"", {}, 400),
     "too large": ("/api/predict", b"x" * 300_000, {}, 413),

@@ -58,6 +58,18 @@ def test_a_note_counts_images_that_are_both_learned_from_and_measured_on(tmp_pat
     ]
 
 
+def test_a_note_counts_images_of_two_classes(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 1), dtype=np.uint8)
+    images[1] = images[0]
+    arrays = {"x_train": images[:40], "x_test": images[40:], "x_val": images[40:]}
+    labels = {f"y{name[1:]}": np.arange(len(own)) % 2 for name, own in arrays.items()}
+    np.savez(tmp_path / "data.npz", **arrays, **labels)
+    found = Pipeline.start(
+        tmp_path / "run", preset("tiny", {"data.name": str(tmp_path / "data.npz")})
+    ).notes()
+    assert "2 of 40 training images are there with another label, too" in found
+
+
 def test_a_note_counts_rows_with_their_labels(tmp_path):
     """Rows of few categories are alike by chance."""
     random = np.random.default_rng(0)

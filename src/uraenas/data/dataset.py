@@ -58,6 +58,14 @@ class LabelledImages:
         theirs = set(other._digests(labelled))
         return sum(one in theirs for one in self._digests(labelled))
 
+    @property
+    def labelled_twice(self) -> int:
+        """How many of the images are there with another label, too, value by value."""
+        digests, labels = list(self._digests(False)), dict[int, set[int]]()
+        for digest, label in zip(digests, self.labels.tolist(), strict=True):
+            labels.setdefault(digest, set()).add(label)
+        return sum(len(labels[digest]) > 1 for digest in digests)
+
     def _digests(self, labelled: bool) -> Iterator[int]:
         for image, label in zip(self.images, self.labels, strict=True):
             yield hash((image.tobytes(), label.tobytes() if labelled else b""))
@@ -116,6 +124,11 @@ class Dataset:
                 raise UraenasError(
                     f"{self.name}: training images are {self.train.images.shape[1:]} and {kind} images "
                     f"{part.images.shape[1:]}; they must agree"
+                )
+            if self.train.images.dtype != part.images.dtype:
+                raise UraenasError(
+                    f"{self.name}: training images are {self.train.images.dtype} and {kind} images "
+                    f"{part.images.dtype}, whose values mean other things; give both as uint8, or both as floats"
                 )
 
     @property

@@ -14,6 +14,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields, shown
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
+from uraenas.data.arrays import require_no_mask
 from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained, warn_of
@@ -116,11 +117,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if any(label is None or label != label for label in labels.tolist()):
             raise UraenasError("labels contain missing values; leave those images out")
         check_classification_targets(labels)
-        if images.dtype == np.uint8 and self.value_range is None and images.max() <= 1:
-            raise UraenasError(
-                "uint8 images with values 0 and 1 alone are ambiguous; state their range with value_range, (0, 1) or "
-                "(0, 255)"
-            )
+        require_no_mask(images, self.value_range)
         if (rows := np.asarray(X)).ndim == 2:
             # scikit-learn wants to know how long they are, and what their columns are called.
             _check_feature_names(self, X, reset=True)

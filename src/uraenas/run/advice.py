@@ -37,8 +37,14 @@ def _on_leaks(task: Task) -> list[str]:
         "test": "what is measured on these says nothing of new ones",
         "held-out": "temperatures and promises are surer than they should be",
     }
+    twice = 0 if rows else task.train.labelled_twice
+    notes = (
+        [f"{twice:,} of {len(task.train):,} training images are there with another label, too"]
+        if twice
+        else []
+    )
     counts = {name: own.also_in(other, rows) for name, (own, other) in found.items() if own is not other}
-    return [
+    return notes + [
         f"{count:,} of {len(found[name][0]):,} {name} {example} are also among the training {example}: {why[name]}"
         for name, count in counts.items()
         if count

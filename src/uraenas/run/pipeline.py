@@ -152,7 +152,7 @@ class Pipeline:
         images = config.data.name
         if images not in DATASETS and not Path(images).expanduser().exists():
             raise UraenasError(
-                f"{run.path} was made with the images in {images}, which is not there: call from the directory it was "
+                f"{run.path} was made with the data in {images}, which is not there: call from the directory it was "
                 "made in, or, if they were moved, go on with: uraenas run … --set data.name=PLACE"
             )
         return cls(run, config, progress, dataset)

@@ -156,6 +156,7 @@ def test_show_and_comparisons_have_the_columns_of_the_target(
 ) -> None:
     said = {kind: uraenas("show", path).stdout for kind, path in runs.items()}
     assert "RMSE" in said["numbers"]
+    assert "as predicted, without a temperature" in said["numbers"]
     assert "Acc" in said["classes"]
     number, of_classes = (Run(runs[kind]) for kind in ("numbers", "classes"))
     two = report.build([(number, None), (number, None)])

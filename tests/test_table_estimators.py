@@ -137,6 +137,13 @@ def test_a_table_of_numbers_keeps_the_names_of_its_columns() -> None:
         model.predict(rows.assign(age="old"))
 
 
+def test_a_column_is_not_lost_to_the_target() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"the target": np.arange(20.0), "town": ["a", "b"] * 10})
+    with pytest.raises(ValueError, match="a column of X is called 'the target'; give it another name"):
+        UraeNASRegressor(**SMALL).fit(rows, np.arange(20.0))
+
+
 def test_a_warning_says_what_so_few_held_out_rows_cannot_promise() -> None:
     rows = np.random.default_rng(0).random((20, 2))
     numbers = UraeNASRegressor(**SMALL).fit(rows, rows[:, 0])

@@ -32,7 +32,7 @@ from uraenas.run.config import Config
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
 
-TARGET = "the target"  # its column's name, and how those of several begin; none of X is called so
+TARGET = "the target"  # its column's name, and how those of several begin; none of X may be called so
 
 
 class TableEstimator(BaseEstimator):
@@ -114,7 +114,10 @@ class TableEstimator(BaseEstimator):
                 ",".join(columns), (), kind, config.data.held_out, config.data.pieces, apart=apart
             )
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
-            known = (frame_of(rows) | columns, settings, no_test, seed_of(self.random_state))
+            frame = frame_of(rows)
+            if taken := frame.keys() & columns:
+                raise UraenasError(f"a column of X is called {min(taken)!r}; give it another name")
+            known = (frame | columns, settings, no_test, seed_of(self.random_state))
             dataset = table_dataset("rows", *known)
             with folder_for(self.run_directory) as folder:
                 progress = Lines() if self.verbose else silent

@@ -89,7 +89,23 @@ def test_a_prediction_set_holds_the_most_probable_class_and_grows_with_its_cover
     assert narrow.shape == wide.shape == (50, len(fitted.classes_))
     assert (wide | ~narrow).all()
     assert wide[np.arange(50), fitted.predict_proba(IMAGES[:50]).argmax(axis=1)].all()
-    assert fitted.predict_set(IMAGES[:5], coverage=0.999).all()  # so few held-out images can promise no less
+    with pytest.warns(UserWarning, match=r"too few to promise a coverage of 0\.999: sets hold all classes"):
+        assert fitted.predict_set(
+            IMAGES[:5], coverage=0.999
+        ).all()  # so few held-out images can promise no less
+
+
+def test_a_warning_says_where_so_few_held_out_images_call_none_foreign(fitted):
+    noise = np.random.default_rng(0).integers(0, 256, (20, 8, 8), dtype=np.uint8)
+    with pytest.warns(UserWarning, match=r"the smallest p is 0\.016, so none is called foreign at 0\.001"):
+        assert not fitted.is_foreign(noise, share=0.001).any()
+
+
+def test_a_warning_of_abstaining_says_nothing_of_sets():
+    few = smallest().fit(IMAGES[:150], LABELS[:150])
+    with pytest.warns(UserWarning, match="too few to promise this risk") as told:
+        few.predict(IMAGES[:5], abstain=True)
+    assert not [one for one in told if "coverage" in str(one.message)]
 
 
 def test_uncertainty_parts_add_up(fitted):
@@ -238,6 +254,29 @@ def test_flattened_images_are_taken_by_their_shape(single, tmp_path):
     loaded = UraeNAS.load(tmp_path / "saved")
     assert loaded.image_shape == (8, 8)
     np.testing.assert_array_equal(loaded.predict(rows[:9]), flat.predict(rows[:9]))
+
+
+def test_flattened_images_of_a_pandas_table_keep_the_order_of_their_columns(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame(IMAGES.reshape(400, 64), columns=[f"pixel{k}" for k in range(64)])
+    flat = smallest(image_shape=(8, 8)).fit(rows, LABELS)
+    flat.save(tmp_path / "saved")
+    for one in (flat, UraeNAS.load(tmp_path / "saved")):
+        assert one.predict(rows[:9]).shape == (9,)
+        for ask in (one.predict, one.predict_set, one.is_foreign, one.uncertainty):
+            with pytest.raises(ValueError, match="feature names should match"):
+                ask(rows[rows.columns[::-1]])
+
+
+def test_masks_of_bytes_need_a_range():
+    """As floats they would be 0 and 1 where these are 0 and 1/255."""
+    masks = np.uint8(IMAGES > 100)
+    with pytest.raises(UraenasError, match="uint8 images with values 0 and 1 alone are ambiguous"):
+        smallest().fit(masks, LABELS)
+    fitted = smallest(value_range=(0, 1)).fit(masks, LABELS)
+    np.testing.assert_array_equal(
+        fitted.predict_proba(masks[:9]), fitted.predict_proba(masks[:9].astype(float))
+    )
 
 
 class OfRows(UraeNAS):

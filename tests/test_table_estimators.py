@@ -126,6 +126,36 @@ def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
         model.predict(rows.assign(area=["1.5", "large"] * 10))
 
 
+def test_a_table_of_numbers_keeps_the_names_of_its_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"area": np.arange(20.0), "age": np.arange(20.0) ** 2})
+    model = UraeNASRegressor(**SMALL).fit(rows, rows.area)
+    assert model.ensemble_.normalisation.columns.names == ("area", "age")
+    without = UraeNASRegressor(**SMALL).fit(rows.to_numpy(), rows.area)
+    np.testing.assert_array_equal(model.predict(rows), without.predict(rows.to_numpy()))
+    with pytest.raises(ValueError, match="column age holds 'old', and had numbers"):
+        model.predict(rows.assign(age="old"))
+
+
+def test_a_column_is_not_lost_to_the_target() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"the target": np.arange(20.0), "town": ["a", "b"] * 10})
+    with pytest.raises(ValueError, match="a column of X is called 'the target'; give it another name"):
+        UraeNASRegressor(**SMALL).fit(rows, np.arange(20.0))
+
+
+def test_a_warning_says_what_so_few_held_out_rows_cannot_promise() -> None:
+    rows = np.random.default_rng(0).random((20, 2))
+    numbers = UraeNASRegressor(**SMALL).fit(rows, rows[:, 0])
+    with pytest.warns(UserWarning, match="held-out rows apart are too few to promise a coverage of 0.95"):
+        assert np.isinf(numbers.predict_interval(rows)).all()
+    classes = UraeNASClassifier(**SMALL).fit(rows, np.arange(20) % 2)
+    with pytest.warns(UserWarning, match="held-out rows apart are too few to promise a coverage of 0.99"):
+        assert classes.predict_set(rows, 0.99).all()
+    with pytest.warns(UserWarning, match=r"with \d+ held-out rows the smallest p is"):
+        assert not classes.is_foreign(rows + 100, 0.01).any()
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_settings_of_files_are_refused_and_others_of_data_are_heeded(name: str) -> None:
     rows, labels = np.random.default_rng(0).random((60, 2)), np.arange(60) % 2

@@ -64,6 +64,7 @@ def test_integers_keep_their_grey_levels() -> None:
         np.zeros((8, 8, 3), np.uint8),
         np.full((2, 8, 8), np.nan),
         np.full((2, 8, 8), np.inf),
+        np.ma.masked_equal(np.zeros((2, 8, 8), np.uint8), 0),
         np.zeros((2, 8, 8), complex),
         np.array([["a"]]),
         np.array([None]),

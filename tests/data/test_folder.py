@@ -52,6 +52,43 @@ def test_train_and_test_parts_are_kept(tmp_path: Path) -> None:
         load_folder(tmp_path)
 
 
+@pytest.mark.parametrize("parts", [("Train", "Test"), ("training", "validation"), ("test", "val")])
+def test_parts_by_another_name_are_not_taken_for_classes(tmp_path: Path, parts: tuple[str, str]) -> None:
+    for part in parts:
+        for name in ("cat", "dog"):
+            for number in range(5):
+                picture(tmp_path / part / name / f"{number}.png")
+    with pytest.raises(UraenasError, match="which are parts and not classes; call them train, test, val"):
+        load_folder(tmp_path)
+
+
+def test_classes_may_be_called_like_parts(tmp_path: Path) -> None:
+    for place in ("Train/steam", "Test/paper", "val"):
+        for number in range(5):
+            picture(tmp_path / place / f"{number}.png")
+    assert load_folder(tmp_path).classes == ("Test", "Train", "val")
+
+
+def test_what_lies_beside_the_classes_is_noted(tmp_path: Path) -> None:
+    """Loose images, and a class whose name begins with a dot."""
+    for name in ("java", "c", ".net"):
+        for number in range(5):
+            picture(tmp_path / name / f"{number}.png")
+    picture(tmp_path / "loose.png")
+    (tmp_path / ".git").mkdir()
+    dataset = load_folder(tmp_path)
+    assert dataset.classes == ("c", "java")
+    assert "not used: 1 image(s) in no class's folder, such as loose.png" in dataset.notes
+    assert "not used, with names that begin with a dot: .net" in dataset.notes
+
+
+def test_a_class_without_test_images_is_noted(tmp_path: Path) -> None:
+    for place in ("train/a", "train/b", "test/a"):
+        for number in range(5):
+            picture(tmp_path / place / f"{number}.png")
+    assert "test/ has no images of b" in load_folder(tmp_path).notes
+
+
 def test_unreadable_images_are_named_together(tmp_path: Path) -> None:
     whole = picture(tmp_path / "a" / "whole.png", size=(64, 64)).read_bytes()
     (tmp_path / "a" / "cut.png").write_bytes(whole[:-30])

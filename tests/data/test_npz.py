@@ -93,6 +93,14 @@ def test_labels_may_be_strings_columns_and_gappy_integers(tmp_path: Path) -> Non
         ({"images": IMAGES.astype(float), "labels": LABELS}, "value_range"),
         ({"images": IMAGES, "labels": np.array([{}] * 20)}, "numbers and, for labels, strings"),
         ({"images": IMAGES, "labels": LABELS, "classes": np.array(["a"])}, "label 1 is not among"),
+        (
+            {"x_train": IMAGES, "y_train": LABELS, "x_test": IMAGES[:4] / 255, "y_test": LABELS[:4]},
+            "training images are uint8 and test images float32, whose values mean other things",
+        ),
+        (
+            {"x_train": IMAGES, "y_train": LABELS, "x_test": IMAGES[:4] % 2, "y_test": LABELS[:4]},
+            "uint8 images with values 0 and 1 alone are ambiguous",
+        ),
     ],
 )
 def test_bad_content_gets_one_clear_line(tmp_path: Path, arrays: dict[str, object], message: str) -> None:

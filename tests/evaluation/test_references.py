@@ -88,3 +88,8 @@ def test_who_does_not_beat_them_is_told(rows):
     assert "accuracy 50.00 % and NLL 2.000, against" in weak[0]
     assert len(unbeaten([*rows, *ensemble(1.0, 2.0)], "uraenas")) == 2  # right, but not sure of it
     assert unbeaten(ensemble(0.5, 2.0), "uraenas") == []  # not measured
+    least = {name: value(rows, name, "nll", "temperature") for name in REFERENCES}
+    accuracy = max(value(rows, name, "accuracy", "temperature") for name in REFERENCES)
+    assert unbeaten([*rows, *ensemble(accuracy, 0.01)], "uraenas") == []  # as often right, and surer of it
+    same = value(rows, "forest", "accuracy", "temperature"), least["forest"]
+    assert any("beat forest" in line for line in unbeaten([*rows, *ensemble(*same)], "uraenas"))  # no better

@@ -200,7 +200,7 @@ def test_why_two_runs_cannot_be_paired(
         differences(run, f"{bare.path}:drnas")
     elsewhere, _ = make_own_run("elsewhere")
     elsewhere.write_data(replace(elsewhere.data(), blake2b="11"))
-    with pytest.raises(UraenasError, match="not made with the same images"):
+    with pytest.raises(UraenasError, match="not made with the same data"):
         differences(run, f"{elsewhere.path}:drnas")
 
 
@@ -350,7 +350,7 @@ def test_what_has_no_mean_over_seeds(make_run: MakeRun, make_own_run: MakeRun, u
     assert "more than their seed: train.epochs is 200 and 100" in refused(a, other, *md)
     assert "two runs of drnas have seed 0" in refused(a, b, same, *md)
     assert "uraenas has 2 and 3 members" in refused(a, fewer, *md)
-    assert "not tested on the same images" in refused(a, short, *md)
+    assert "not tested on the same data" in refused(a, short, *md)
     assert "no method has runs of several seeds" in refused(f"{a}:drnas", f"{b}:uraenas", *md)
     for more in (("--intervals",), ("--against", "drnas")):
         assert "leave out --against and --intervals" in refused(a, b, "--format", "csv", *more)
@@ -363,7 +363,7 @@ def test_a_page_is_made_without_images_that_are_not_at_hand(make_own_run: MakeRu
         change(run, data__name="moved/away")
     done = uraenas("report", kept.path)
     assert done.returncode == 0, done.stderr
-    assert "is without what needs its test images" in done.stderr
+    assert "is without what needs its test data" in done.stderr
     assert "moved/away, which is not there" in done.stderr
     assert "the test set is not at hand" in (kept.path / "report.html").read_text()
     quiet = uraenas("report", left.path)  # it would not need them

@@ -36,6 +36,52 @@ def test_data_that_changed_under_a_run_are_refused_and_what_changed_is_said(tmp_
             Pipeline.resume(tmp_path / "run")
 
 
+def test_a_note_counts_images_that_are_both_learned_from_and_measured_on(tmp_path):
+    random = np.random.default_rng(0)
+    images, labels = random.integers(0, 256, (90, 8, 8, 1), dtype=np.uint8), np.arange(90) % 2
+    parts = {"train": np.arange(60), "test": np.arange(50, 80), "val": np.arange(78, 90)}
+
+    def notes(parts):
+        arrays = {f"{name}_{part}": own[index] for part, index in parts.items() for name, own in both.items()}
+        np.savez(tmp_path / "data.npz", **arrays)
+        settings = preset("tiny", {"data.name": str(tmp_path / "data.npz")})
+        found = Pipeline.start(tmp_path / f"run-{parts['val'][0]}", settings).notes()
+        return [line for line in found if "also among" in line]
+
+    both = {"x": images, "y": labels}
+    assert notes(parts) == [
+        "10 of 30 test images are also among the training images: what is measured on these says nothing of new ones"
+    ]
+    assert notes({**parts, "test": np.arange(60, 90), "val": np.arange(50, 70)}) == [
+        "10 of 20 held-out images are also among the training images: temperatures and promises are surer than they "
+        "should be"
+    ]
+
+
+def test_a_note_counts_images_of_two_classes(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 1), dtype=np.uint8)
+    images[1] = images[0]
+    arrays = {"x_train": images[:40], "x_test": images[40:], "x_val": images[40:]}
+    labels = {f"y{name[1:]}": np.arange(len(own)) % 2 for name, own in arrays.items()}
+    np.savez(tmp_path / "data.npz", **arrays, **labels)
+    found = Pipeline.start(
+        tmp_path / "run", preset("tiny", {"data.name": str(tmp_path / "data.npz")})
+    ).notes()
+    assert "2 of 40 training images are there with another label, too" in found
+
+
+def test_a_note_counts_rows_with_their_labels(tmp_path):
+    """Rows of few categories are alike by chance."""
+    random = np.random.default_rng(0)
+    lines = [f"{x:.6f},{x + 0.1:.6f}" for x in random.random(100)]
+    for name, text in (("once", lines), ("twice", lines * 2), ("other", lines + [f"{x}5" for x in lines])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *text]))
+        changes = {"data.name": str(tmp_path / f"{name}.csv"), "data.target": "y"}
+        found = Pipeline.start(tmp_path / name, preset("table", changes)).notes()
+        told = [line for line in found if "test rows are also among the training rows" in line]
+        assert len(told) == (name == "twice")
+
+
 def test_a_run_that_another_process_began_meanwhile_is_not_gone_on_with(tmp_path, monkeypatch):
     """It looked at the directory, and the other has come and gone before it holds it."""
     out = tmp_path / "run"

@@ -202,10 +202,7 @@ def test_a_search_that_does_not_fit_is_refused_before_anything_is_written(
         done = uraenas("run", "--preset", "tiny", "--out", out, "--search-of", finished_run, "--set", setting)
         assert done.returncode == 2
         assert f"does not fit: {setting.partition('=')[0]} was" in done.stderr
-        assert (
-            "may have seen images that are held out now; set this as it was there, or search anew"
-            in done.stderr
-        )
+        assert "may have seen what is held out now; set this as it was there, or search anew" in done.stderr
         assert not out.exists()
     changed = shutil.copytree(finished_run, tmp_path / "changed")
     Run(changed).remove("search/architecture.safetensors")

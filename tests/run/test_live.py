@@ -131,7 +131,7 @@ finally:
 def test_a_directory_of_runs_is_listed(finished_run: Path, uraenas: Callable) -> None:
     assert list(runs_in(finished_run.parent)) == [finished_run]
     shown = uraenas("show", finished_run.parent).stdout
-    assert shown.splitlines()[0].split()[:2] == ["Run", "Images"]
+    assert shown.splitlines()[0].split()[:2] == ["Run", "Data"]
     assert shown.splitlines()[1].split()[:3] == [finished_run.name, "digits", "0"]
     assert "reported" in shown
     told = json.loads(uraenas("show", finished_run.parent, "--json").stdout)

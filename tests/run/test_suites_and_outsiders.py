@@ -90,7 +90,7 @@ def test_images_from_elsewhere_are_told_apart(own_run, elsewhere):
     changes = {"evaluate.suite": "none", "evaluate.outside": ", ".join(map(str, elsewhere.values()))}
     metrics = Pipeline.start(own_run, preset("tiny", {**changes, "methods": "uraenas"})).evaluate()
     distances = [f"distance-{level}" for level in (1, 2, 3)]
-    scores = ("confidence", "total_uncertainty", "model_uncertainty", "foreign", *distances)
+    scores = ("confidence", "total_uncertainty", "model_uncertainty", "foreign", "relative", *distances)
     measured = {f"{m}_{s}" for m in ("auroc", "aupr", "fpr95") for s in scores}
     rows = [row for row in metrics.rows if row.shift.startswith("outside-")]
     shares = {"turned_away", "false_alarms"}
@@ -118,6 +118,22 @@ def test_table_report_and_show_say_how_well_they_are_told_apart(uraenas, own_run
         assert auroc in shown
     assert 'id="outside-foreign-flat"' in page, "the scores' histogram"
     assert json.loads(uraenas("show", own_run, "--json").stdout)["outside"] == [asdict(one)]
+
+
+def test_so_few_held_out_images_turn_none_away_and_the_tables_say_so(uraenas, tmp_path, elsewhere):
+    """With 15 the smallest p is 1/16: shares of 0 would look like noise that is taken for digits."""
+    few = ("--set", "data.limit=100", "--set", "evaluate.suite=none", "--methods", "uraenas")
+    changes = (*few, "--set", f"evaluate.outside={elsewhere['flat']}")
+    done = uraenas("run", "--preset", "tiny", *changes, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    (one,) = separations(Run(tmp_path / "run").metrics().rows)
+    assert (one.turned_away, one.false_alarms) == (None, None)
+    assert one.least_p is not None
+    assert one.least_p > 0.05
+    page = (tmp_path / "run" / "report.html").read_text()
+    for shown in (done.stdout, uraenas("show", tmp_path / "run").stdout, page):
+        assert shown.count(f"p ≥ {one.least_p:.2g}") == 2
+        assert "none can be turned away" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])

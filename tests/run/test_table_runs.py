@@ -156,6 +156,7 @@ def test_show_and_comparisons_have_the_columns_of_the_target(
 ) -> None:
     said = {kind: uraenas("show", path).stdout for kind, path in runs.items()}
     assert "RMSE" in said["numbers"]
+    assert "as predicted, without a temperature" in said["numbers"]
     assert "Acc" in said["classes"]
     number, of_classes = (Run(runs[kind]) for kind in ("numbers", "classes"))
     two = report.build([(number, None), (number, None)])
@@ -229,6 +230,12 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
         scaled = {"numbers": "± is temperature-scaled", "classes": "Prob is temperature-scaled"}[kind]
         assert scaled in printed
         assert str(new) not in printed
+        doubts = uraenas(
+            "predict", runs[kind], new, "--coverage", "0.999", "--foreign", "0.001", "--risk", "0.001"
+        )
+        said = doubts.stderr + doubts.stdout
+        assert "image" not in said
+        assert said.count("held-out row") >= 2
         both = uraenas("predict", runs[kind], new, table(tmp_path / "other.csv", 3)).stdout
         of_first, of_second = both.split(str(new))[1].split(str(tmp_path / "other.csv"))
         assert re.findall(r"^ *(\d) ", of_first, re.M) == list("12345")

@@ -76,7 +76,7 @@ def _list_runs(path: Path, runs: list[Path], as_json: bool) -> None:
         print(json.dumps(found, default=asdict))
         return
     table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for heading in ("Run", "Images", "Seed", "Last", "State", "Best NLL"):
+    for heading in ("Run", "Data", "Seed", "Last", "State", "Best NLL"):
         table.add_column(heading, overflow="fold")
     for name, facts in found.items():
         if "error" in facts:

@@ -22,11 +22,11 @@ Risk = Annotated[
     float, _share("--risk", "Abstain below a confidence above which at most this share is wrong.")
 ]
 Certainty = Annotated[
-    float, _share("--certainty", "With which the risk is kept, on images like the held-out ones.")
+    float, _share("--certainty", "With which the risk is kept, on examples like the held-out ones.")
 ]
 Coverage = Annotated[
     float, _share("--coverage", "Name so many classes that this share of sets holds the true one.")
 ]
 Foreign = Annotated[
-    float, _share("--foreign", "Call at most this share of images like those of the training foreign.")
+    float, _share("--foreign", "Call at most this share of examples like those of the training foreign.")
 ]

@@ -66,7 +66,7 @@ def predict(
         return predict_tables(ensemble, whose, images, asked, as_csv, as_json)
     known = ensemble.require_known()
     threshold = known.threshold(risk, certainty, share)
-    note(known.doubts(asked))
+    note(ensemble.doubts(asked))
     files, left_out = find_files(images)
     note(notes_on_left_out(left_out))
     with bars(quiet=as_json or as_csv) as progress:

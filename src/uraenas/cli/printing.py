@@ -164,9 +164,10 @@ def methods_table(rows: "Sequence[Row]", calibration: str, title: str) -> Table:
 
 def outside_table(found: "Sequence[Separated]") -> Table:
     """How well each method tells images from elsewhere from the test images."""
-    from uraenas.evaluation.separation import SHARES
+    from uraenas.evaluation.separation import SHARES, legend
 
-    shown = Table(title="Images from elsewhere", title_justify="left", caption=SHARES, caption_justify="left")
+    words = legend(found, SHARES)
+    shown = Table(title="Images from elsewhere", title_justify="left", caption=words, caption_justify="left")
     shown.add_column("Outside", overflow="fold")
     shown.add_column("Method", no_wrap=True)
     for heading in ("Images", "Turned away", "False alarms", "AUROC", "FPR95"):

@@ -191,7 +191,7 @@ def _with_test_images(
     try:
         opened = Pipeline.resume(path, dataset=datasets.get(config.data))
     except UraenasError as error:
-        note([f"the page of {path} is without what needs its test images: {error}"], quiet)
+        note([f"the page of {path} is without what needs its test data: {error}"], quiet)
         return run, None
     datasets[config.data] = opened.task.dataset
     return run, opened.measured.test

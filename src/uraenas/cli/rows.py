@@ -36,7 +36,7 @@ def predict_tables(
     from uraenas.data.tables import read_frame
     from uraenas.ensemble.table_rows import predict_rows
 
-    note(ensemble.require_known().doubts(asked))
+    note(ensemble.doubts(asked))
     rows: list[dict[str, Any]] = []
     for file in files:
         if not file.exists():
@@ -91,7 +91,7 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
         console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']} ({len(unseen):,} such rows)."))
     if ensemble.classes:
         threshold = ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share)
-        console.print(Text(f"{threshold}."))
+        console.print(Text(f"{threshold.in_words(ensemble.example)}."))
     unit, scaled = ("variance", "±") if target.parts else ("entropy in nats", "Prob")
     console.print(
         Text(f"{scaled} is temperature-scaled; total, data, weights and architecture ({unit}) are not.")

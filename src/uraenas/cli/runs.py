@@ -174,7 +174,7 @@ def _on_the_search(searched: "Searched | None") -> list[str]:
     weak = ", ".join(name for name, row in METHODS.items() if row.source == "expected")
     return [
         f"the expected architecture {expected} hardly has weights: methods that use it ({weak}) will be weak; search "
-        "longer, or on more images"
+        "longer, or on more data"
     ]
 
 

@@ -55,8 +55,9 @@ def serve(
             app = application(opened, method, limits, asked)
             ensemble = opened.ensemble(method)
             known = ensemble.require_known()
-            note(known.doubts(asked))
-            rule = [str(known.threshold(risk, certainty, share))] if ensemble.classes else []
+            note(ensemble.doubts(asked))
+            if ensemble.classes:
+                rule = [known.threshold(risk, certainty, share).in_words(ensemble.example)]
         tell(f"serving on http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it)")
         note(rule)  # it may be to abstain always
         answer(app, listening)

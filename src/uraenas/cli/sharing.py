@@ -102,8 +102,8 @@ def _export_file(
         found = export_web(run, out, runtime, method, wanted)
     else:
         found = export_file(run, out, form, method, wanted)
-    if (known := run.ensemble(method).known) is not None:
-        note(known.doubts(wanted.asked))
+    if (ensemble := run.ensemble(method)).known is not None:
+        note(ensemble.doubts(wanted.asked))
     note(_notes_on_cost(found))
     return found
 

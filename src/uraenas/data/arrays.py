@@ -24,6 +24,8 @@ def as_images(
     lie within 0 … 1. With it, values must lie within the stated range, which is mapped to 0 … 1; integers within
     (0, 255) become uint8.
     """
+    if np.ma.is_masked(array):
+        raise UraenasError("images have masked values; fill them, or leave those images out")
     try:
         array = np.asarray(array)
     except ValueError as error:
@@ -42,6 +44,15 @@ def as_images(
     if array.size == 0:
         raise UraenasError(f"there are no images: the array is {array.shape}")
     return _in_range(_channels_last(array, channels), value_range)
+
+
+def require_no_mask(images: np.ndarray, value_range: tuple[float, float] | None) -> None:
+    """Refuse a set of images of bytes that are 0 and 1 alone: as floats, or in a file, 1 would be white."""
+    if value_range is None and images.dtype == np.uint8 and (images.min(), images.max()) == (0, 1):
+        raise UraenasError(
+            "uint8 images with values 0 and 1 alone are ambiguous; state their range with value_range, (0, 1) or "
+            "(0, 255) (on the command line: data.value_range=0,1)"
+        )
 
 
 def _channels_last(array: np.ndarray, channels: str) -> np.ndarray:

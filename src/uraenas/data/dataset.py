@@ -1,7 +1,7 @@
 """What every dataset reader returns."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,23 @@ class LabelledImages:
         weights = None if self.weights is None else self.weights[index]
         names = None if self.names is None else tuple(self.names[int(position)] for position in index)
         return LabelledImages(self.images[index], self.labels[index], weights, names)
+
+    def also_in(self, other: "LabelledImages", labelled: bool = False) -> int:
+        """How many of the images are also among the other ones, value by value; if asked for, with the same label."""
+        theirs = set(other._digests(labelled))
+        return sum(one in theirs for one in self._digests(labelled))
+
+    @property
+    def labelled_twice(self) -> int:
+        """How many of the images are there with another label, too, value by value."""
+        digests, labels = list(self._digests(False)), dict[int, set[int]]()
+        for digest, label in zip(digests, self.labels.tolist(), strict=True):
+            labels.setdefault(digest, set()).add(label)
+        return sum(len(labels[digest]) > 1 for digest in digests)
+
+    def _digests(self, labelled: bool) -> Iterator[int]:
+        for image, label in zip(self.images, self.labels, strict=True):
+            yield hash((image.tobytes(), label.tobytes() if labelled else b""))
 
 
 def _check_weights(weights: np.ndarray, needed: int) -> None:
@@ -107,6 +124,11 @@ class Dataset:
                 raise UraenasError(
                     f"{self.name}: training images are {self.train.images.shape[1:]} and {kind} images "
                     f"{part.images.shape[1:]}; they must agree"
+                )
+            if self.train.images.dtype != part.images.dtype:
+                raise UraenasError(
+                    f"{self.name}: training images are {self.train.images.dtype} and {kind} images "
+                    f"{part.images.dtype}, whose values mean other things; give both as uint8, or both as floats"
                 )
 
     @property

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ SPLIT_KEY = 8110  # a constant, so that every run on a folder without a test par
 TEST_FRACTION = 0.2
 DEFAULT_SIZE = 32
 PARTS = ("train", "test", "val")
+# What others call them: as classes these would be told apart by nothing but chance.
+LIKE_PARTS = frozenset((*PARTS, "training", "testing", "valid", "validation"))
 NAMED_FILES = 5
 
 
@@ -44,7 +47,11 @@ def load_folder(
         np.array([classes.index(label) for _, label, _ in kept], np.int64),
         names=tuple(str(file.relative_to(path)) for *_, file in kept),
     )
-    notes += [*notes_on_left_out(ignored), *_notes_on_other_folders(path, parts)]
+    notes += [*notes_on_left_out(ignored), *_notes_on_other_places(path, parts)]
+    for part in parts:
+        present = {label for own, label, _ in kept if own == part}
+        if absent := [label for label in classes if label not in present]:
+            notes.append(f"{part}/ has no images of {', '.join(absent[:NAMED_FILES])}{_and_more(absent)}")
     of_part = {part: np.flatnonzero([one == part for one, *_ in kept]) for part in parts}
     if "test" not in parts:
         training = of_part["train"]
@@ -102,16 +109,45 @@ def _parts(path: Path) -> dict[str, Path]:
         raise UraenasError(f"{path} is not a folder")
     found = {part: path / part for part in PARTS if any(_folders(path / part))}
     if "train" not in found:
+        _require_classes(path)
         return {"train": path}
     if len(found) == 1:
         raise UraenasError(f"{path} has a train part with classes but no test part: add {path / 'test'}")
     return found
 
 
-def _notes_on_other_folders(path: Path, parts: Mapping[str, Path]) -> list[str]:
-    """Folders beside the parts may have been meant as one."""
+def _require_classes(path: Path) -> None:
+    """Refuse folders that are parts by another name, with the same classes in two of them."""
+    inside = {one.name: {two.name for two in _folders(one)} for one in _folders(path)}
+    alike = [name for name in inside if name.casefold() in LIKE_PARTS]
+    if any(inside[one] & inside[two] for one, two in combinations(alike, 2)):
+        raise UraenasError(
+            f"{path} holds {' and '.join(alike)} with classes in them, which are parts and not classes; call them "
+            f"{', '.join(PARTS)}"
+        )
+
+
+def _notes_on_other_places(path: Path, parts: Mapping[str, Path]) -> list[str]:
+    """Folders beside the parts may have been meant as one, and images beside the classes as theirs."""
     others = [one.name for one in _folders(path) if len(parts) > 1 and one.name not in parts]
-    return [f"not used, beside {'/, '.join(parts)}/: {', '.join(others[:NAMED_FILES])}"] if others else []
+    notes = [f"not used, beside {'/, '.join(parts)}/: {', '.join(others[:NAMED_FILES])}"] if others else []
+    places = {path, *parts.values()}
+    beside = [file.name for place in places for file in _images_in(place)]
+    if beside:
+        notes.append(f"not used: {len(beside)} image(s) in no class's folder, such as {min(beside)}")
+    hidden = [one for place in places for one in place.iterdir() if one.name.startswith(".") and one.is_dir()]
+    if dotted := sorted(one.name for one in hidden if _images_in(one)):
+        notes.append(f"not used, with names that begin with a dot: {', '.join(dotted[:NAMED_FILES])}")
+    return notes
+
+
+def _images_in(folder: Path) -> list[Path]:
+    """Files with the ending of an image right in a folder; hidden ones are none."""
+    return [
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
+    ]
 
 
 def _folders(path: Path) -> Iterator[Path]:

@@ -18,6 +18,7 @@ from uraenas.data.arrays import as_images
 from uraenas.data.dataset import require_distinct
 from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
+from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.description import DESCRIPTION, DRAWS, NOBODY, Description, Owner
 from uraenas.ensemble.held_out import COVERAGE, SHARE
 from uraenas.ensemble.known import FILE as KNOWN
@@ -97,7 +98,9 @@ class Ensemble:
         cells = [(one, f"{number} of {len(self)} members", "") for one, number in members.items()]
         drawing, height = gallery(self.space, cells, top=0, width=360)
         shape = self.space.shape
+        columns = self.normalisation.columns
         takes = f"takes images of {shape.height} × {shape.width} × {shape.channels}"
+        takes = takes if columns is None else f"takes rows of {len(columns.names)} columns"
         return element("p", f"{self!r}, {takes}") + standalone(drawing, 360, height, "Cells of the members")
 
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
@@ -174,9 +177,18 @@ class Ensemble:
     def require_known(self) -> Known:
         if self.known is None:
             raise UraenasError(
-                "this ensemble keeps nothing of its training images, so it cannot tell foreign ones"
+                f"this ensemble keeps nothing of its training {self.example}s, so it cannot tell foreign ones"
             )
         return self.known
+
+    @property
+    def example(self) -> str:
+        """What it predicts, in a word."""
+        return "image" if self.normalisation.columns is None else "row"
+
+    def doubts(self, asked: Asked) -> list[str]:
+        """What held-out examples are too few for, in words."""
+        return self.require_known().doubts(asked, self.example)
 
     def predict_proba(self, images: Any, calibrated: bool = True, device: str = "auto") -> np.ndarray:
         """Class probabilities [N, K]: the members' mean, temperature-scaled unless told otherwise."""
@@ -196,8 +208,18 @@ class Ensemble:
 
     def _prediction(self, images: Any, calibrated: bool, device: str) -> Tensor:
         """What the members say together, temperature-scaled unless told otherwise."""
-        found = self.measures.mean(_finite(self.member_log_probabilities(images, device)))
+        found = self.measures.mean(self._finite(images, device))
         return self.measures.scaled(found, self.temperatures) if calibrated else found
+
+    def _finite(self, images: Any, device: str) -> Tensor:
+        """What every member says, if it is numbers."""
+        log_p_MNK = self.member_log_probabilities(images, device)
+        if not torch.isfinite(log_p_MNK).all():
+            which = torch.nonzero(~torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)).flatten().tolist()
+            raise UraenasError(
+                f"the prediction for {self.example} {which[0]} is not finite, and {len(which)} of them are not"
+            )
+        return log_p_MNK
 
     def predict(self, images: Any, device: str = "auto") -> np.ndarray:
         """The name of the most probable class of each image; of a number its mean."""
@@ -257,7 +279,7 @@ class Ensemble:
 
         Of classes entropy in nats, of numbers variance in the square of their unit.
         """
-        log_p = _finite(self.member_log_probabilities(images, device))
+        log_p = self._finite(images, device)
         return self.measures.split(log_p, self.functions)
 
     @property
@@ -339,13 +361,3 @@ def checked_share(share: float) -> float:
     if not 0 < share < 1:
         raise UraenasError(f"share = {share} is out of range; it must be more than 0 and less than 1")
     return share
-
-
-def _finite(log_p_MNK: Tensor) -> Tensor:
-    """Predictions, if they are numbers."""
-    if not torch.isfinite(log_p_MNK).all():
-        which = torch.nonzero(~torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)).flatten().tolist()
-        raise UraenasError(
-            f"the prediction for image {which[0]} is not finite, and {len(which)} of them are not"
-        )
-    return log_p_MNK

@@ -101,14 +101,20 @@ class HeldOut:
         """The same, with these p-values: an image that is called foreign is not answered."""
         return replace(self, p_value=p_value_N)
 
-    def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
-        """What so few held-out images cannot promise, in words."""
+    def doubts_of_risk(self, risk: float, share: float, certainty: float, example: str) -> list[str]:
+        """In words, whether held-out examples, called so, are too few to promise this risk."""
         threshold = self.threshold(risk, certainty, share)
-        apart = f"{self.images_apart:,} held-out images apart"
-        found = [] if threshold.certainty else [f"{apart} are too few to promise this risk: {threshold}"]
-        if math.isinf(self.quantile(coverage)):
-            found.append(f"{apart} are too few to promise a coverage of {coverage:g}: sets hold all classes")
-        return found
+        if threshold.certainty:
+            return []
+        apart = f"{self.images_apart:,} held-out {example}s apart"
+        return [f"{apart} are too few to promise this risk: {threshold.in_words(example)}"]
+
+    def doubts_of_coverage(self, coverage: float, example: str) -> list[str]:
+        """In words, whether held-out examples, called so, are too few to promise this coverage."""
+        if not math.isinf(self.quantile(coverage)):
+            return []
+        apart = f"{self.images_apart:,} held-out {example}s apart"
+        return [f"{apart} are too few to promise a coverage of {coverage:g}: sets hold all classes"]
 
     def quantile(self, coverage: float = COVERAGE, regularisation: float = conformal.REGULARISATION) -> float:
         """The score up to which classes belong to a prediction set of this coverage."""

@@ -170,15 +170,25 @@ class Known:
         nowhere = torch.tensor(math.inf)
         return torch.stack([self.reach.get(name, nowhere).double() for name in self.names])
 
-    def doubts(self, asked: Asked) -> list[str]:
-        """What so few held-out images cannot tell, in words."""
-        found = self.held_out.doubts(asked.risk, asked.share, asked.certainty, asked.coverage)
-        if (least := 1 / (self.images + 1)) > asked.share:
-            images = f"{self.images:,} held-out images"
-            found.append(
-                f"with {images} the smallest p is {least:.2g}, so none is called foreign at {asked.share:g}"
-            )
-        return found
+    def doubts(self, asked: Asked, example: str) -> list[str]:
+        """What so few held-out examples, called so, cannot tell, in words."""
+        return [
+            *self.held_out.doubts_of_risk(asked.risk, asked.share, asked.certainty, example),
+            *self.held_out.doubts_of_coverage(asked.coverage, example),
+            *self.doubts_of_foreign(asked.share, example),
+        ]
+
+    def doubts_of_foreign(self, share: float, example: str) -> list[str]:
+        """In words, whether held-out examples are too few to call any foreign at this share."""
+        if self.least_p <= share:
+            return []
+        few = f"{self.images:,} held-out {example}{'' if self.images == 1 else 's'}"
+        return [f"with {few} the smallest p is {self.least_p:.2g}, so none is called foreign at {share:g}"]
+
+    @property
+    def least_p(self) -> float:
+        """The smallest p-value that there can be."""
+        return 1 / (self.images + 1)
 
     def threshold(self, risk: float, certainty: float = CERTAINTY, share: float = SHARE) -> Threshold:
         """The confidence below which to abstain, for at most this share of errors among the rest.

@@ -115,12 +115,16 @@ class Residuals:
         """The same: every row has its interval, whether it is called foreign or not."""
         return self
 
-    def doubts(self, risk: float, share: float, certainty: float, coverage: float) -> list[str]:
-        """What so few held-out rows cannot promise, in words."""
+    def doubts_of_risk(self, risk: float, share: float, certainty: float, example: str) -> list[str]:
+        """None: a number is not right or wrong."""
+        return []
+
+    def doubts_of_coverage(self, coverage: float, example: str) -> list[str]:
+        """In words, whether held-out examples, called so, are too few to promise this coverage."""
         quantiles = list(self.by_target[0].quantiles(coverage).values())  # as many rows as of any other
         if sum(map(math.isfinite, quantiles)) > len(quantiles) // 2:
             return []
-        apart = f"{self.images_apart:,} held-out rows apart"
+        apart = f"{self.images_apart:,} held-out {example}s apart"
         return [f"{apart} are too few to promise a coverage of {coverage:g}: intervals hold every number"]
 
 

@@ -25,18 +25,22 @@ class Threshold:
     certainty: float = 0.0  # with which the risk is kept on images like these; 0: an estimate, not promised
 
     def __str__(self) -> str:
+        return self.in_words("image")
+
+    def in_words(self, example: str) -> str:
+        """With this word for what is held out."""
         rests = f"{self.wrong:,} of {self.passing:,} wrong"
         if self.passing == 0:
-            words = f"abstain always: even the surest of {self.images:,} held-out images are wrong too often"
+            words = (
+                f"abstain always: even the surest of {self.images:,} held-out {example}s are wrong too often"
+            )
             words += " to promise it" if self.certainty else ""
         elif self.confidence == 0:
             words = f"never abstain for want of confidence ({rests})"
         elif self.passing == self.images:
-            words = f"abstain below {self.confidence:.3f}, the least sure held-out image ({rests})"
+            words = f"abstain below {self.confidence:.3f}, the least sure held-out {example} ({rests})"
         else:
-            words = (
-                f"abstain below {self.confidence:.3f} ({rests} above it, of {self.images:,} held-out images)"
-            )
+            words = f"abstain below {self.confidence:.3f} ({rests} above it, of {self.images:,} held-out {example}s)"
         if self.certainty:
             return (
                 f"{words}; risk at most {100 * self.risk:g} % with a certainty of {100 * self.certainty:g} %"

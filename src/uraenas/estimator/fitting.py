@@ -27,6 +27,12 @@ def require_used(settings: Iterable[str], *used: str) -> None:
             raise UraenasError(f"{key} is not for arrays; of data the estimator takes {', '.join(used)}")
 
 
+def warn_of(doubts: Iterable[str]) -> None:
+    """What held-out examples are too few for; the warnings point at the call of the estimator's method."""
+    for line in doubts:
+        warnings.warn(line, stacklevel=3)
+
+
 @contextmanager
 def folder_for(run_directory: str | Path | None) -> Iterator[Path]:
     """Where the run is kept, or a folder that is removed afterwards."""

@@ -1,7 +1,6 @@
 """`UraeNAS`, the scikit-learn face: fit on image arrays, predict, and ask for uncertainty by source."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,16 +8,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields, shown
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
+from uraenas.data.arrays import require_no_mask
 from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
-from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
-from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained
+from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained, warn_of
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
@@ -118,7 +117,10 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if any(label is None or label != label for label in labels.tolist()):
             raise UraenasError("labels contain missing values; leave those images out")
         check_classification_targets(labels)
-        if (rows := np.asarray(X)).ndim == 2:  # scikit-learn wants to know how long they are
+        require_no_mask(images, self.value_range)
+        if (rows := np.asarray(X)).ndim == 2:
+            # scikit-learn wants to know how long they are, and what their columns are called.
+            _check_feature_names(self, X, reset=True)
             self.n_features_in_ = rows.shape[1]
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -135,7 +137,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on images that no member was trained on."""
-        return self._fitted().predict_proba(self._images(X), device=self.device)
+        return self._fitted().predict_proba(self._new_images(X), device=self.device)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities [N, K]."""
@@ -160,11 +162,11 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
             most_probable = self.predict_proba(X).argmax(axis=1)
             return self.classes_[most_probable]
         ensemble = self._fitted()
-        log_p, p_value = ensemble.look(self._images(X), self.device)
+        log_p, p_value = ensemble.look(self._new_images(X), self.device)
         proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
         known = ensemble.require_known()
-        for line in known.doubts(Asked(risk, share, certainty)):
-            warnings.warn(line, stacklevel=2)
+        warn_of(known.of_classes.doubts_of_risk(risk, share, certainty, "image"))
+        warn_of(known.doubts_of_foreign(share, "image"))
         threshold = known.threshold(risk, certainty, share).confidence
         mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
         return np.ma.masked_array(self.classes_[proba.argmax(axis=1)], mask=mask)
@@ -174,15 +176,19 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
         Of images like the training images, at least the share `coverage` has its true class in the set.
         """
-        return self._fitted().predict_set(self._images(X), coverage, self.device)
+        ensemble, images = self._fitted(), self._new_images(X)
+        warn_of(ensemble.require_known().held_out.doubts_of_coverage(coverage, "image"))
+        return ensemble.predict_set(images, coverage, self.device)
 
     def is_foreign(self, X: Any, share: float = SHARE) -> np.ndarray:
         """Whether each image is unlike the training images; of images like them, at most `share` is called so."""
-        return self._fitted().is_foreign(self._images(X), share, self.device)
+        ensemble, images = self._fitted(), self._new_images(X)
+        warn_of(ensemble.require_known().doubts_of_foreign(share, "image"))
+        return ensemble.is_foreign(images, share, self.device)
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""
-        split = self._fitted().uncertainty(self._images(X), self.device)
+        split = self._fitted().uncertainty(self._new_images(X), self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
     def save(self, path: str | Path) -> None:
@@ -197,6 +203,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if Run(path).exists:
             raise UraenasError(f"{path} is a run directory; save the estimator to another folder")
         facts = {"parameters": _plain(parameters), "classes": _stored_labels(self.classes_)}
+        if hasattr(self, "feature_names_in_"):
+            facts["columns"] = self.feature_names_in_.tolist()
         try:
             json.dumps(facts, allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -214,6 +222,8 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if tuple(map(str, estimator.classes_)) != ensemble.classes:
             raise facts.error("its classes are not those of its ensemble")
         estimator.ensemble_ = ensemble
+        if facts.has("columns"):
+            estimator.feature_names_in_ = np.array(facts.texts("columns"), dtype=object)
         return estimator
 
     def _settings(self) -> dict[str, Any]:
@@ -246,6 +256,12 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
     def _fitted(self) -> Ensemble:
         check_is_fitted(self, "ensemble_")
         return self.ensemble_
+
+    def _new_images(self, X: Any) -> np.ndarray:
+        """Images of X, whose columns are those of the fit in the same order, if they have names."""
+        if getattr(X, "ndim", 0) == 2:
+            _check_feature_names(self, X, reset=False)
+        return self._images(X)
 
     def _images(self, X: Any) -> np.ndarray:
         return as_images(X, self.value_range, self.channels, self.image_shape)

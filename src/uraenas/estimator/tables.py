@@ -25,14 +25,14 @@ from uraenas.base.progress import Lines, silent
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.held_out import COVERAGE
-from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained
+from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained, warn_of
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
 from uraenas.run.config import Config
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
 
-TARGET = "the target"  # its column's name, and how those of several begin; none of X is called so
+TARGET = "the target"  # its column's name, and how those of several begin; none of X may be called so
 
 
 class TableEstimator(BaseEstimator):
@@ -100,7 +100,9 @@ class TableEstimator(BaseEstimator):
         Of rows like them at most `share` is called so; nearly, where `held_out` is None and there are classes or fewer
         than 317 rows.
         """
-        return self._fitted().is_foreign(self._rows(X), share, self.device)
+        ensemble, rows = self._fitted(), self._rows(X)
+        warn_of(ensemble.require_known().doubts_of_foreign(share, "row"))
+        return ensemble.is_foreign(rows, share, self.device)
 
     def _fit_target(self, rows: Any, labels: np.ndarray, kind: str, names: Sequence[str] = (TARGET,)) -> None:
         """Learn from rows with labels [N], or [N, T] of T targets with these names."""
@@ -112,7 +114,10 @@ class TableEstimator(BaseEstimator):
                 ",".join(columns), (), kind, config.data.held_out, config.data.pieces, apart=apart
             )
             no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
-            known = (frame_of(rows) | columns, settings, no_test, seed_of(self.random_state))
+            frame = frame_of(rows)
+            if taken := frame.keys() & columns:
+                raise UraenasError(f"a column of X is called {min(taken)!r}; give it another name")
+            known = (frame | columns, settings, no_test, seed_of(self.random_state))
             dataset = table_dataset("rows", *known)
             with folder_for(self.run_directory) as folder:
                 progress = Lines() if self.verbose else silent
@@ -153,6 +158,13 @@ class TableEstimator(BaseEstimator):
         with _as_value_error():
             return columns.frame(rows)
 
+    @property
+    def _names(self) -> list[str] | None:
+        """Of the columns, where they have some that can be told apart."""
+        given = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        plain = all(name and not name.startswith(TARGET) for name in given)
+        return given if plain and len(set(given)) == len(given) > 0 else None
+
     def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
         """Rows and labels of a fit, checked as scikit-learn does."""
         if _has_texts(X):
@@ -161,7 +173,8 @@ class TableEstimator(BaseEstimator):
             rows, labels = X, check_X_y(np.zeros((len(X), 1)), y, **more)[1]
         else:
             limits = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
-            rows, labels = validate_data(self, X, y, **limits, **more)
+            checked, labels = validate_data(self, X, y, **limits, **more)
+            rows = frame_of(checked, self._names)
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = column_or_1d(labels, warn=True)
         return rows, labels
@@ -206,7 +219,9 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
         317 rows.
         Of T targets it is [N, T, 2], and that share is of each target by itself, not of all at once.
         """
-        return self._fitted().predict_interval(self._rows(X), coverage, device=self.device)
+        ensemble, rows = self._fitted(), self._rows(X)
+        warn_of(ensemble.require_known().held_out.doubts_of_coverage(coverage, "row"))
+        return ensemble.predict_interval(rows, coverage, device=self.device)
 
 
 class UraeNASClassifier(ClassifierMixin, TableEstimator):
@@ -241,7 +256,9 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
 
     def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
         """Whether each class of `classes_` is in the row's prediction set [N, K]; the true one is, so often."""
-        return self._fitted().predict_set(self._rows(X), coverage, self.device)
+        ensemble, rows = self._fitted(), self._rows(X)
+        warn_of(ensemble.require_known().held_out.doubts_of_coverage(coverage, "row"))
+        return ensemble.predict_set(rows, coverage, self.device)
 
 
 def _has_texts(X: Any) -> bool:

@@ -32,6 +32,7 @@ class Judged:
     # [N] by name, larger for images from elsewhere
     scores: Mapping[str, Tensor] = field(default_factory=dict)
     p_values: Tensor | None = None  # [N], how often an image like those of the training looks so
+    least_p: float = 0.0  # no p-value can be smaller: so few images were held out
     at_test_time: Mapping[str, Tensor] = field(default_factory=dict)  # [M, N, K], predicted in other ways
 
     @property
@@ -101,7 +102,8 @@ class Evaluator:
     ) -> list[Row]:
         """How well each method tells another dataset's images from the test images.
 
-        By each score; and the shares of images with a p-value of at most 5 %, which are turned away.
+        By each score; and the shares of images with a p-value of at most 5 %, which are turned away. Where
+        held-out images are too few for such a p-value, shares of 0 would say nothing: the least p stands instead.
         """
         rows: list[Row] = []
         for name in inside:
@@ -109,9 +111,11 @@ class Evaluator:
             members = len(inside[name].log_probabilities_MNK)
             images = outside[name].log_probabilities_MNK.shape[1]
             rows += self._rows(place, {"images": float(images)}, members, "raw")
+            if (least := inside[name].least_p) > TURNED_AWAY:
+                rows += self._rows(place, {"least_p": least}, members, "raw")
             scores = [one.all_scores for one in (inside[name], outside[name])]
             for words, one in (("false_alarms", inside[name]), ("turned_away", outside[name])):
-                if one.p_values is not None:
+                if one.p_values is not None and one.least_p <= TURNED_AWAY:
                     share = float((one.p_values <= TURNED_AWAY).double().mean())
                     rows += self._rows(place, {words: share}, members, "raw")
             for score in scores[0]:

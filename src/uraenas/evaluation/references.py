@@ -58,7 +58,10 @@ class References:
 
 
 def unbeaten(rows: Iterable[Row], method: str) -> list[str]:
-    """A line for each reference that this method does not beat, in accuracy or in temperature-scaled NLL."""
+    """A line for each reference that this method does not beat, temperature-scaled.
+
+    It beats one if it is better in accuracy or NLL, and in neither worse: few test images often make accuracies equal.
+    """
     rows = list(rows)
     full = sizes_of(rows)
     found = {
@@ -72,7 +75,8 @@ def unbeaten(rows: Iterable[Row], method: str) -> list[str]:
             accuracy, nll = ([found[who, metric] for who in (method, name)] for metric in ("accuracy", "nll"))
         except KeyError:
             continue  # one of them was not measured
-        if accuracy[0] <= accuracy[1] or nll[0] >= nll[1]:
+        behind = accuracy[0] < accuracy[1] or nll[0] > nll[1]
+        if behind or (accuracy[0] == accuracy[1] and nll[0] == nll[1]):
             values = [f"{100 * a:.2f} % and NLL {n:.3f}" for a, n in zip(accuracy, nll, strict=True)]
             lines.append(
                 f"{method} does not beat {name}, a plain classifier: test accuracy {values[0]}, against "

@@ -17,6 +17,7 @@ SCORES = {  # by which an image may look foreign, and what a table calls them
     "distance-3": "Pixels",
 }
 SHARES = "Turned away: share of these images with p ≤ 0.05; False alarms: of the test images."
+TOO_FEW = "p ≥ …: so few images were held out that no p is smaller, and none can be turned away."
 LEGEND = (
     f"{SHARES} By score, AUROC / FPR95: how often a foreign image has the higher one (1 tells all apart, 0.5 none) / "
     "the share of foreign images accepted where 95 % of the test images are. Scores: 1 − probability, total and "
@@ -35,11 +36,14 @@ class Separated:
     images: int  # from elsewhere
     turned_away: float | None
     false_alarms: float | None
+    least_p: float | None  # where so few images were held out that none has p ≤ 0.05
     auroc: dict[str, float]
     fpr95: dict[str, float]
 
     def shares(self) -> list[str]:
         """In words: turned away, false alarms."""
+        if self.least_p is not None:
+            return [f"p ≥ {self.least_p:.2g}"] * 2
         return ["–" if one is None else f"{100 * one:.1f} %" for one in (self.turned_away, self.false_alarms)]
 
     def measures(self, score: str) -> str:
@@ -61,10 +65,16 @@ def separations(rows: Iterable[Row]) -> list[Separated]:
             int(values.get("images", 0)),
             values.get("turned_away"),
             values.get("false_alarms"),
+            values.get("least_p"),
             *({k[len(m) :]: v for k, v in values.items() if k.startswith(m)} for m in ("auroc_", "fpr95_")),
         )
         for place, values in found.items()
     ]
+
+
+def legend(found: Iterable[Separated], words: str) -> str:
+    """These words, and what shares that are none mean."""
+    return f"{words} {TOO_FEW}" if any(one.least_p is not None for one in found) else words
 
 
 def scores_of(found: Iterable[Separated]) -> list[str]:

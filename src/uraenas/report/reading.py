@@ -295,9 +295,7 @@ def read(
     if lacking and against not in sizes_of(picked.metrics.rows):
         against = ""
     if picked.data is None:
-        raise UraenasError(
-            f"{run.path} does not say with which images it was made; run the same command again"
-        )
+        raise UraenasError(f"{run.path} does not say with which data it was made; run the same command again")
     methods = trained(picked.methods)
     if not methods:
         raise UraenasError(f"a page needs a trained method; {', '.join(picked.methods)} have no members")

@@ -15,7 +15,7 @@ def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
     Where they were computed and which other methods they have does not count.
     """
     if not alike(runs):
-        return "the runs were not tested on the same images"
+        return "the runs were not tested on the same data"
     found: dict[str, list[tuple[Config, int]]] = {}  # method → settings and members of its runs
     for one in runs:
         for line in table(one.rows):

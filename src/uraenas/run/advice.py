@@ -11,7 +11,7 @@ FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as thes
 
 def advice(config: Config, task: Task) -> list[str]:
     """What was done to the data, and settings that can hardly work."""
-    notes = [*task.dataset.notes, *task.notes, *recipe_notes(config)]
+    notes = [*task.dataset.notes, *task.notes, *_on_leaks(task), *recipe_notes(config)]
     example, known = task.dataset.example, len(task.disjoint[0])
     if config.evaluate.references and task.has_references and known > MOST_IMAGES:
         words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {known:,} training {example}s"
@@ -25,3 +25,27 @@ def advice(config: Config, task: Task) -> list[str]:
             f"well; train.epochs={enough} would be {per_epoch * enough:,}"
         )
     return notes
+
+
+def _on_leaks(task: Task) -> list[str]:
+    """Examples that are both learned from and measured on. Rows may be alike by chance, seldom with their labels."""
+    data = task.dataset
+    example, rows = f"{data.example}s", data.columns is not None
+    learned, kept = task.disjoint
+    found = {"test": (data.test, task.train), "held-out": (kept, learned)}
+    why = {
+        "test": "what is measured on these says nothing of new ones",
+        "held-out": "temperatures and promises are surer than they should be",
+    }
+    twice = 0 if rows else task.train.labelled_twice
+    notes = (
+        [f"{twice:,} of {len(task.train):,} training images are there with another label, too"]
+        if twice
+        else []
+    )
+    counts = {name: own.also_in(other, rows) for name, (own, other) in found.items() if own is not other}
+    return notes + [
+        f"{count:,} of {len(found[name][0]):,} {name} {example} are also among the training {example}: {why[name]}"
+        for name, count in counts.items()
+        if count
+    ]

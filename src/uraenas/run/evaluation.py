@@ -5,6 +5,7 @@ the same images, and rows measured in the same way from these.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -107,8 +108,9 @@ class Judge:
             known = self._ensembles[name].require_known()
             scores = known.scores_of(log_p, features, self.task.measures)
             foreign = {"foreign": known.joined(scores)}
-            distances = {key: score for key, score in scores.items() if key.startswith("distance")}
-            found[name] = self._judged(name, log_p, {**foreign, **distances}, known.p_values(scores))
+            distances = {key: score for key, score in scores.items() if key != "uncertainty"}
+            judged = self._judged(name, log_p, {**foreign, **distances})
+            found[name] = replace(judged, p_values=known.p_values(scores), least_p=known.least_p)
         return found
 
     def _judged(
@@ -116,13 +118,12 @@ class Judge:
         name: str,
         log_p: Tensor,
         scores: Mapping[str, Tensor] | None = None,
-        p_values: Tensor | None = None,
         others: Mapping[str, Tensor] | None = None,
     ) -> Judged:
         ensemble = self._ensembles[name]
         chains = [member.origin.chain for member in ensemble.members]
         facts = (ensemble.functions, chains, ensemble.temperatures)
-        return Judged(log_p, *facts, scores or {}, p_values, others or {})
+        return Judged(log_p, *facts, scores or {}, at_test_time=others or {})
 
     @cached_property
     def _ensembles(self) -> dict[str, Ensemble]:

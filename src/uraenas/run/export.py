@@ -111,7 +111,7 @@ def require_same_division(source: Run, config: Config, task: Task, what: str, in
     """
     images = source.data()
     if images is not None and images.blake2b == task.facts.blake2b:
-        why = f", so it may have seen images that are held out now; set this as it was there, or {instead}"
+        why = f", so it may have seen what is held out now; set this as it was there, or {instead}"
         _require_alike(source, config, ("seed", "data."), what, why)
 
 
@@ -135,9 +135,7 @@ def check_chains(run: Run, source: Run, config: Config, data: DataFacts) -> None
     if deciding:
         _require_alike(source, config, deciding, "chains")
     if source.data() != data:
-        raise UraenasError(
-            f"the chains of {source.path} were trained on other images than {config.data.name}"
-        )
+        raise UraenasError(f"the chains of {source.path} were trained on other data than {config.data.name}")
 
 
 def _require_alike(source: Run, config: Config, deciding: tuple[str, ...], what: str, why: str = "") -> None:

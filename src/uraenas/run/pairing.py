@@ -35,7 +35,7 @@ def _between(run: Run, metrics: Metrics, other: Run, method: str, name: str) -> 
         raise unknown(f"method of {other.path}", method, others.sizes)
     both = f"{run.path} and {other.path}"
     if _images(run) != _images(other):
-        raise UraenasError(f"{both} were not made with the same images: their methods cannot be paired")
+        raise UraenasError(f"{both} were not made with the same data: their methods cannot be paired")
     if own.resamples != others.resamples:
         raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
     itself = method if run.path.resolve() == other.path.resolve() else ""
@@ -55,5 +55,5 @@ def _images(run: Run) -> str:
     """The checksum of the images the run was made with."""
     facts = run.data()
     if facts is None:
-        raise UraenasError(f"{run.path} does not say with which images it was made")
+        raise UraenasError(f"{run.path} does not say with which data it was made")
     return facts.blake2b

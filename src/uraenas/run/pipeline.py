@@ -152,7 +152,7 @@ class Pipeline:
         images = config.data.name
         if images not in DATASETS and not Path(images).expanduser().exists():
             raise UraenasError(
-                f"{run.path} was made with the images in {images}, which is not there: call from the directory it was "
+                f"{run.path} was made with the data in {images}, which is not there: call from the directory it was "
                 "made in, or, if they were moved, go on with: uraenas run … --set data.name=PLACE"
             )
         return cls(run, config, progress, dataset)
@@ -183,7 +183,7 @@ class Pipeline:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if taken := search_taken_from(self.run):
             notes.append(
-                f"architectures come from the search of {taken}; to search on these images: --search-of none"
+                f"architectures come from the search of {taken}; to search on this data: --search-of none"
             )
         if why := self.engine.why_no_kernels(self.task.space):
             notes.append(f"own kernels do not fit, PyTorch's operations run instead: {why}")

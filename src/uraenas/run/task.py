@@ -121,7 +121,8 @@ class Task:
                 )
             return [*notes, *self._notes_on_limit(len(self.train))]
         used = len(self.train) + (0 if own else len(self.held_out))
-        notes = [f"{len(self.held_out):,} images of the validation part are held out"] if own else []
+        part = f"{len(self.held_out):,} {self.dataset.example}s of the validation part"
+        notes = [f"{part} are held out"] if own else []
         return [*notes, *self._notes_on_limit(used)]
 
     def _notes_on_limit(self, used: int) -> list[str]:

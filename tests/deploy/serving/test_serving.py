@@ -113,6 +113,26 @@ def test_about_itself(client: Any) -> None:
     assert client("GET", "/api/model")[1]["risk"] == 0.2
 
 
+def test_who_still_sends_what_is_too_large_is_told_so(serve: Callable, finished_run: Path) -> None:
+    with serve(finished_run, Limits(megabytes=1)) as client:
+        status, answer = client("POST", "/api/predict", b"x" * 18_000_000, connection="close")
+    assert (status, answer["error"]) == (413, "a request has at most 1 MB")
+
+
+def test_of_several_images_the_one_that_cannot_be_read_is_named(client: Any) -> None:
+    files = [png(DIGITS[0]), png(DIGITS[1])[:-30], png(DIGITS[2])]
+    body = json.dumps({"images": [base64.b64encode(file).decode() for file in files]}).encode()
+    status, answer = client("POST", "/api/predict", body, content_type="application/json")
+    assert status == 422
+    assert answer["error"].startswith("image 2 of 3: this cannot be read as an image")
+
+
+def test_a_dark_image_of_sixteen_bits_is_noted_as_predict_does(client: Any) -> None:
+    status, found = client("POST", "/api/predict", png(DIGITS[0].astype(np.uint16)))
+    assert status == 200
+    assert found["predictions"][0]["note"] == "uses at most 12 of its 16 bits"
+
+
 WRONG = {
     "nothing": ("/api/predict", b"", {}, 400),
     "too large": ("/api/predict", b"x" * 300_000, {}, 413),

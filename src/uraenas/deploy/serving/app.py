@@ -28,6 +28,7 @@ POLICY = (
     "img-src blob: data:; connect-src 'self'"
 )
 PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+READ_ON = 20  # times as large as a request may be
 NOT_FINITE = "no prediction: the members' probabilities are not finite"
 
 
@@ -132,23 +133,31 @@ class Server:
         return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
 
     async def _body(self, request: Request) -> bytes:
-        """The body, if it is not too large and comes in time."""
+        """The body, if it is not too large and comes in time.
+
+        What is too large is read and thrown away, within reason: a client that still sends when it is answered sees a
+        broken connection instead of the answer.
+        """
+        most = self.limits.bytes
         too_large = Refused(413, f"a request has at most {self.limits.megabytes:g} MB")
         length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self.limits.bytes:
+        if not length.isdecimal() or int(length) > READ_ON * most:
             raise too_large
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.limits.seconds):
                 async for part in request.stream():
                     size += len(part)
-                    if size > self.limits.bytes:
+                    if size > READ_ON * most:
                         raise too_large
-                    parts.append(part)
+                    if size <= most:
+                        parts.append(part)
         except TimeoutError as error:
             raise Refused(408, f"the request did not arrive within {self.limits.seconds:g} s") from error
         except ClientDisconnect as error:
             raise Refused(400, "the request broke off") from error
+        if size > most:
+            raise too_large
         if not size:
             raise Refused(400, "the request has no body")
         return b"".join(parts)

@@ -23,7 +23,7 @@ class Batcher:
     async def __call__(self, images: list[Any]) -> Rows:
         """What is said of these images; refused where too many wait already."""
         if len(self.queue) + len(images) > self.waiting:
-            raise Refused(503, "too many images are waiting; try again later")
+            raise Refused(503, "too many requests are waiting; try again later")
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in images]
         self.queue += zip(images, futures, strict=True)

@@ -45,17 +45,23 @@ class Model:
         height, width, channels = self.image
         try:
             picture = picture_of(body, (height, width))
-            notes = ["resized from {}×{}".format(*picture.size)] if picture.size != (width, height) else []
-            notes += [f"first of {picture.frames} frames"] if picture.frames > 1 else []
-            return self._in_units(picture.with_channels(channels)), "; ".join(notes)
+            return self._in_units(picture.with_channels(channels)), picture.note
         except UraenasError as error:
             raise Refused(422, str(error)) from error
 
     def request(self, body: bytes, kind: str, most: int) -> tuple[list[np.ndarray], list[str]]:
         """One image as the body, or several as base64 in JSON: {"images": […]}."""
         files = _decoded(parsed(body), most) if kind.startswith("application/json") else [body]
-        read = [self.read(file) for file in files]
-        return [image for image, _ in read], [note for _, note in read]
+        images, notes = [], []
+        for number, file in enumerate(files, start=1):
+            try:
+                image, note = self.read(file)
+            except Refused as refused:
+                which = f"image {number} of {len(files)}: " if len(files) > 1 else ""
+                raise Refused(refused.status, f"{which}{refused.why}") from refused
+            images.append(image)
+            notes.append(note)
+        return images, notes
 
     def about(self) -> dict[str, Any]:
         rule, threshold = self.rule, self.rule.threshold

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from uraenas.base.svg import element, join, line, path, rect
 from uraenas.evaluation import separations
-from uraenas.evaluation.separation import LEGEND, PREFIX, SCORES, Separated, scores_of
+from uraenas.evaluation.separation import LEGEND, PREFIX, SCORES, Separated, legend, scores_of
 from uraenas.report.blocks import Cell, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, Legend, draw
 from uraenas.report.reading import RunFacts
@@ -86,6 +86,8 @@ def _table(facts: RunFacts, apart: list[Separated]) -> Table:
             for score in scores
         ]
         lines.append(Line(one.method, cells, colour(one.method)))
-    caption = f"{apart[0].other}, n = {apart[0].images:,}, against {facts.n} test images. {LEGEND}"
+    caption = (
+        f"{apart[0].other}, n = {apart[0].images:,}, against {facts.n} test images. {legend(apart, LEGEND)}"
+    )
     headings = ["Turned away", "False alarms", *(SCORES.get(score, score) for score in scores)]
     return Table(caption, ["Method", *headings], lines)

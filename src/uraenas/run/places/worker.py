@@ -144,7 +144,7 @@ class Worker:
                 )
             task = prepare(config, known)
             if task.facts != run.data():
-                raise UraenasError(f"{task.dataset.name} holds other images here than where the run began")
+                raise UraenasError(f"{task.dataset.name} holds other data here than where the run began")
             self._prepared = config, task
         return self._prepared[1]
 

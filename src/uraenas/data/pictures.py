@@ -43,6 +43,15 @@ class Picture:
         height, width = self.pixels.shape[:2]
         return self.size[0] * height != self.size[1] * width
 
+    @property
+    def note(self) -> str:
+        """What was done to it, and what else should be known."""
+        height, width = self.pixels.shape[:2]
+        notes = ["resized from {}×{}".format(*self.size)] if self.size != (width, height) else []
+        notes += [f"first of {self.frames} frames"] if self.frames > 1 else []
+        notes += ["uses at most 12 of its 16 bits"] if self.dim else []
+        return "; ".join(notes)
+
     def with_channels(self, channels: int) -> np.ndarray:
         """[height, width, channels], grey or RGB."""
         if channels not in (1, 3):

@@ -92,7 +92,7 @@ def find_files(paths: Sequence[Path]) -> tuple[list[Path], int]:
 def predict_files(
     ensemble: Ensemble,
     files: Sequence[Path],
-    asked: Asked = USUAL,
+    asked: Asked,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Prediction | Unreadable]:
     """One result for each file, in order, a batch in memory at a time."""
@@ -114,16 +114,11 @@ def predict_files(
 
 def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable:
     shape = ensemble.space.shape
-    size = (shape.height, shape.width)
     try:
-        picture = read_picture(path, size)
-        image = picture.with_channels(shape.channels)
+        picture = read_picture(path, (shape.height, shape.width))
+        return picture.with_channels(shape.channels), picture.note
     except UraenasError as error:
         return Unreadable(str(path), str(error).removeprefix(f"{path} "))
-    notes = ["resized from {}×{}".format(*picture.size)] if picture.size != size[::-1] else []
-    notes += [f"first of {picture.frames} frames"] if picture.frames > 1 else []
-    notes += ["uses at most 12 of its 16 bits"] if picture.dim else []
-    return image, "; ".join(notes)
 
 
 def rows_of(ensemble: Ensemble, images: np.ndarray, rule: Rule) -> list[dict[str, Any]]:

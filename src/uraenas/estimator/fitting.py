@@ -1,4 +1,4 @@
-"""What the fits of all estimators have in common: a seed, a run directory, and a run in it."""
+"""What all estimators have in common: a seed, a run directory, a run in it, and logarithms."""
 
 import tempfile
 import warnings
@@ -25,6 +25,11 @@ def require_used(settings: Iterable[str], *used: str) -> None:
     for key in settings:
         if key.startswith("data.") and key not in used:
             raise UraenasError(f"{key} is not for arrays; of data the estimator takes {', '.join(used)}")
+
+
+def logarithms(probabilities: np.ndarray) -> np.ndarray:
+    """Those of probabilities, which can be 0: then that of the smallest number there is."""
+    return np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
 
 
 @contextmanager

@@ -85,6 +85,21 @@ def test_certainty_is_in_the_last_bin_and_costs_its_error() -> None:
 # Risk against coverage
 
 
+def test_a_confidence_on_the_edge_of_two_bins_is_in_the_lower_one() -> None:
+    places = torch.arange(1, 16, dtype=torch.float64)
+    confidence = places / 15
+    log_p = torch.stack([confidence, *[(1 - confidence) / 20] * 20], dim=1).log()
+    bins, _, _ = metrics.confidence_bins(log_p, torch.zeros(15, dtype=torch.int64))
+    assert bins.tolist() == list(range(15))
+
+
+def test_what_is_not_a_number_has_no_metrics() -> None:
+    log_p, labels = predictions(8, 3)
+    log_p[2] = torch.nan
+    found = metrics.of_each(log_p[None], labels)
+    assert all(math.isnan(found[name]) for name in ("nll", "ece", "brier"))
+
+
 def aurc_by_brute_force(confidence: list[float], right: list[bool]) -> float:
     """Mean over all orders that sort by confidence, ties in every order."""
     orders = [

@@ -309,9 +309,8 @@ def test_colour_is_the_method_and_shape_the_run(compared: Compared) -> None:
     groups = drawn.split("data-method=")[1:]
     assert [group[1:].split('"')[0] for group in groups] == [line[0] for line in compared.lines]
     shapes = [("<circle" in group.split('class="dot"')[0].rpartition("/>")[2]) for group in groups]
-    assert shapes == [
-        line[1] == "ab" for line in compared.lines
-    ]  # circles for the first runs, squares for the other
+    # Circles for the first runs, squares for the other.
+    assert shapes == [line[1] == "ab" for line in compared.lines]
 
 
 def test_tiles_name_the_best_and_our_rank(compared: Compared) -> None:

@@ -215,3 +215,11 @@ def test_an_images_p_value_among_the_others_is_that_of_a_new_one() -> None:
             others = torch.cat([some[:, :place], some[:, place + 1 :]], dim=1)
             (expected,) = conformal_p_values(others, some[:, place : place + 1], REACH / 2, 2).tolist()
             assert found == pytest.approx(expected)
+
+
+def test_what_is_beyond_reach_weighs_by_the_number_of_others() -> None:
+    """The first is 0.6 doublings beyond: with two others 3 · log 3 · 0.6 < 2 · log 3, with three it would be more."""
+    scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2**0.6, 0.0, 0.0]], dtype=torch.float64)
+    reach = torch.tensor([torch.inf, torch.inf, 1.0])
+    assert mutual_p_values(scores, reach, 2).tolist() == pytest.approx([2 / 3, 1, 1 / 3])
+    assert conformal_p_values(scores[:, 1:], scores[:, :1], reach, 2).tolist() == pytest.approx([2 / 3])

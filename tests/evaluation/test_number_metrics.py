@@ -161,6 +161,15 @@ def test_the_ends_are_medians_of_the_panels_and_the_outer_ones_of_two(
     assert tuple(kept.interval(told[:, None], 0.9)[0].tolist()) == pytest.approx(ends)
 
 
+def test_rows_that_a_choice_has_seen_do_not_count_for_intervals() -> None:
+    said = torch.zeros(1, 18, 2, dtype=torch.float64)
+    labels, apart = torch.ones(18, dtype=torch.float64), torch.arange(18) < 9
+    labels[~apart] = 100.0
+    one = torch.zeros(1, dtype=torch.int64)
+    kept = Residuals.of(said, labels, apart, one.expand(18), one)
+    assert kept.interval(said[:, :1], 0.9).tolist() == [[-1, 1]]
+
+
 def test_an_interval_holds_everything_where_rows_are_too_few() -> None:
     one = torch.zeros(1, dtype=torch.int64)
     kept = Residuals.of(mixture(members=1), LABELS, torch.ones(4), one.expand(4), one)

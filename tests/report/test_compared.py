@@ -286,6 +286,7 @@ def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared
     clear = {"value": 0.1, "interval": (0.05, 0.15), "agreed": True}
     assert Difference(**clear, same_seeds=True).verdict("accuracy") == "better"
     assert Difference(**clear, same_seeds=False).verdict("accuracy") == ""
+    assert Difference(**{**clear, "agreed": False}, same_seeds=True).verdict("accuracy") == ""
     sources = [compared.cases[name].source for name in "ab"]
     html = report.build(sources, methods=[("deep-ensemble",), ("uraenas",)])
     section = html.split('id="compared"')[1].split("</section>")[0]

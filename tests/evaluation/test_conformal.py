@@ -178,10 +178,10 @@ def test_what_was_stored_before_there_were_promises_makes_none() -> None:
 def test_images_that_are_called_foreign_are_not_answered_so_their_errors_do_not_count() -> None:
     found = held_out(np.random.default_rng(4), 2000)
     foreign = torch.arange(2000) % 10 == 0
-    spoiled = replace(found, right=found.right * ~foreign, p_value=torch.where(foreign, 0.01, 0.5).double())
+    spoiled = replace(found, right=found.right * ~foreign, p_value=torch.where(foreign, 1 / 32, 0.5).double())
     alone = HeldOut(**{name: one[~foreign] for name, one in found.tensors().items()})
     assert spoiled.threshold(0.2, 0.9) == alone.threshold(0.2, 0.9)
-    assert spoiled.threshold(0.2, 0.9, share=0.01) == alone.threshold(0.2, 0.9)  # p ≤ share is foreign
+    assert spoiled.threshold(0.2, 0.9, share=1 / 32) == alone.threshold(0.2, 0.9)  # p ≤ share is foreign
     assert spoiled.threshold(0.2, 0.9, share=0.005) != alone.threshold(0.2, 0.9)
     before = {name: one for name, one in found.tensors().items() if name != "p_value"}  # an older file
     assert HeldOut.from_tensors(before).threshold(0.2, 0.9) == found.threshold(0.2, 0.9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from uraenas.base import draws
-from uraenas.evaluation import metrics
+from uraenas.evaluation import MEASURES, metrics
 
 
 def predictions(count: int, classes: int, key: int = 0, sharpness: float = 2.0) -> tuple[Tensor, Tensor]:
@@ -169,6 +169,14 @@ def test_disagreement_is_the_mean_over_pairs_of_members() -> None:
     assert torch.equal(matrix, matrix.T)
     assert (matrix.diagonal() == 0).all()
     assert metrics.disagreement(log_p[:1]) == 0
+
+
+def test_the_disagreement_of_some_members_is_that_of_these_alone() -> None:
+    log_p = member_predictions(5, 60, 3)
+    subsets = torch.tensor([[1, 1, 0, 0, 1], [1, 0, 1, 1, 0]], dtype=torch.float64)
+    found = MEASURES["classes"].of_subsets(log_p, torch.zeros(60, dtype=torch.int64), subsets)["disagreement"]
+    for subset, value in zip(subsets.bool(), found.tolist(), strict=True):
+        assert value == pytest.approx(metrics.disagreement(log_p[subset]))
 
 
 def test_metrics_of_float32_predictions_are_computed_in_float64() -> None:

@@ -45,15 +45,8 @@ Task = TypeVar("Task")
 Found = TypeVar("Found")
 Rows = dict[str, dict[str, float]]  # metrics by method
 SHOWN = ("rmse", "nll", "crps", "coverage90", "width90")
-SETS = (
-    "naval",
-    "power",
-    "kin8nm",
-    "wine-red",
-    "concrete",
-    "energy",
-    "yacht",
-)  # those that take longest first
+# Those that take longest first.
+SETS = ("naval", "power", "kin8nm", "wine-red", "concrete", "energy", "yacht")
 STEPS = 2000  # of a chain, about
 LATER = 6  # splits: AutoDEUQ takes longest, so others come first
 PIECES = 8  # of each column, for networks

@@ -17,7 +17,7 @@ from torch import nn
 from onnx_alone import run_alone
 from uraenas import Run, UraenasError
 from uraenas.deploy import Exported, Wanted, accelerated, export_file
-from uraenas.deploy.network import EnsembleNetwork
+from uraenas.deploy.network import EnsembleNetwork, _interval
 from uraenas.deploy.onnx_file import halved
 from uraenas.deploy.parity import parity_of_images
 from uraenas.engine.runtime import model_of
@@ -27,6 +27,7 @@ from uraenas.engine.runtime.unmerged import unmerged
 from uraenas.ensemble import runtime
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Rule, rows_of
+from uraenas.ensemble.residuals import Residuals
 from uraenas.ensemble.runtime import EarningPredictor, RuntimePredictor
 
 DIGITS = np.uint8(load_digits().images * 255 / 16)[..., None]
@@ -285,3 +286,20 @@ def test_a_wrong_file_is_not_written(
     with pytest.raises(UraenasError, match="does not say what the ensemble says"):
         export_file(Run(finished_run), tmp_path / "wrong.onnx", wanted=Wanted())
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3, 4])
+def test_intervals_in_a_file_are_voted_for_as_in_an_ensemble(panels: int) -> None:
+    random = torch.Generator().manual_seed(panels)
+    said = torch.randn(2 * panels, 5, 2, generator=random, dtype=torch.float64)
+    members = torch.arange(2 * panels) % panels
+    judged_by = torch.arange(20 * panels) % panels
+    residual = torch.rand(20 * panels, generator=random, dtype=torch.float64)
+    kept = Residuals(residual, torch.ones(20 * panels), judged_by.double(), members.double())
+    own = [
+        (torch.nonzero(members == number).flatten().tolist(), quantile)
+        for number, quantile in kept.quantiles(0.9).items()
+    ]
+    means, variances = list(said[..., 0]), list(said[..., 1].exp())
+    low_and_high = torch.stack(_interval(own, means, variances), dim=1)
+    torch.testing.assert_close(low_and_high, kept.interval(said, 0.9))

@@ -77,6 +77,23 @@ def test_a_step_member_by_member_is_that_of_one_pass_over_all(wrapping: Wrapping
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_penalty_has_its_slope_in_each_members_gradient_and_is_told_how_far_training_is(
+    workers: int | None,
+) -> None:
+    """At step 4 of 16 the slope of progress · ½ ‖w‖² is w / 4."""
+
+    def penalty(weights: Tensors, progress: Tensor) -> Tensor:
+        return progress * torch.stack([0.5 * one.square().sum() for one in weights.values()]).sum()
+
+    (losses, gradient, _), (plain, without, _) = (
+        step(workers, Wrapping(penalty=penalty, steps=16)),
+        step(workers),
+    )
+    torch.testing.assert_close(gradient - without, fresh_stack().weights.detach() / 4, rtol=1e-4, atol=1e-5)
+    assert torch.equal(losses, plain)  # which tell whether a member diverges
+
+
 def test_predictions_have_the_same_bits_on_any_number_of_workers_and_no_gradient() -> None:
     images = draws.normal(draws.at(3, 0), 20 * 64).view(20, 1, 8, 8)
     stack = fresh_stack().eval()

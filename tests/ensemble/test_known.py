@@ -26,10 +26,11 @@ def scores(random: np.random.Generator, count: int) -> np.ndarray:
 REACH = torch.tensor([2.0, torch.inf, 3.0])  # that some images are beyond
 
 
+@pytest.mark.parametrize("decimals", [9, 0])  # with 0 most images are tied
 @pytest.mark.parametrize(("reach", "ranked"), [(None, 3), (REACH, 3), (REACH, 2)])
-def test_p_values_are_those_of_a_plain_count(reach: torch.Tensor | None, ranked: int) -> None:
+def test_p_values_are_those_of_a_plain_count(reach: torch.Tensor | None, ranked: int, decimals: int) -> None:
     random = np.random.default_rng(0)
-    held_out, new = scores(random, 23), scores(random, 9)
+    held_out, new = (np.round(scores(random, count), decimals) for count in (23, 200))
     found = conformal_p_values(torch.from_numpy(held_out), torch.from_numpy(new), reach, ranked)
     for place, p_value in enumerate(found):
         everyone = np.concatenate([held_out, new[:, place : place + 1]], axis=1)
@@ -99,9 +100,8 @@ def test_the_last_level_has_a_distance_relative_to_all_images() -> None:
     last = torch.from_numpy(random.normal(size=(600, 3)) * [1, 1, 20]) + labels[:, None] * apart
     first = torch.from_numpy(random.normal(size=(600, 2)))
     seen = Seen.fit((first, last), labels)
-    new = torch.tensor(
-        [[4.0, 0.0, 0.0], [0.0, 0.0, 80.0]]
-    )  # between the classes; of a class, in a strange way
+    between, strange = [4.0, 0.0, 0.0], [0.0, 0.0, 80.0]  # the classes; of a class, in a strange way
+    new = torch.tensor([between, strange])
     found = seen.distances((torch.zeros(2, 2), new))
     whole = Level.fit(last, torch.zeros(600)).distance(new)
     torch.testing.assert_close(found["relative"], seen.levels[1].distance(new) - whole)
@@ -209,7 +209,17 @@ def test_an_images_p_value_among_the_others_is_that_of_a_new_one() -> None:
     scores = torch.randn(3, 40, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     scores[:, 30:] = scores[:, :10].round()  # some ties
     scores[1, 3] = float("inf")
-    for place, found in enumerate(mutual_p_values(scores, REACH / 2, 2).tolist()):
-        others = torch.cat([scores[:, :place], scores[:, place + 1 :]], dim=1)
-        (expected,) = conformal_p_values(others, scores[:, place : place + 1], REACH / 2, 2).tolist()
-        assert found == pytest.approx(expected)
+    few = scores[:, :30].unflatten(1, (10, 3)).unbind(dim=1)  # whose number matters most
+    for some in (scores, *few):
+        for place, found in enumerate(mutual_p_values(some, REACH / 2, 2).tolist()):
+            others = torch.cat([some[:, :place], some[:, place + 1 :]], dim=1)
+            (expected,) = conformal_p_values(others, some[:, place : place + 1], REACH / 2, 2).tolist()
+            assert found == pytest.approx(expected)
+
+
+def test_what_is_beyond_reach_weighs_by_the_number_of_others() -> None:
+    """The first is 0.6 doublings beyond: with two others 3 · log 3 · 0.6 < 2 · log 3, with three it would be more."""
+    scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2**0.6, 0.0, 0.0]], dtype=torch.float64)
+    reach = torch.tensor([torch.inf, torch.inf, 1.0])
+    assert mutual_p_values(scores, reach, 2).tolist() == pytest.approx([2 / 3, 1, 1 / 3])
+    assert conformal_p_values(scores[:, 1:], scores[:, :1], reach, 2).tolist() == pytest.approx([2 / 3])

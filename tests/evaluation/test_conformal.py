@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble.held_out import HeldOut, drawn_apart
-from uraenas.ensemble.threshold import promised
+from uraenas.ensemble.threshold import estimated, promised
 from uraenas.evaluation import conformal
 
 CLASSES = 5
@@ -68,6 +68,11 @@ def test_groups_together_miss_as_much_as_they_may_and_hardly_less(counts: list[i
         assert places == [math.ceil((counts[0] + 1) * coverage - 1e-9)]
 
 
+def test_what_whole_places_leave_over_goes_to_the_largest_group() -> None:
+    """Of 30 scores 3.1 may be beyond, of 12 scores 1.3: together there is room for one more, where it is used best."""
+    assert conformal.conformal_places([12, 30, 12, 12, 12], 0.9) == [12, 27, 12, 12, 12]
+
+
 def test_a_quantile_counts_the_new_image_too() -> None:
     scores = torch.arange(1.0, 20.0)  # 19 images
     assert conformal.conformal_quantile(scores, 0.95) == 19
@@ -91,20 +96,15 @@ def test_coverage_holds_over_a_thousand_splits(coverage: float) -> None:
         covered.append(float(sets[torch.arange(new), y[n:]].double().mean()))
     mean, error = np.mean(covered), np.std(covered) / splits**0.5
     assert mean >= coverage - 4 * error
-    assert (
-        mean <= coverage + 1 / (n + 1) + 0.01 + 4 * error
-    )  # near the promise: equal scores cost little here
+    # Near the promise: equal scores cost little here.
+    assert mean <= coverage + 1 / (n + 1) + 0.01 + 4 * error
 
 
-def test_the_bound_is_that_of_clopper_and_pearson() -> None:
-    for wrong, n in ((0, 59), (3, 200), (12, 40)):
-        bound = conformal.risk_bound(wrong, n, 0.95)
-        assert binom.cdf(wrong, n, bound) == pytest.approx(0.05)
+def test_the_p_values_are_those_of_the_binomial_test() -> None:
     wrong, n = torch.tensor([0, 3, 12, 0, 7]), torch.tensor([59, 200, 40, 0, 7])
     np.testing.assert_allclose(conformal.risk_p_values(wrong, n, 0.1), binom.cdf(wrong, n, 0.1), rtol=1e-12)
     wrong, n = torch.tensor([0, 40, 260, 400, 5000]), torch.tensor([5000, 2500, 5000, 5000, 5000])
     np.testing.assert_allclose(conformal.risk_p_values(wrong, n, 0.05), binom.cdf(wrong, n, 0.05), rtol=1e-9)
-    assert conformal.risk_bound(7, 7, 0.95) == 1
     assert conformal.least_images(0.05, 0.95) == 59  # the rule of three
     assert 0.95**59 <= 0.05 < 0.95**58
 
@@ -139,12 +139,21 @@ def test_few_images_promise_nothing_and_say_so() -> None:
     assert many.certainty == 0.9
     assert many.images == 1000
     assert "risk at most 20 % with a certainty of 90 %" in str(many)
-    assert conformal.risk_bound(many.wrong, many.passing, 0.9) <= 0.2
+    assert binom.cdf(many.wrong, many.passing, 0.2) <= 0.1
     nothing = held_out(np.random.default_rng(4), 2000).threshold(0.001, 0.6)
     assert (nothing.confidence > 1, nothing.passing) == (True, 0)
     assert "abstain always" in str(nothing)
     with pytest.raises(UraenasError, match="certainty = 1 is out of range"):
         held_out(np.random.default_rng(4), 60).threshold(0.05, 1)
+
+
+def test_an_estimated_threshold_does_not_part_images_of_one_confidence() -> None:
+    """Two of the four that are less sure are wrong: half of them in any order would do, and all of them do not."""
+    confidence = torch.tensor([0.5, 0.9, 0.5, 0.5, 0.5], dtype=torch.float64)
+    right = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0], dtype=torch.float64)
+    found = estimated(confidence, right, 0.3)
+    assert (found.confidence, found.passing, found.wrong) == (0.9, 1, 0)
+    assert estimated(confidence, right, 0.4).passing == 5
 
 
 def test_half_of_the_images_is_apart_and_another_seed_draws_another_half() -> None:
@@ -169,9 +178,10 @@ def test_what_was_stored_before_there_were_promises_makes_none() -> None:
 def test_images_that_are_called_foreign_are_not_answered_so_their_errors_do_not_count() -> None:
     found = held_out(np.random.default_rng(4), 2000)
     foreign = torch.arange(2000) % 10 == 0
-    spoiled = replace(found, right=found.right * ~foreign, p_value=torch.where(foreign, 0.01, 0.5).double())
+    spoiled = replace(found, right=found.right * ~foreign, p_value=torch.where(foreign, 1 / 32, 0.5).double())
     alone = HeldOut(**{name: one[~foreign] for name, one in found.tensors().items()})
     assert spoiled.threshold(0.2, 0.9) == alone.threshold(0.2, 0.9)
+    assert spoiled.threshold(0.2, 0.9, share=1 / 32) == alone.threshold(0.2, 0.9)  # p ≤ share is foreign
     assert spoiled.threshold(0.2, 0.9, share=0.005) != alone.threshold(0.2, 0.9)
     before = {name: one for name, one in found.tensors().items() if name != "p_value"}  # an older file
     assert HeldOut.from_tensors(before).threshold(0.2, 0.9) == found.threshold(0.2, 0.9)

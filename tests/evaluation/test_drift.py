@@ -73,3 +73,11 @@ def test_p_values_of_categories_are_those_of_the_standard_test() -> None:
     assert one.p_value == pytest.approx(expected)
     assert one.shift == pytest.approx(0.15)
     assert math.isclose(one.by_chance, math.sqrt(2 / math.pi * 0.25 * 0.75 * (1 / 100 + 1 / 200)))
+
+
+def test_the_error_of_a_mean_is_that_of_new_and_of_training_rows() -> None:
+    (one,) = moved(Columns(COLUMNS.parts[:1]), np.array([[1.0], [-1.0], [1.5], [0.5]]), 9)
+    spread = np.std([1.0, -1.0, 1.5, 0.5])
+    error = math.sqrt(spread**2 / 4 + 1 / 9)
+    assert (one.shift, one.spread) == (0.5, pytest.approx(spread))
+    assert one.by_chance == pytest.approx(math.sqrt(2 / math.pi) * error)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from uraenas.base import draws
-from uraenas.evaluation import metrics
+from uraenas.evaluation import MEASURES, metrics
 
 
 def predictions(count: int, classes: int, key: int = 0, sharpness: float = 2.0) -> tuple[Tensor, Tensor]:
@@ -85,6 +85,21 @@ def test_certainty_is_in_the_last_bin_and_costs_its_error() -> None:
 # Risk against coverage
 
 
+def test_a_confidence_on_the_edge_of_two_bins_is_in_the_lower_one() -> None:
+    places = torch.arange(1, 16, dtype=torch.float64)
+    confidence = places / 15
+    log_p = torch.stack([confidence, *[(1 - confidence) / 20] * 20], dim=1).log()
+    bins, _, _ = metrics.confidence_bins(log_p, torch.zeros(15, dtype=torch.int64))
+    assert bins.tolist() == list(range(15))
+
+
+def test_what_is_not_a_number_has_no_metrics() -> None:
+    log_p, labels = predictions(8, 3)
+    log_p[2] = torch.nan
+    found = metrics.of_each(log_p[None], labels)
+    assert all(math.isnan(found[name]) for name in ("nll", "ece", "brier"))
+
+
 def aurc_by_brute_force(confidence: list[float], right: list[bool]) -> float:
     """Mean over all orders that sort by confidence, ties in every order."""
     orders = [
@@ -154,6 +169,14 @@ def test_disagreement_is_the_mean_over_pairs_of_members() -> None:
     assert torch.equal(matrix, matrix.T)
     assert (matrix.diagonal() == 0).all()
     assert metrics.disagreement(log_p[:1]) == 0
+
+
+def test_the_disagreement_of_some_members_is_that_of_these_alone() -> None:
+    log_p = member_predictions(5, 60, 3)
+    subsets = torch.tensor([[1, 1, 0, 0, 1], [1, 0, 1, 1, 0]], dtype=torch.float64)
+    found = MEASURES["classes"].of_subsets(log_p, torch.zeros(60, dtype=torch.int64), subsets)["disagreement"]
+    for subset, value in zip(subsets.bool(), found.tolist(), strict=True):
+        assert value == pytest.approx(metrics.disagreement(log_p[subset]))
 
 
 def test_metrics_of_float32_predictions_are_computed_in_float64() -> None:

@@ -85,6 +85,13 @@ def test_a_temperature_stretches_the_mixture_and_the_fitted_one_has_the_least_nl
     assert min(values) == values[1]
 
 
+def test_a_few_rows_move_the_temperature_less_than_many() -> None:
+    for count, (low, high) in ((3, (1.5, 3)), (3000, (8.9, 9))):
+        told = torch.zeros(1, count, 2, dtype=torch.float64)
+        labels = torch.full((count,), 3.0, dtype=torch.float64)  # three deviations off: T = 9
+        assert low < numbers.fit_temperature(told, labels) < high
+
+
 def test_metrics_of_a_true_prediction_are_those_of_its_distribution() -> None:
     random = torch.Generator().manual_seed(2)
     labels = 5 + 2 * torch.randn(4000, generator=random, dtype=torch.float64)
@@ -140,6 +147,27 @@ def test_where_few_of_many_panels_are_lost_the_interval_is_that_of_the_others() 
     kept = Residuals.of(told[judged_by][None], labels, torch.ones(500), judged_by, torch.arange(5))
     ((low, high),) = kept.interval(told[:, None], 0.9).tolist()
     assert (low, high) == pytest.approx((-1.64, 1.64), abs=0.2)
+
+
+@pytest.mark.parametrize(("panels", "ends"), [(1, (-1, 1)), (2, (-1, 11)), (3, (9, 11)), (4, (9, 21))])
+def test_the_ends_are_medians_of_the_panels_and_the_outer_ones_of_two(
+    panels: int, ends: tuple[float, float]
+) -> None:
+    """Panel k says 10 k ± 1: each of its nine rows is one deviation off."""
+    told = torch.stack([10.0 * torch.arange(panels), torch.zeros(panels)], dim=1).double()
+    judged_by = torch.arange(9 * panels) % panels
+    said = told[judged_by][None]
+    kept = Residuals.of(said, said[0, :, 0] + 1, torch.ones(9 * panels), judged_by, torch.arange(panels))
+    assert tuple(kept.interval(told[:, None], 0.9)[0].tolist()) == pytest.approx(ends)
+
+
+def test_rows_that_a_choice_has_seen_do_not_count_for_intervals() -> None:
+    said = torch.zeros(1, 18, 2, dtype=torch.float64)
+    labels, apart = torch.ones(18, dtype=torch.float64), torch.arange(18) < 9
+    labels[~apart] = 100.0
+    one = torch.zeros(1, dtype=torch.int64)
+    kept = Residuals.of(said, labels, apart, one.expand(18), one)
+    assert kept.interval(said[:, :1], 0.9).tolist() == [[-1, 1]]
 
 
 def test_an_interval_holds_everything_where_rows_are_too_few() -> None:

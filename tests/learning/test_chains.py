@@ -41,11 +41,8 @@ def assembled(name: str, **values: object) -> Assembled:
     """A method with these values of the settings that its parts have."""
     row = method(name)
     parts = (SOURCES[row.source], RECIPES[row.recipes], WEIGHTS[row.weights])
-    every = {
-        **VALUES,
-        **({"samples": 2} if row.weights == "swag" else {}),
-        **values,
-    }  # of one there is no spread
+    of_swag = {"samples": 2} if row.weights == "swag" else {}  # of one there is no spread
+    every = {**VALUES, **of_swag, **values}
     own = [{key: v for key, v in every.items() if key in part.settings} for part in parts]
     return Assembled(name, row, *(part.make(chosen) for part, chosen in zip(parts, own, strict=True)))
 
@@ -97,13 +94,8 @@ CHAINS = {
     "ssig": 2,
     "sebays": 1,
 }
-PAIRS = {
-    "draws": 2,
-    "samples": 2,
-    "cycles": 1,
-    "size": 2,
-    "inputs": 2,
-}  # what a chain of the newer ones gives
+# What a chain of the newer ones gives.
+PAIRS = {"draws": 2, "samples": 2, "cycles": 1, "size": 2, "inputs": 2}
 
 
 @pytest.mark.parametrize("name", METHODS)

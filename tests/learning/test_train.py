@@ -442,3 +442,14 @@ def test_the_losses_of_short_chains_are_pinned(part: LabelledImages) -> None:
 
 
 GOLDEN = [2.3012694, 2.2478273, 2.3005119, 2.2187525, 2.3010983, 2.2457498, 2.3001921, 2.2104505]
+
+
+def test_weights_that_have_another_prior_do_not_decay(part: LabelledImages) -> None:
+    method = WEIGHTS["variational"].make()
+    states = [initial_chain(ChainSpec("sampled", method, n, GENOTYPES[n]), SPACE, SEED) for n in range(2)]
+    stack = StackOfChains(states, Training(SETTINGS, SPACE, loader_for(part), engine(), SEED))
+    by_member = zip(stack.stack.weight_layouts, stack.decay.split(stack.stack.weight_sizes), strict=True)
+    for layout, decay in by_member:
+        for name, own in layout.views(decay).items():
+            expected = 0.0 if name.endswith(".spread") else SETTINGS.decay(len(part))
+            torch.testing.assert_close(own, torch.full_like(own, expected))

@@ -56,14 +56,8 @@ def open_page(driver: Any, page: Path, width: int = 1280, scheme: str = "light")
     driver.execute_script("localStorage.clear()")
     driver.get_log("performance")  # what the browser asked for by itself when it started
     driver.get(page.as_uri())
-    for wait in (
-        0.0,
-        0.2,
-        0.5,
-        1.0,
-        2.0,
-        4.0,
-    ):  # a busy browser has laid out less than the whole page at first
+    # A busy browser has laid out less than the whole page at first.
+    for wait in (0.0, 0.2, 0.5, 1.0, 2.0, 4.0):
         time.sleep(wait)
         if driver.execute_script(LAID_OUT):
             return

@@ -286,6 +286,7 @@ def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared
     clear = {"value": 0.1, "interval": (0.05, 0.15), "agreed": True}
     assert Difference(**clear, same_seeds=True).verdict("accuracy") == "better"
     assert Difference(**clear, same_seeds=False).verdict("accuracy") == ""
+    assert Difference(**{**clear, "agreed": False}, same_seeds=True).verdict("accuracy") == ""
     sources = [compared.cases[name].source for name in "ab"]
     html = report.build(sources, methods=[("deep-ensemble",), ("uraenas",)])
     section = html.split('id="compared"')[1].split("</section>")[0]
@@ -309,9 +310,8 @@ def test_colour_is_the_method_and_shape_the_run(compared: Compared) -> None:
     groups = drawn.split("data-method=")[1:]
     assert [group[1:].split('"')[0] for group in groups] == [line[0] for line in compared.lines]
     shapes = [("<circle" in group.split('class="dot"')[0].rpartition("/>")[2]) for group in groups]
-    assert shapes == [
-        line[1] == "ab" for line in compared.lines
-    ]  # circles for the first runs, squares for the other
+    # Circles for the first runs, squares for the other.
+    assert shapes == [line[1] == "ab" for line in compared.lines]
 
 
 def test_tiles_name_the_best_and_our_rank(compared: Compared) -> None:

@@ -233,6 +233,7 @@ CHECKS: dict[str, Callable[..., None]] = {
 
 
 def test_every_figure_tells_what_the_files_say(case: Case) -> None:
+    assert case.page.figures
     for figure in case.page.figures:
         (check,) = [(found, check) for p, check in CHECKS.items() if (found := re.fullmatch(p, figure))]
         check[1](case, *check[0].groups())

@@ -52,6 +52,14 @@ def test_a_limit_that_is_too_small_is_refused(limit, words):
         divided(limit=limit)
 
 
+def test_the_search_judges_on_the_share_that_is_for_validation_and_trains_on_the_rest():
+    task = divided(limit=200)
+    train, validation = task.search_halves(0.25)
+    assert (len(train), len(validation)) == (round(0.75 * len(task.train)), round(0.25 * len(task.train)))
+    assert numbers(train) | numbers(validation) == numbers(task.train)
+    assert not numbers(train) & numbers(validation)
+
+
 def with_validation() -> Dataset:
     whole = digits()
     return replace(whole, validation=whole.test.take(np.arange(50)))

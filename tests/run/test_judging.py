@@ -116,6 +116,8 @@ def test_other_ways_to_predict_are_measured_beside_the_plain_one(own_run: Path) 
     )
     accuracy = (probability.argmax(-1) == test.labels).mean()
     assert value_of(after, "views") == pytest.approx(accuracy)
+    nll = -np.log(probability[np.arange(len(test)), test.labels]).mean()
+    assert value_of(after, "views", "nll") == pytest.approx(nll, rel=1e-5)
     stack = Stack([member.architecture], space).train()
     stack.put(0, member.weights, member.statistics)
     normalise = Run(own_run).ensemble("drnas").normalisation.on(torch.device("cpu"), torch.float32)
@@ -129,8 +131,8 @@ def said_by(path: Path, images: np.ndarray) -> np.ndarray:
     return Run(path).ensemble("drnas").member_log_probabilities(images)[0].exp().numpy()
 
 
-def value_of(found: Metrics, way: str) -> float:
-    where = ("drnas", "accuracy", way)
+def value_of(found: Metrics, way: str, metric: str = "accuracy") -> float:
+    where = ("drnas", metric, way)
     (value,) = (row.value for row in found.rows if (row.method, row.metric, row.calibration) == where)
     return value
 

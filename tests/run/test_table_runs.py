@@ -121,13 +121,8 @@ def test_the_page_has_the_sections_of_its_target(runs: dict[str, Path]) -> None:
     assert not any(f'id="{id}"' in classes for id in ("shift", "outside", "images"))
 
 
-STORED = {
-    "image",
-    "data.image_size",
-    "training_images",
-    "held_out_images",
-    "test_images",
-}  # names of settings
+# Names of settings.
+STORED = {"image", "data.image_size", "training_images", "held_out_images", "test_images"}
 
 
 @pytest.mark.parametrize("kind", ["numbers", "classes"])
@@ -173,11 +168,8 @@ def test_members_are_chosen_among_chains_that_left_out_the_same_rows(
     done = uraenas("members", runs["numbers"], *choice, *to)
     assert done.returncode == 0, done.stderr
     members = Run(tmp_path / "new").ensemble().members
-    assert [member.origin.chain[-2:] for member in members] == [
-        "00",
-        "01",
-        "02",
-    ]  # one of each of three folds
+    # One of each of three folds.
+    assert [member.origin.chain[-2:] for member in members] == ["00", "01", "02"]
 
 
 def test_a_saved_ensemble_says_the_same_of_rows_in_any_form(runs: dict[str, Path], tmp_path: Path) -> None:

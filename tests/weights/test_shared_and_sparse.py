@@ -16,7 +16,7 @@ from uraenas.engine import cross_entropy
 from uraenas.spaces import PLAIN, Draw, Entry, Layout, Passage, Shape, Stack
 from uraenas.spaces.perceptrons import PerceptronSpace
 from uraenas.weights import WEIGHTS, prior_decay
-from uraenas.weights.normal import SPREAD, divergence_of_spread, raw_spread
+from uraenas.weights.normal import SPREAD, divergence_of_spread, normal_layer, raw_spread
 from uraenas.weights.sparse import GATE, JUMP, divergence
 
 
@@ -201,6 +201,17 @@ def test_ssig_finds_the_relevant_units_of_a_sparse_regression() -> None:
     there = torch.sigmoid(found[f"units{GATE}"])
     assert (there > 0.9).tolist() == [k in (1, 4) for k in range(8)], there
     assert (there < 0.1).tolist() == [k not in (1, 4) for k in range(8)], there
+
+
+def test_flipout_gives_every_image_and_channel_its_own_sign_of_one_draw() -> None:
+    """What it adds to W̄ x is ± (σ ∘ ε) x, and signs of two outputs or of two images say nothing of each other."""
+    weight, raw = torch.zeros(2, 1, dtype=DOUBLE), torch.full((2, 1), raw_spread(0.5), dtype=DOUBLE)
+    x, draw = torch.ones(4000, 1, dtype=DOUBLE), Draw(torch.tensor(7))
+    added = normal_layer("a", x, weight, F.linear, {f"a{SPREAD}": raw}, draw)
+    torch.testing.assert_close(added.abs(), added[:1].abs().expand_as(added))
+    signs = added.sign()
+    assert float((signs[:, 0] * signs[:, 1]).mean()) == pytest.approx(0, abs=0.06)
+    assert float((signs[::2] * signs[1::2]).mean()) == pytest.approx(0, abs=0.06)
 
 
 def test_sebays_jumps_by_three_deviations_and_starts_its_spreads_anew() -> None:

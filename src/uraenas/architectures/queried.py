@@ -81,10 +81,8 @@ def uniform(state: Tensors, key: Tensor) -> Options:
 
 def mutated(parent: Options, state: Tensors, key: Tensor) -> Options:
     """The parent with another option at one decision, all such equally likely."""
-    counts = counts_of(state)
-    changes = [(d, o) for d, count in enumerate(counts) for o in range(count) if o != parent[d]]
-    decision, option = changes[int(draws.integers(key, 1, len(changes)))]
-    return (*parent[:decision], option, *parent[decision + 1 :])
+    found = neighbours(parent, state)
+    return found[int(draws.integers(key, 1, len(found)))]
 
 
 def neighbours(parent: Options, state: Tensors) -> list[Options]:

@@ -66,8 +66,8 @@ class Fields:
     def wholes(self, name: str, count: int | None = None) -> tuple[int, ...]:
         return tuple(self.list_of(name, is_whole, "whole numbers", count))
 
-    def texts(self, name: str, count: int | None = None) -> tuple[str, ...]:
-        return tuple(self.list_of(name, is_text, "texts", count))
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(self.list_of(name, is_text, "texts"))
 
     def only(self, *names: str) -> None:
         """There are no other fields."""

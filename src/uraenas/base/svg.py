@@ -8,6 +8,8 @@ from functools import cache, cached_property, lru_cache, partial
 
 from markupsafe import Markup, escape
 
+AIR = 0.08  # around what a range must hold, as a part of it
+
 Value = str | float | int | None
 
 finished: Callable[[str], Markup] = partial(str.__new__, Markup)  # what is escaped already
@@ -129,8 +131,8 @@ class Scale:
     def _bent(self, value: float) -> float:
         return math.log10(max(value, self.low)) if self.log else value  # what is too small lies on the floor
 
-    def ticks(self, about: int = 5) -> list[float]:
-        return log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high, about)
+    def ticks(self) -> list[float]:
+        return log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high)
 
 
 def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -152,10 +154,10 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [d * 10.0**p for p in powers for d in digits if low <= d * 10.0**p <= high]
 
 
-def padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
+def padded(values: Sequence[float]) -> tuple[float, float]:
     """A range that holds all values with some air around them."""
     low, high = min(values), max(values)
-    air = (high - low) * share or abs(high) * 0.1 or 0.5
+    air = (high - low) * AIR or abs(high) * 0.1 or 0.5
     return low - air, high + air
 
 

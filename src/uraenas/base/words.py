@@ -19,7 +19,9 @@ def printable(text: str) -> str:
 
 
 def csv_cell(value: object) -> object:
-    """A cell of a CSV file; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """A cell of a CSV file, of a list the texts in it; what a spreadsheet would take for a formula is quoted."""
+    if isinstance(value, list):
+        value = " | ".join(value)
     if not isinstance(value, str):
         return value
     text = printable(value)

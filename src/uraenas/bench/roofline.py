@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from uraenas.bench.plain import EDGES, NODES
 from uraenas.engine import Engine
-from uraenas.spaces.cells import Genotype, Skeleton, edges
+from uraenas.spaces.cells import Genotype, Skeleton
 from uraenas.spaces.cells.skeleton import cost
-
-NODES = 4
-EDGES = edges(NODES)
 
 TRAINING, PREDICTION = 5, 2  # how often a map is moved
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from uraenas.cli.options import Assignments
 from uraenas.cli.printing import AsJson, bars, console, note, shown
-from uraenas.cli.runs import SetOption, changes_of
+from uraenas.cli.runs import changes_of
 from uraenas.cli.stopping import working_in
 
 
@@ -28,7 +29,7 @@ def distil(
             "--split", help="A head for each of the teacher's members: keeps uncertainty by source."
         ),
     ] = False,
-    assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
+    assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
     as_json: AsJson = False,
 ) -> None:
     """Train one network on what an ensemble says of the training images; goes on where it was cut off.

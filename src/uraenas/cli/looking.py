@@ -13,8 +13,8 @@ from rich.text import Text
 from uraenas.base.errors import UraenasError
 from uraenas.base.parts import values_of
 from uraenas.base.words import printable
+from uraenas.cli.options import Preset
 from uraenas.cli.printing import AsJson, console, outside_table, shown
-from uraenas.cli.runs import PresetOption
 from uraenas.cli.screen import date, lines_of, progress_words
 from uraenas.run.presets import PRESETS
 
@@ -104,7 +104,7 @@ def _best(facts: dict[str, Any]) -> str:
     return f"{min(found.values()):.3f} {shown(min(found, key=found.__getitem__))}" if found else "–"
 
 
-def list_names(preset_name: PresetOption = "digits", as_json: AsJson = False) -> None:
+def list_names(preset_name: Preset = "digits", as_json: AsJson = False) -> None:
     """Name presets, methods with their settings, datasets, pretrained runs, shifts and suites, spaces and kinds."""
     from uraenas.architectures import DISTRIBUTIONS
     from uraenas.data import DATASETS

@@ -1,8 +1,23 @@
-"""Kinds of options that several commands have."""
+"""Arguments and options that several commands have."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from uraenas.run.presets import PRESETS
+
+RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
+TrainedRun = Annotated[
+    Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
+]
+Preset = Annotated[str, typer.Option("--preset", help=f"Settings to start from: {', '.join(PRESETS)}.")]
+Assignments = Annotated[
+    list[str], typer.Option("--set", help="key=value; repeatable. `uraenas list` names the keys.")
+]
+Method = Annotated[
+    str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
+]
 
 
 def as_share(text: str | float) -> float:

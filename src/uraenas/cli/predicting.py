@@ -16,29 +16,25 @@ from rich.text import Text
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.words import csv_cell
-from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
+from uraenas.cli.options import Certainty, Coverage, Foreign, Method, Risk, TrainedRun
 from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
 from uraenas.cli.rows import predict_tables
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
-    from uraenas.ensemble.predict import Prediction
+    from uraenas.ensemble.predict import Prediction, Unreadable
     from uraenas.run.directory import Run
 
 NAMED = 5  # foreign files, below the table
 
 
 def predict(
-    run: Annotated[
-        Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
-    ],
+    run: TrainedRun,
     images: Annotated[
         list[Path],
         typer.Argument(help="Image files, or folders of them; or tables."),
     ],
-    method: Annotated[
-        str, typer.Option("--method", help="Whose members predict; default: the joint ensemble's.")
-    ] = "",
+    method: Method = "",
     risk: Risk = 0.05,
     certainty: Certainty = 0.95,
     coverage: Coverage = 0.95,
@@ -90,20 +86,18 @@ def predict(
     elif as_csv:
         _print_csv(predictions, ensemble.classes)
     elif predictions:
-        console.print(
-            _table(
-                predictions,
-                str(threshold),
-                coverage,
-                _caption(predictions, ensemble, _effect(opened, method)),
-                tuple(ensemble.undefined),
-            )
-        )
+        caption = _caption(predictions, ensemble, _effect(opened, method))
+        console.print(_table(predictions, str(threshold), coverage, caption, tuple(ensemble.undefined)))
+    return _told_of(unreadable, len(files))
+
+
+def _told_of(unreadable: Sequence["Unreadable"], files: int) -> int:
+    """Name the files that could not be read; the exit code."""
     for row in unreadable:
         tell(f"uraenas: {row.file}: {row.why}")
     if unreadable:
-        counts = f"{len(predictions):,} of {len(files):,} files predicted, {len(unreadable):,} could not be predicted"
-        tell(f"uraenas: {counts}")
+        counts = f"{files - len(unreadable):,} of {files:,} files predicted"
+        tell(f"uraenas: {counts}, {len(unreadable):,} could not be predicted")
     return 1 if unreadable else 0
 
 
@@ -117,15 +111,10 @@ def _print_csv(predictions: list["Prediction"], classes: tuple[str, ...]) -> Non
     for row in predictions:
         writer.writerow(
             [
-                *(csv_cell(_as_text(getattr(row, name))) for name in names),
+                *(csv_cell(getattr(row, name)) for name in names),
                 *(row.probabilities[name] for name in classes),
             ]
         )
-
-
-def _as_text(value: object) -> object:
-    """A set of classes as one cell."""
-    return " | ".join(value) if isinstance(value, list) else value
 
 
 def _effect(run: "Run", method: str) -> str | None:

@@ -50,7 +50,7 @@ def predict_tables(
         flat = [_flat(row) for row in rows]
         writer.writerow([csv_cell(name) for name in flat[0]])
         for row in flat:
-            writer.writerow([csv_cell(_cell(value)) for value in row.values()])
+            writer.writerow([csv_cell(value) for value in row.values()])
     else:
         _print(ensemble, rows, asked)
     return 0
@@ -68,10 +68,6 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     by_class = row.get("probabilities", {})
     others = {name: value for name, value in row.items() if name != "probabilities"}
     return {**others, **{f"p({name})": value for name, value in by_class.items()}}
-
-
-def _cell(value: Any) -> Any:
-    return " | ".join(value) if isinstance(value, list) else value
 
 
 def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> None:
@@ -123,6 +119,8 @@ def _table(rows: list[dict[str, Any]], ensemble: "Ensemble", several: Sequence[s
 
 def _words(said: Mapping[str, Any], undefined: Container[str]) -> list[str]:
     """What is said of a target, and where its doubt comes from."""
+    from uraenas.evaluation import SOURCES
+
     if "probability" in said:
         own = [
             shown(said["predicted"]),
@@ -132,5 +130,4 @@ def _words(said: Mapping[str, Any], undefined: Container[str]) -> list[str]:
     else:
         middle, low, high = (as_precise(said[key], said["deviation"]) for key in ("predicted", "low", "high"))
         own = [middle, f"{said['deviation']:.3g}", f"{low} … {high}"]
-    sources = ("total", "data", "weights", "architecture")
-    return [*own, *("–" if source in undefined else f"{said[source]:.3g}" for source in sources)]
+    return [*own, *("–" if source in undefined else f"{said[source]:.3g}" for source in SOURCES)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from uraenas.base.errors import UraenasError
+from uraenas.cli.options import Assignments, Preset, RunPath
 from uraenas.cli.printing import (
     AsJson,
     bars,
@@ -21,7 +22,6 @@ from uraenas.cli.printing import (
     shown,
 )
 from uraenas.cli.stopping import working_in
-from uraenas.run.presets import PRESETS
 
 if TYPE_CHECKING:
     from uraenas.architectures import Searched
@@ -33,15 +33,8 @@ if TYPE_CHECKING:
 
 SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
 
-RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
-PresetOption = Annotated[str, typer.Option("--preset", help=f"Settings to start from: {', '.join(PRESETS)}.")]
-MethodsOption = Annotated[
-    str, typer.Option("--methods", help="Comma-separated; default: those of the preset.")
-]
-SetOption = Annotated[
-    list[str], typer.Option("--set", help="key=value; repeatable. `uraenas list` names the keys.")
-]
-OnOption = Annotated[
+Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; default: those of the preset.")]
+On = Annotated[
     str,
     typer.Option(
         "--on",
@@ -59,9 +52,9 @@ def run(
             "--preset table."
         ),
     ] = "",
-    preset_name: PresetOption = "digits",
-    methods: MethodsOption = "",
-    assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
+    preset_name: Preset = "digits",
+    methods: Methods = "",
+    assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Run directory; default: runs/ and the images' name, or the preset's."),
@@ -85,7 +78,7 @@ def run(
         bool,
         typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
     ] = False,
-    on: OnOption = "local",
+    on: On = "local",
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -189,7 +182,7 @@ def search(path: RunPath, as_json: AsJson = False) -> None:
     say(f"expected architecture {searched.expected}", as_json, facts)
 
 
-def train(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> None:
+def train(path: RunPath, on: On = "local", as_json: AsJson = False) -> None:
     """Train the members of a run (searching first, if that is not done)."""
     with opened(path, as_json, on) as pipeline:
         pipeline.train(pipeline.search())
@@ -199,8 +192,8 @@ def train(path: RunPath, on: OnOption = "local", as_json: AsJson = False) -> Non
 
 def evaluate(
     path: RunPath,
-    assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
-    on: OnOption = "local",
+    assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
+    on: On = "local",
     as_json: AsJson = False,
 ) -> None:
     """Measure the trained members of a run; --set evaluate.… measures otherwise than before."""
@@ -212,8 +205,8 @@ def evaluate(
 def members(
     path: RunPath,
     out: Annotated[Path, typer.Option("--out", help="Directory of the new run.")],
-    methods: MethodsOption = "",
-    assignments: SetOption = [],  # noqa: B006 (typer reads it, nobody changes it)
+    methods: Methods = "",
+    assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
     as_json: AsJson = False,
 ) -> None:
     """Choose members anew from the chains of a run, without training; evaluate and report them.

@@ -1,25 +1,22 @@
 """The command that puts an ensemble behind HTTP."""
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
+from uraenas.cli.options import Certainty, Coverage, Foreign, Method, Risk, TrainedRun
 from uraenas.cli.printing import note, tell
 
 
 def serve(
-    run: Annotated[
-        Path, typer.Argument(help="A run directory with trained members, or a pretrained run: cifar10.")
-    ],
+    run: TrainedRun,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where to listen.")] = 8080,
     host: Annotated[
         str,
         typer.Option("--host", help="127.0.0.1: this machine alone; 0.0.0.0: every machine that reaches it."),
     ] = "127.0.0.1",
-    method: Annotated[str, typer.Option("--method", help="Whose members predict.")] = "",
+    method: Method = "",
     risk: Risk = 0.05,
     certainty: Certainty = 0.95,
     coverage: Coverage = 0.95,

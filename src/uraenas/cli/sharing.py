@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.cli.options import Certainty, Coverage, Foreign, Risk
+from uraenas.cli.options import Certainty, Coverage, Foreign, Risk, RunPath
 from uraenas.cli.printing import AsJson, note, say
-from uraenas.cli.runs import RunPath
 from uraenas.cli.stopping import heed
 
 if TYPE_CHECKING:
     from uraenas.deploy import Wanted
     from uraenas.run.directory import Run
+
+Trained = Annotated[
+    str, typer.Option("--methods", help="Comma-separated, one for a file; default: all that are trained.")
+]
+FullPrecision = Annotated[
+    bool, typer.Option("--full-precision", help="A copy keeps weights as they are, twice as large.")
+]
 
 
 def export(
@@ -32,13 +38,8 @@ def export(
         str,
         typer.Option("--runtime", help="For web: npm's package onnxruntime-web, packed or unpacked."),
     ] = "",
-    methods: Annotated[
-        str,
-        typer.Option("--methods", help="Comma-separated; default: all that are trained. One for a file."),
-    ] = "",
-    full_precision: Annotated[
-        bool, typer.Option("--full-precision", help="A copy keeps weights as they are, twice as large.")
-    ] = False,
+    methods: Trained = "",
+    full_precision: FullPrecision = False,
     report: Annotated[
         bool, typer.Option("--with-report", help="A copy keeps report.html, which shows test images.")
     ] = False,
@@ -134,13 +135,9 @@ def push(
     repo: Annotated[
         str, typer.Argument(help="OWNER/NAME on the Hugging Face hub; made where it is not there.")
     ],
-    methods: Annotated[
-        str, typer.Option("--methods", help="Comma-separated; default: all that are trained.")
-    ] = "",
+    methods: Trained = "",
     private: Annotated[bool, typer.Option("--private", help="A repository that is made is private.")] = False,
-    full_precision: Annotated[
-        bool, typer.Option("--full-precision", help="Weights as they are, twice as large.")
-    ] = False,
+    full_precision: FullPrecision = False,
     licence: Annotated[str, typer.Option("--license", help="For the model card: apache-2.0, mit, …")] = "",
     as_json: AsJson = False,
 ) -> None:

@@ -125,7 +125,7 @@ def load_images(
     name: str | os.PathLike[str],
     root: str | os.PathLike[str],
     size: tuple[int, int],
-    skip_unreadable: bool = False,
+    skip_unreadable: bool,
 ) -> tuple[str, np.ndarray]:
     """Name and all images [N, H, W, C] of a dataset, of an .npz file, or of a folder with classes or without.
 

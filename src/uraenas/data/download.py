@@ -15,6 +15,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.whole_files import flush_to_disk, rename_for_good, writing
 
 CHUNK = 1 << 18
+TIMEOUT = 30.0  # seconds without a byte
 NETWORK_ERRORS = (
     urllib.error.URLError,
     http.client.HTTPException,
@@ -45,7 +46,6 @@ def download(
     target: Path,
     progress: Progress | None = None,
     attempts: int = 5,
-    timeout: float = 30.0,
     pause: float = 2.0,
 ) -> Path:
     """Brings the file to `target`, which exists afterwards only if it is whole and right.
@@ -60,7 +60,7 @@ def download(
     part = target.with_name(target.name + ".part")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _bring(remote, part, progress or _no_progress, attempts, timeout, pause)
+        _bring(remote, part, progress or _no_progress, attempts, pause)
     if not matches(part, remote.checksum):
         part.unlink()
         raise UraenasError(
@@ -71,14 +71,12 @@ def download(
     return target
 
 
-def _bring(
-    remote: RemoteFile, part: Path, progress: Progress, attempts: int, timeout: float, pause: float
-) -> None:
+def _bring(remote: RemoteFile, part: Path, progress: Progress, attempts: int, pause: float) -> None:
     """Connects until all bytes are here, or nothing new has come so many times in a row."""
     failures = 0
     while (have := _size(part)) < remote.size:
         try:
-            _continue(remote, part, progress, timeout)
+            _continue(remote, part, progress)
             if _size(part) < remote.size:
                 raise ConnectionError(f"the connection ended after {_size(part)} of {remote.size} bytes")
         except NETWORK_ERRORS as error:
@@ -116,14 +114,14 @@ def _is_final(error: Exception) -> bool:
     )
 
 
-def _continue(remote: RemoteFile, part: Path, progress: Progress, timeout: float) -> None:
+def _continue(remote: RemoteFile, part: Path, progress: Progress) -> None:
     """One connection: asks for what is missing and appends what comes."""
     have = _size(part)
     headers = {"User-Agent": "uraenas", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
     request = urllib.request.Request(remote.url, headers=headers)
-    with urllib.request.urlopen(request, timeout=timeout) as response:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         continued = response.status == 206 and _begins_at(response.headers.get("Content-Range", ""), have)
         with open(part, "ab" if continued else "wb") as file:
             _receive(response, file, have if continued else 0, remote, progress)

@@ -71,7 +71,7 @@ def load_folder(
     )
 
 
-def read_folder(path: Path, size: tuple[int, int], skip_unreadable: bool = False) -> np.ndarray:
+def read_folder(path: Path, size: tuple[int, int], skip_unreadable: bool) -> np.ndarray:
     """Every image below a folder, whatever its sub-folders mean, as uint8 [N, height, width, C]."""
     images, others = images_below(path)
     if not images:

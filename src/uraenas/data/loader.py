@@ -129,8 +129,8 @@ class Loader:
         augmentations: Sequence[Augmentation] = (),
         classes: int = 0,  # needed where labels are mixed
         teacher: Teacher | None = None,  # whose predictions are learned in place of labels
-        fold: np.ndarray
-        | None = None,  # [N]: the part that each image is in, of those that members leave out in turn
+        # [N]: the part that each image is in, of those that members leave out in turn
+        fold: np.ndarray | None = None,
     ) -> None:
         if len(part) < 2:
             raise UraenasError("training needs at least 2 images")

@@ -173,15 +173,14 @@ class Engine:
 
         return predict
 
-    def gradients(self, stack: Stack, loader: Loader, wrapping: Wrapping | None = None) -> Gradients:
+    def gradients(self, stack: Stack, loader: Loader, wrapping: Wrapping) -> Gradients:
         """How a stack's losses and gradients are computed: by own kernels where they fit, else by PyTorch."""
-        wrapping = wrapping or Wrapping()
         if wrapping.is_plain and (kernels := self._kernels(stack.space, loader)):
             return kernels.Gradients(stack, loader, torch.bfloat16, wrapping.smoothing)
         return PlainGradients(stack, loader, self, wrapping)
 
     def search_gradients(
-        self, supernet: Supernet, loaders: tuple[Loader, Loader], hard: bool = False, parts: int = 1
+        self, supernet: Supernet, loaders: tuple[Loader, Loader], hard: bool, parts: int = 1
     ) -> SearchGradients:
         """Likewise for the supernet. With `hard` mixing weights what has none does not run.
 

@@ -150,7 +150,7 @@ def of_chosen(slopes: Tensor, mixing: Tensor) -> Tensor:
 class PlainSearchGradients:
     """Of the supernet. Where θ is `hard`, options of the weight 0 do not run on a CPU, and have no slope anywhere."""
 
-    def __init__(self, supernet: Supernet, engine: Arithmetic, hard: bool = False, parts: int = 1) -> None:
+    def __init__(self, supernet: Supernet, engine: Arithmetic, hard: bool, parts: int = 1) -> None:
         self.supernet, self.engine, self.hard, self.parts = supernet, engine, hard, parts
 
     def begin_epoch(self) -> None:

@@ -169,11 +169,6 @@ class Ensemble:
         """Whether each image is unlike those of the training; of images like them, at most this share is called so."""
         return (self.look(images, device)[1] <= checked_share(share)).numpy()
 
-    def require_images(self) -> None:
-        """Refuse an ensemble of tables where images alone will do."""
-        if self.normalisation.columns is not None:
-            raise UraenasError("this ensemble predicts rows of a table; a page in the browser takes images")
-
     def require_known(self) -> Known:
         if self.known is None:
             raise UraenasError(

@@ -48,7 +48,7 @@ def conformal_p_values(
     )
 
 
-def mutual_p_values(scores_Sn: Tensor, reach_S: Tensor | None = None, ranked: int | None = None) -> Tensor:
+def mutual_p_values(scores_Sn: Tensor, reach_S: Tensor | None, ranked: int | None) -> Tensor:
     """Of each image, the conformal p-value with all others as the held-out ones [n].
 
     Left out and put back as the new one, an image leaves all ranks as they are. So p is the share of all images, itself

@@ -92,7 +92,7 @@ def find_files(paths: Sequence[Path]) -> tuple[list[Path], int]:
 def predict_files(
     ensemble: Ensemble,
     files: Sequence[Path],
-    asked: Asked = USUAL,
+    asked: Asked,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Prediction | Unreadable]:
     """One result for each file, in order, a batch in memory at a time."""

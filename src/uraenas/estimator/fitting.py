@@ -1,4 +1,4 @@
-"""What the fits of all estimators have in common: a seed, a run directory, and a run in it."""
+"""What all estimators have in common: a seed, a run directory, a run in it, and logarithms."""
 
 import tempfile
 import warnings
@@ -31,6 +31,11 @@ def warn_of(doubts: Iterable[str]) -> None:
     """What held-out examples are too few for; the warnings point at the call of the estimator's method."""
     for line in doubts:
         warnings.warn(line, stacklevel=3)
+
+
+def logarithms(probabilities: np.ndarray) -> np.ndarray:
+    """Those of probabilities, which can be 0: then that of the smallest number there is."""
+    return np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
 
 
 @contextmanager

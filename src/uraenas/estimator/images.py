@@ -17,7 +17,7 @@ from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.data.arrays import require_no_mask
 from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
-from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained, warn_of
+from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
@@ -141,8 +141,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities [N, K]."""
-        smallest = np.finfo(np.float64).tiny  # a probability can be 0, and then has no logarithm
-        return np.log(np.maximum(self.predict_proba(X), smallest))
+        return logarithms(self.predict_proba(X))
 
     def predict(
         self,

@@ -23,9 +23,9 @@ from sklearn.utils.validation import (
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Lines, silent
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
-from uraenas.ensemble import Ensemble
+from uraenas.ensemble import SHARE, Ensemble
 from uraenas.ensemble.held_out import COVERAGE
-from uraenas.estimator.fitting import folder_for, require_used, seed_of, trained, warn_of
+from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
 from uraenas.run.config import Config
@@ -94,7 +94,7 @@ class TableEstimator(BaseEstimator):
         split = self._fitted().uncertainty(self._rows(X), self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
-    def is_foreign(self, X: Any, share: float = 0.05) -> np.ndarray:
+    def is_foreign(self, X: Any, share: float = SHARE) -> np.ndarray:
         """Whether each row is unlike the training rows.
 
         Of rows like them at most `share` is called so; nearly, where `held_out` is None and there are classes or fewer
@@ -246,8 +246,7 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities [N, K]."""
-        smallest = np.finfo(np.float64).tiny  # a probability can be 0, and then has no logarithm
-        return np.log(np.maximum(self.predict_proba(X), smallest))
+        return logarithms(self.predict_proba(X))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""

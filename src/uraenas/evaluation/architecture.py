@@ -87,12 +87,12 @@ def _between_less_within(
     return sum(between) / len(between) - sum(within) / len(within)
 
 
-def effects_of(rows: Iterable[Row], shift: str = "none") -> dict[str, ArchitectureEffect]:
-    """By method, where the rows know it."""
+def effects_of(rows: Iterable[Row]) -> dict[str, ArchitectureEffect]:
+    """By method, on the clean set, where the rows know it."""
     rows = list(rows)
     full, found = sizes_of(rows), dict[str, dict[str, float]]()
     for row in rows:
-        if row.metric.startswith(PREFIX) and row.shift == shift and row.members == full[row.method]:
+        if row.metric.startswith(PREFIX) and row.shift == "none" and row.members == full[row.method]:
             found.setdefault(row.method, {})[row.metric.removeprefix(PREFIX)] = row.value
     names = {field.name for field in fields(ArchitectureEffect)}
     return {method: ArchitectureEffect(**values) for method, values in found.items() if set(values) == names}

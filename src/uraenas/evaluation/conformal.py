@@ -10,7 +10,7 @@ of held-out images have. If the new image is like the held-out ones, its true cl
 at least c. Scores are not randomised: the same image has the same set, and the most probable class is always in it.
 
 A bounded risk is a binomial test. Of n images that pass a threshold k are wrong; P(Bin(n, r) ≤ k) is a p-value of "more
-than the share r of such images is wrong". The bound that belongs to it is that of Clopper and Pearson.
+than the share r of such images is wrong".
 """
 
 import math
@@ -83,13 +83,6 @@ def risk_p_values(wrong: Tensor, images: Tensor, risk: float) -> Tensor:
     later_TK = first_T1 + ratio_TK.clamp(min=0).log().cumsum(dim=1)
     later_TK = later_TK.masked_fill(place_1K > wrong_T1, -math.inf)
     return torch.cat([first_T1, later_TK], dim=1).logsumexp(dim=1).exp().clamp(max=1)
-
-
-def risk_bound(wrong: int, images: int, certainty: float) -> float:
-    """The share of errors that is not exceeded with this certainty (Clopper and Pearson, one-sided)."""
-    from scipy.special import betaincinv
-
-    return 1.0 if wrong >= images else float(betaincinv(wrong + 1, images - wrong, certainty))
 
 
 def least_images(risk: float, certainty: float) -> int:

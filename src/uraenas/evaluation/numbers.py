@@ -15,9 +15,8 @@ from uraenas.evaluation.metrics import UncertaintyBySource
 from uraenas.evaluation.temperature import Temperature
 
 COVERAGES = (50, 80, 90, 95)  # of intervals, in percent
-LEVELS = torch.arange(
-    0.05, 0.96, 0.05, dtype=torch.float64
-)  # at which F is held against how often it is right
+# At which F is held against how often it is right.
+LEVELS = torch.arange(0.05, 0.96, 0.05, dtype=torch.float64)
 STEPS = 60  # of a bisection: an interval is halved so often
 MOST_RATIO = 10.0  # of the variance between members to their own, in one row
 LEAST_ERROR = 0.5  # of more members, relative to fewer: a noisy estimate takes away no more
@@ -91,10 +90,8 @@ def quantile(mixture_MN2: Tensor, share: float) -> Tensor:
     mean, log_variance = mixture_MN2.double().unbind(dim=-1)
     deviation = torch.exp(0.5 * log_variance)
     z = float(torch.special.ndtri(torch.tensor(share, dtype=torch.float64)))
-    low, high = (
-        (mean + z * deviation).amin(dim=0),
-        (mean + z * deviation).amax(dim=0),
-    )  # it lies between members'
+    of_members = mean + z * deviation
+    low, high = of_members.amin(dim=0), of_members.amax(dim=0)  # it lies between members'
     for _ in range(STEPS if len(mean) > 1 else 0):
         middle = (low + high) / 2
         below = distribution(mixture_MN2, middle) < share

@@ -56,7 +56,7 @@ class TrainSettings:
         return prior_decay(self.prior_deviation, images)
 
 
-def cycle_of(weights: WeightMethod, epochs: int, steps_per_epoch: int, restarts: int = 0) -> Cycle:
+def cycle_of(weights: WeightMethod, epochs: int, steps_per_epoch: int, restarts: int) -> Cycle:
     """Step sizes and stages of a chain after so many restarts."""
     cycle = weights.cycle(epochs, steps_per_epoch)
     return replace(cycle, step_size=SMALLER**restarts * cycle.step_size)
@@ -197,9 +197,8 @@ class ChainState:
 
     spec: ChainSpec
     epoch: int
-    tensors: dict[
-        str, Tensor
-    ]  # weights, statistics, and what its kind keeps; none in a file of one that is over
+    # weights, statistics, and what its kind keeps; none in a file of one that is over
+    tensors: dict[str, Tensor]
     history: list[dict[str, Any]] = field(default_factory=list)
     failure: str = ""  # why the chain was frozen after this epoch, if it was
     restarts: int = 0

@@ -101,7 +101,7 @@ class QuerySearch:
     """
 
     def __init__(
-        self, here: "Trainings", state: SearchState | None = None, elsewhere: "Elsewhere | None" = None
+        self, here: "Trainings", state: SearchState | None, elsewhere: "Elsewhere | None" = None
     ) -> None:
         self.here = here
         self.settings, self.distribution = here.parts.settings, here.parts.distribution

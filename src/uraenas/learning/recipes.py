@@ -65,10 +65,8 @@ class Varied:
 
     step_size: tuple[float, ...] = (0.5, 2.0)  # bounds of a factor of the step size
     prior_deviation: tuple[float, ...] = (0.5, 2.0)  # bounds of a factor of the prior's deviation
-    smoothing: tuple[float, ...] = (
-        0.0,
-        0.01,
-    )  # bounds of the share of a label that is spread over all classes
+    # bounds of the share of a label that is spread over all classes
+    smoothing: tuple[float, ...] = (0.0, 0.01)
     augmentation: bool = True  # off: each image goes through one of them, by chance
 
     from_search: ClassVar[bool] = False

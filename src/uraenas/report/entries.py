@@ -8,12 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from uraenas.evaluation import REFERENCES
+from uraenas.evaluation.summaries import INTERVAL
 from uraenas.report.picked import alike
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import LARGER_IS_BETTER, show
 from uraenas.run.config import Config, differences
-
-INTERVAL = (0.025, 0.975)
 
 
 def labels_of(runs: Sequence[RunFacts]) -> list[str]:
@@ -69,12 +68,10 @@ class Entry:
     def shift(self, shifted: bool) -> str:
         return (self.runs[0].shifted or "") if shifted else "none"
 
-    def of_runs(
-        self, metric: str, shift: str, calibration: str = "raw", severity: int = 0, members: int | None = None
-    ) -> list[float]:
+    def of_runs(self, metric: str, shift: str, calibration: str = "raw") -> list[float]:
         """One value for each run; none where a run lacks it."""
         kind = "raw" if metric == "disagreement" else calibration
-        found = [facts.value(self.method, metric, shift, severity, kind, members) for facts in self.runs]
+        found = [facts.value(self.method, metric, shift, calibration=kind) for facts in self.runs]
         return [value for value in found if value is not None] if None not in found else []
 
     @cached_property
@@ -111,7 +108,7 @@ class Entry:
         shared = [(a, b) for a in self.runs for b in other.runs if a.config.seed == b.config.seed]
         return shared or [(a, b) for a in self.runs for b in other.runs]
 
-    def minus(self, other: "Entry", metric: str, shift: str, calibration: str = "raw") -> Difference | None:
+    def minus(self, other: "Entry", metric: str, shift: str, calibration: str) -> Difference | None:
         """Paired over the same images; runs of the same seed pair, or all with all where none share one."""
         pairs = self.pairs(other)
         found = [_paired(a, self.method, b, other.method, (shift, calibration, metric)) for a, b in pairs]

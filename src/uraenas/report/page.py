@@ -4,7 +4,7 @@ import base64
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -123,7 +123,7 @@ def _part(facts: RunFacts, name: str, prefix: str) -> RunPart:
         return part
     inside = str(_template("parts.html").module.of_run(part))  # type: ignore[attr-defined]
     packed = base64.b64encode(zlib.compress(inside.encode(errors="backslashreplace"), 6)).decode()
-    return RunPart(name, prefix, part.summary, *found, packed)
+    return replace(part, packed=packed)
 
 
 def sections_of(facts: RunFacts) -> list[Section]:
@@ -178,8 +178,7 @@ def _summary(facts: RunFacts) -> str:
     dataset = facts.rows[0].dataset
     height, width, channels = facts.data.image
     size = count(channels, "input") if facts.data.is_table else f"{height} × {width} × {channels}"
-    words = [f"{KINDS[facts.data.example]}: {dataset}", size]
-    words[-1] += f", {_predicted(facts)}"
+    words = [f"{KINDS[facts.data.example]}: {dataset}", f"{size}, {_predicted(facts)}"]
     held_out = (
         f"{facts.data.held_out_images:,} held out" if facts.data.held_out_images else "held out in turn"
     )

@@ -9,7 +9,6 @@ from uraenas.base.errors import unknown
 from uraenas.evaluation import REFERENCES, Metrics, Row, same_suite, sizes_of
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
-from uraenas.run.facts import DataFacts
 from uraenas.run.pairing import differences
 
 PLACE = attrgetter("shift", "severity")
@@ -50,7 +49,8 @@ class Picked:
     @property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        return _images(self.rows, self.data)
+        known = self.rows[0].dataset if self.data is None else self.data.blake2b
+        return known, frozenset(map(PLACE, self.rows))
 
 
 def trained(methods: Iterable[str]) -> list[str]:
@@ -101,7 +101,3 @@ def _of_each(runs: Sequence[Tested]) -> dict[str, list[Any]]:
 def _known(values: Sequence[Any]) -> list[Any]:
     """Those that are there, each once."""
     return [value for k, value in enumerate(values) if value is not None and value not in values[:k]]
-
-
-def _images(rows: Sequence[Row], data: DataFacts | None) -> tuple:
-    return (rows[0].dataset if data is None else data.blake2b, frozenset(map(PLACE, rows)))

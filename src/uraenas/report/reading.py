@@ -19,23 +19,22 @@ from uraenas.ensemble.held_out import HeldOut
 from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import (
     MEASURES,
+    Measures,
     Metrics,
     Row,
-    calibration,
     mean_names,
-    metrics,
     rows_of_target,
     separations,
     sizes_of,
 )
-from uraenas.evaluation.temperature import Temperature, only
+from uraenas.evaluation.temperature import Temperature
 from uraenas.learning.methods import Assembled
 from uraenas.report.picked import PLACE, Picked, settings_of, trained
-from uraenas.report.style import HEADLINE, NUMBER_HEADLINE
 from uraenas.report.table import COLUMNS, NUMBER_COLUMNS, Column
 from uraenas.run.config import Config
 from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
+from uraenas.run.show import HEADLINE, NUMBER_HEADLINE
 
 T = TypeVar("T", HeldOut, Residuals)
 DIFFERENCE = attrgetter("method", "metric", "shift", "calibration")
@@ -60,9 +59,8 @@ class RunFacts:
     test: LabelledImages | None
     differences: list[Row]  # paired, between all methods or to `against`
     against: str = ""  # the method differences are shown to; empty: as the settings say
-    scores: dict[str, dict[str, Tensor]] = field(
-        default_factory=dict
-    )  # of the primary method, by images from elsewhere
+    # of the primary method, by images from elsewhere
+    scores: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     losses: dict[str, list[float]] = field(default_factory=dict)  # of chains, by epoch
     inputs: Columns | None = None  # of a table, as the primary method reads it
     target: str = ""  # the one of several that this is of, where it is of one
@@ -215,20 +213,18 @@ class RunFacts:
         """That of a method to the baseline, if there are any."""
         return self._differences.get((method, metric, shift, calibration))
 
-    @cached_property
-    def _means(self) -> dict[str, Tensor]:
-        return {name: metrics.mixture(log_p) for name, log_p in self.predictions.items()}
+    @property
+    def _measures(self) -> Measures:
+        return MEASURES["classes" if self.classes else "numbers"]
 
-    def mean(self, method: str, kind: str = "raw") -> Tensor:
-        """The ensemble's log-probabilities [N, K]."""
-        mean = self._means[method]
-        return mean if kind == "raw" else calibration.scale(mean, only(self.metrics.temperatures[method]))
+    @cached_property
+    def _raw(self) -> dict[str, Tensor]:
+        return {name: self._measures.mean(said) for name, said in self.predictions.items()}
 
     def prediction(self, method: str, kind: str = "raw") -> Tensor:
-        """What the ensemble says of the test set, whatever its target."""
-        measures = MEASURES["classes" if self.classes else "numbers"]
-        mean = measures.mean(self.predictions[method])
-        return mean if kind == "raw" else measures.scaled(mean, self.metrics.temperatures[method])
+        """What the ensemble says of the test set: of classes log-probabilities [N, K], of a number [M, N, 2]."""
+        raw = self._raw[method]
+        return raw if kind == "raw" else self._measures.scaled(raw, self.metrics.temperatures[method])
 
     @cached_property
     def by_target(self) -> "list[RunFacts]":

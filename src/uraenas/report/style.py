@@ -12,9 +12,8 @@ from uraenas.learning.methods import METHODS
 # The colours of the slots are in page.css. These methods keep theirs whatever else is on the page.
 _ORDER = ("uraenas", "deep-ensemble", "uraenas-a", "uraenas-w", "random-ensemble", "snapshot", "drnas")
 _HOMES = {name: place % 8 for place, name in enumerate(dict.fromkeys((*_ORDER, *METHODS)))}
-_REFERENCE_SLOTS = {
-    name: 8 + place for place, name in enumerate(REFERENCES)
-}  # they stand beside every method
+# They stand beside every method.
+_REFERENCE_SLOTS = {name: 8 + place for place, name in enumerate(REFERENCES)}
 _SLOTS: ContextVar[dict[str, int]] = ContextVar("slots", default=_HOMES)
 
 METRIC_NAMES = {
@@ -30,8 +29,6 @@ METRIC_NAMES = {
     "crps": "CRPS",
 }
 LARGER_IS_BETTER = {"accuracy"}
-HEADLINE = ("accuracy", "ece", "nll")  # on clean and on shifted images
-NUMBER_HEADLINE = ("rmse", "crps", "nll")  # where the target is a number
 
 
 @contextmanager

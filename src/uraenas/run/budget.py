@@ -162,8 +162,6 @@ class Candidate:
 class Choice:
     """The settings that fit."""
 
-    rates: Rates  # of what was tried last
-
     def __init__(
         self,
         pipeline: Pipeline,

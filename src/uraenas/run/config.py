@@ -162,16 +162,21 @@ class Config:
 
     # What differs
 
+    @property
+    def every(self) -> dict[str, Any]:
+        """All values, also those of settings that no method has now."""
+        return {**self.others, **self.values}
+
     def only(self, *methods: str) -> "Config":
         """The settings that these methods have, and no others."""
         if methods not in self._only:
-            found = build({**self.others, **self.values, "methods": methods})
+            found = build({**self.every, "methods": methods})
             found.others = {}
             self._only[methods] = found
         return self._only[methods]
 
     def as_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **self.others, **self.values}
+        return {"format": FORMAT, **self.every}
 
 
 def build(values: Mapping[str, Any], required: Iterable[str] = ()) -> Config:
@@ -213,7 +218,7 @@ def preset(
 
 def override(config: Config, changes: Mapping[str, Any]) -> Config:
     """The config with dotted keys changed."""
-    return build({**config.others, **config.values, **changes}, required=changes)
+    return build({**config.every, **changes}, required=changes)
 
 
 def from_json(stored: Any) -> Config:
@@ -225,8 +230,7 @@ def from_json(stored: Any) -> Config:
 
 def deciding(config: Config) -> dict[str, Any]:
     """The settings that a run may not change once it has begun."""
-    every = {**config.others, **config.values}
-    return {key: value for key, value in every.items() if not key.startswith(FREE_KEYS)}
+    return {key: value for key, value in config.every.items() if not key.startswith(FREE_KEYS)}
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
@@ -242,7 +246,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """The settings that both have, that differ and that change the result: key → (old, new)."""
-    before, after = {**old.others, **old.values}, {**new.others, **new.values}
+    before, after = old.every, new.every
     return {
         key: (before[key], after[key])
         for key in before

@@ -86,8 +86,8 @@ def usual_search(config: Config, task: Task) -> Run | None:
 def with_search_of(source: Run, config: Config) -> Config:
     """The settings, with those that the source's search was made with."""
     theirs = source.config()
-    taken = {k: v for k, v in {**theirs.others, **theirs.values}.items() if k.startswith("search.")}
-    return config if config.search is None else build({**config.others, **config.values, **taken})
+    taken = {k: v for k, v in theirs.every.items() if k.startswith("search.")}
+    return config if config.search is None else build({**config.every, **taken})
 
 
 def check_search(source: Run, config: Config, task: Task) -> None:

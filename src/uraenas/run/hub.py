@@ -48,7 +48,7 @@ def push(
     return str(address)
 
 
-def card(run: Run, repo: str, licence: str = "") -> str:
+def card(run: Run, repo: str, licence: str) -> str:
     """The model card: what it is, what it is worth, how to use it; all from the run's own files."""
     metrics = run.metrics() if run.has("metrics.json") else None
     name = repo.rpartition("/")[2]

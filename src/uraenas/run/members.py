@@ -48,9 +48,8 @@ class Chooser:
         wanted = 1 if method.row.single else settings.members
         numbers = {spec.name: spec.number for spec in specs}
         own = [numbers[member.origin.chain] for member in candidates]
-        chosen = self._chosen(
-            candidates, log_p, own, min(wanted, len(candidates))
-        )  # frozen chains leave fewer
+        wanted = min(wanted, len(candidates))  # frozen chains leave fewer
+        chosen = self._chosen(candidates, log_p, own, wanted)
         panels = panels_of([own[position] for position in chosen], task.fold, len(task.held_out))
         held_out = task.held_out.take(torch.cat([panel.images for panel in panels]).numpy())
         apart = self._kept_from_choices(len(held_out))

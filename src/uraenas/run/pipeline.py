@@ -385,7 +385,5 @@ def _with_earlier_settings(run: Run, config: Config) -> Config:
             f"{run.path} was made with other settings: {words}; give those it had, a --budget too, or choose another "
             "directory (--out)"
         )
-    kept = {
-        key: value for key, value in {**before.others, **before.values}.items() if key not in config.values
-    }
+    kept = {key: value for key, value in before.every.items() if key not in config.values}
     return Config(config.values, kept)

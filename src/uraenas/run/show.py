@@ -15,7 +15,7 @@ from uraenas.run.location import is_run, mending, stored_config
 from uraenas.run.progress import progress_of
 
 HEADLINE = ("accuracy", "ece", "nll")
-OF_NUMBERS = ("rmse", "crps", "nll")  # the same, where the target is a number
+NUMBER_HEADLINE = ("rmse", "crps", "nll")  # the same, where the target is a number
 
 
 def summary(path: Path) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def headline(rows: list[Row]) -> list[dict[str, Any]]:
         if row.severity == 0 and row.calibration == "raw" and row.members == sizes[row.method]
     ]
     found = {(row.method, row.shift, row.metric): row.value for row in full}
-    wanted = OF_NUMBERS if any(row.metric == OF_NUMBERS[0] for row in rows) else HEADLINE
+    wanted = NUMBER_HEADLINE if any(row.metric == "rmse" for row in rows) else HEADLINE
     lines = []
     for method, members in sizes.items():
         clean = {metric: found.get((method, "none", metric)) for metric in wanted}
@@ -78,7 +78,7 @@ def _require_own(path: Path, facts: Fields, key: str) -> None:
     config = stored_config(path)
     own = config.text(key, 64) if config.has(key) else config.text("run", 64)
     if facts.text("run") != own:
-        raise DamagedFile(f"{facts.where} is another file of another run")
+        raise DamagedFile(f"{facts.where} is a file of another run")
 
 
 def _dates(path: Path) -> dict[str, float]:

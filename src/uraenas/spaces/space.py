@@ -39,10 +39,10 @@ class Shape:
     classes: int = 10
 
     def __post_init__(self) -> None:
-        for name, least in (("height", 1), ("width", 1), ("channels", 1)):
-            if not least <= getattr(self, name) <= MOST_SIDE:
+        for name in ("height", "width", "channels"):
+            if not 1 <= getattr(self, name) <= MOST_SIDE:
                 raise UraenasError(
-                    f"images have {name} {getattr(self, name)}; it must be at least {least}, and at most {MOST_SIDE:,}"
+                    f"images have {name} {getattr(self, name)}; it must be at least 1, and at most {MOST_SIDE:,}"
                 )
         if not 2 <= self.classes <= MOST_CLASSES:
             raise UraenasError(

@@ -52,15 +52,7 @@ class Heads(OneCosine):
         return one_head(weights, layout, draw, len(self.architectures))
 
     def _widened(self, layout: Layout) -> Layout:
-        """The last layer gives H times as many logits."""
-        role, many = layout.last.role, len(self.architectures)
-
-        def widened(entry: Entry) -> Entry:
-            if entry.role != role:
-                return entry
-            return replace(entry, shape=(many * entry.shape[0], *entry.shape[1:]))
-
-        return Layout(tuple(map(widened, layout.entries)))
+        return with_heads(layout, len(self.architectures))
 
     def objective(self, logits_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
         many = len(self.architectures)
@@ -75,6 +67,18 @@ class Heads(OneCosine):
     @property
     def members_per_chain(self) -> int:
         return len(self.architectures)
+
+
+def with_heads(layout: Layout, many: int) -> Layout:
+    """The last layer gives so many times as many logits."""
+    role = layout.last.role
+
+    def widened(entry: Entry) -> Entry:
+        if entry.role != role:
+            return entry
+        return replace(entry, shape=(many * entry.shape[0], *entry.shape[1:]))
+
+    return Layout(tuple(map(widened, layout.entries)))
 
 
 def one_head(weights: Tensors, layout: Layout, draw: Draw, many: int) -> Tensors:

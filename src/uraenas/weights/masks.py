@@ -4,6 +4,7 @@ In training every image has its own. In prediction one mask serves all images: a
 that what it says of an image does not depend on those beside it.
 """
 
+import math
 from functools import cache
 
 from torch import Tensor
@@ -19,10 +20,7 @@ def mask(draw: Draw, place: str, like: Tensor, axes: int, chance: float) -> Tens
     """For values [N, …]: a mask over N and the next `axes` − 1 axes, which the others share."""
     images = like.shape[0] if draw.number is None else 1
     shape = (images, *like.shape[1:axes])
-    count = images
-    for size in shape[1:]:
-        count *= size
-    drawn = draws.coins(draws.at(draw.key, number_of(place)), count, chance)
+    drawn = draws.coins(draws.at(draw.key, number_of(place)), math.prod(shape), chance)
     return drawn.view(*shape, *(1 for _ in like.shape[axes:])).to(like.dtype)
 
 

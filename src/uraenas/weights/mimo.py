@@ -15,9 +15,9 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.engine import cross_entropy
-from uraenas.spaces import Draw, Entry, Layout, Network, Tensors
+from uraenas.spaces import Draw, Layout, Network, Tensors
 from uraenas.weights.descending import OneCosine
-from uraenas.weights.heads import one_head
+from uraenas.weights.heads import one_head, with_heads
 from uraenas.weights.method import Changes
 
 
@@ -41,7 +41,9 @@ class Mimo(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(self._widened, repeats=self.repeats, as_plain=self._of_one_image, in_one_pass=True)
+        return Changes(
+            layout=self._widened, repeats=self.repeats, as_plain=self._of_one_image, in_one_pass=True
+        )
 
     def _of_one_image(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
         """One image in all inputs is read by the sum of their weights."""
@@ -51,18 +53,11 @@ class Mimo(OneCosine):
 
     def _widened(self, layout: Layout) -> Layout:
         """The first layer reads M times as many channels, the last gives M times as many logits."""
-        first, last = layout.first, layout.last
-        many = self.inputs
-
-        def widened(entry: Entry) -> Entry:
-            if entry is first:
-                shape = (entry.shape[0], many * entry.shape[1], *entry.shape[2:])
-                return replace(entry, shape=shape, deviation=entry.deviation / many**0.5)
-            if entry.role == last.role:
-                return replace(entry, shape=(many * entry.shape[0], *entry.shape[1:]))
-            return entry
-
-        return Layout(tuple(map(widened, layout.entries)))
+        first, many = layout.first, self.inputs
+        shape = (first.shape[0], many * first.shape[1], *first.shape[2:])
+        wide = replace(first, shape=shape, deviation=first.deviation / many**0.5)
+        entries = with_heads(layout, many).entries
+        return Layout(tuple(wide if entry is first else entry for entry in entries))
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
         images, many = network.images, self.inputs

@@ -24,9 +24,9 @@ from uraenas.spaces import Apply, Draw, Entry, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS, number_of
 from uraenas.weights.method import Changes
-from uraenas.weights.normal import raw_spread
+from uraenas.weights.normal import SPREAD, raw_spread
 
-INPUTS, OUTPUTS, SPREAD = ".inputs", ".outputs", ".spread"
+INPUTS, OUTPUTS = ".inputs", ".outputs"
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,12 @@ class RankOne(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        own = (self._divergence, self._multiplied)
-        return Changes(self._with_factors, repeats=self.repeats, penalty=own[0], as_plain=own[1])
+        return Changes(
+            layout=self._with_factors,
+            repeats=self.repeats,
+            penalty=self._divergence,
+            as_plain=self._multiplied,
+        )
 
     def _multiplied(self, weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
         return multiplied(weights, layout, self._drawn(weights, draw, 1).__getitem__)

@@ -15,6 +15,7 @@ before each of its short cosines every mean jumps by ±3σ and σ starts anew, a
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -54,16 +55,10 @@ class SpikeAndSlab(OneCosine):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._gated, penalty=self._divergence)
-
-    def _gated(self, layout: Layout) -> Layout:
-        return gated(layout, self.deviation)
+        return _changes(self.deviation, self.prior, self.inclusion)
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
         return sparse_pass(network, weights, draw)
-
-    def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
-        return divergence(weights, self.prior, self.inclusion) / images
 
     @property
     def members_per_chain(self) -> int:
@@ -93,16 +88,10 @@ class Sequential(ShortCosines):
 
     @property
     def changes(self) -> Changes:
-        return Changes(layout=self._gated, penalty=self._divergence, renew=self._jump)
-
-    def _gated(self, layout: Layout) -> Layout:
-        return gated(layout, self.deviation)
+        return replace(_changes(self.deviation, self.prior, self.inclusion), renew=self._jump)
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
         return sparse_pass(network, weights, draw)
-
-    def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
-        return divergence(weights, self.prior, self.inclusion) / images
 
     def _jump(self, weights: Tensors, key: Tensor) -> Tensors:
         moved = {}
@@ -172,6 +161,13 @@ def divergence(weights: Tensors, prior: float, inclusion: float) -> Tensor:
         present = F.logsigmoid(odds) - math.log(inclusion)
         total = total + (chance * (present + slab) + (1 - chance) * absent).sum()
     return total
+
+
+def _changes(deviation: float, prior: float, inclusion: float) -> Changes:
+    def penalty(weights: Tensors, progress: Tensor, images: int) -> Tensor:
+        return divergence(weights, prior, inclusion) / images
+
+    return Changes(layout=partial(gated, deviation=deviation), penalty=penalty)
 
 
 def _check(deviation: float, prior: float, inclusion: float, draws: int) -> None:

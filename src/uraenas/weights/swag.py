@@ -21,7 +21,7 @@ from uraenas.base.errors import require_not_negative, require_range
 from uraenas.weights.cycle import Cycle
 from uraenas.weights.descending import Descending
 from uraenas.weights.masks import MOST_DRAWS
-from uraenas.weights.method import UNCHANGED, Candidate
+from uraenas.weights.method import UNCHANGED, Candidate, as_they_are
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Swag(Descending):
 
     def candidates(self, samples: Sequence[Tensor], cycles: Sequence[int], key: int) -> list[Candidate]:
         if len(samples) < 2:  # a chain that was cut short has no spread to draw from
-            return [Candidate((position,)) for position in range(len(samples))]
+            return as_they_are(samples)
         gaussian, every = Gaussian.through(samples, self.rank), tuple(range(len(samples)))
         return [
             Candidate(every, gaussian.draw(draws.at(key, number), self.scale), draw=number)

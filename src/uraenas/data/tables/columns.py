@@ -7,7 +7,6 @@ in training, 1 where it has that value: a first layer's weights for these column
 transformers learn all this but the pieces; what they learned is kept, and `encode` computes what they would.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -210,14 +209,14 @@ def _is_value(one: Any) -> bool:
     return is_number(one, -MOST_VALUE, MOST_VALUE)
 
 
-def columns_of(frame: Frame, categories: Sequence[str] = (), pieces: int = 0) -> Columns:
-    """What training rows teach; columns of texts are categories, and those named here; numbers have so many pieces."""
+def columns_of(frame: Frame, pieces: int = 0) -> Columns:
+    """What training rows teach; columns of texts are categories, and numbers have so many pieces."""
     if not frame:
         raise UraenasError("a table needs at least one column besides the target")
     parts: list[Number | Category] = []
     for name, values in frame.items():
-        is_category = values.dtype.kind != "f" or name in categories
-        parts.append(_category(name, as_texts(values)) if is_category else _number(name, values, pieces))
+        is_number = values.dtype.kind == "f"
+        parts.append(_number(name, values, pieces) if is_number else _category(name, values))
     return Columns(tuple(parts))
 
 

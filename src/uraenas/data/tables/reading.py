@@ -92,11 +92,8 @@ def _csv(path: Path) -> Frame:
         for number, row in zip(lines, rows, strict=True):
             if len(row) != len(names):
                 raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
-        return {name: np.array(values, dtype=object) for name, values in _columns(names, rows[1:])}
-
-
-def _columns(names: list[str], rows: list[list[str]]) -> list[tuple[str, tuple[str, ...]]]:
-    return list(zip(names, zip(*rows, strict=True), strict=True))
+        columns = zip(*rows[1:], strict=True)
+        return {name: np.array(own, dtype=object) for name, own in zip(names, columns, strict=True)}
 
 
 def _parquet(path: Path) -> Frame:

@@ -1,5 +1,6 @@
 """A table divided, its columns learned from training rows alone: the dataset that a run takes."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,9 @@ MULTIPLE = 20  # of which the number of rows apart is one less
 MOST_APART = 199
 FEW_VALUES = 20  # a target of so many whole numbers or fewer is taken for classes
 KINDS = ("auto", "classes", "numbers")
+
+# name of the table, column, its values [N], notes to add to → which rows can be used [N]
+MaskOf = Callable[[str, str, np.ndarray, list[str]], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -51,34 +55,15 @@ def table_dataset(
 
     Where none is, training rows stand in for them.
     """
-    if settings.kind not in KINDS:
-        raise unknown("kind of target", settings.kind, KINDS)
     targets = settings.targets(frame)
-    if not targets or not set(targets) <= frame.keys():
-        have = f"columns are {', '.join(list(frame)[:12])}"
-        missing = next((column for column in targets if column not in frame), "")
-        said = f"there is no column {missing!r}" if targets else "it is not said what to predict"
-        raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")
-    for column in (*settings.leave_out, *filter(None, [settings.weight])):
-        if column not in frame:
-            raise unknown(f"column of {name}", column, frame)
-    for use, used in (("data.leave_out", settings.leave_out), ("data.weight", (settings.weight,))):
-        if twice := set(used) & set(targets):
-            raise UraenasError(f"{name}: {min(twice)} is to be predicted, and cannot be {use}, too")
-    if settings.weight in settings.leave_out:
-        raise UraenasError(f"{name}: {settings.weight} is data.weight, and cannot be data.leave_out, too")
+    _check(name, frame, settings, targets)
     notes: list[str] = []
     frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
-    kept = np.arange(len(frame[targets[0]]))  # in the file
-    needed = [(column, _known) for column in targets]
+    needed: list[tuple[str, MaskOf]] = [(column, _known) for column in targets]
     needed += [(settings.weight, _counting)] if settings.weight else []
-    for column, mask_of in needed:
-        mask = mask_of(name, column, frame[column], notes)
-        frame = {other: values[mask] for other, values in frame.items()}
-        kept, test = kept[mask], None if test is None else test[mask]
-    weights: np.ndarray | None = None
-    if settings.weight:
-        weights = frame.pop(settings.weight).astype(np.float32)
+    used = _used(name, frame, needed, notes)
+    frame = {column: values[used] for column, values in frame.items()}
+    weights = frame.pop(settings.weight).astype(np.float32) if settings.weight else None
     target, classes, labels = _labels(name, settings.kind, [(one, frame[one]) for one in targets], notes)
     inputs = {column: values for column, values in frame.items() if column not in targets}
     if test is None:
@@ -86,18 +71,18 @@ def table_dataset(
         rest, tested = stratified_split(target.strata(labels), shares, key)
         notes.append(f"{len(tested):,} of its {len(labels):,} rows, drawn once and for all, are for testing")
     else:
-        rest, tested = np.flatnonzero(~test), np.flatnonzero(test)
+        rest, tested = np.flatnonzero(~test[used]), np.flatnonzero(test[used])
     rest, apart = _drawn_apart(rest, 0 if classes else rows_apart(len(rest), settings.apart), key + 2)
     shares = (1 - settings.held_out, settings.held_out)
     places = stratified_split(target.strata(labels[rest]), shares, key + 1)
     train, held_out = (rest[place] for place in places)
-    columns = columns_of({column: values[train] for column, values in inputs.items()}, (), settings.pieces)
+    columns = columns_of({column: values[train] for column, values in inputs.items()}, settings.pieces)
     parts = []
     for rows in (train, tested if len(tested) else train, held_out, *([apart] if len(apart) else [])):
         images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})
         if rows is tested and strange.any():
             notes.append(f"{strange.sum():,} of its test rows have a category that no training row has")
-        names = tuple(f"row {row + 1}" for row in kept[rows])
+        names = tuple(f"row {row + 1}" for row in used[rows])
         parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
     first, second, *others = parts
     return Dataset(
@@ -111,6 +96,33 @@ def rows_apart(rows: int, share: float) -> int:
     So intervals of that coverage hold just as many rows as they say, not more, and 19 are the fewest that promise 95 %.
     """
     return min(MOST_APART, max(0, int(share * rows + 1) // MULTIPLE * MULTIPLE - 1))
+
+
+def _check(name: str, frame: Frame, settings: TableSettings, targets: tuple[str, ...]) -> None:
+    """Refuse settings that name columns the table lacks, or one column for two uses."""
+    if settings.kind not in KINDS:
+        raise unknown("kind of target", settings.kind, KINDS)
+    if not targets or not set(targets) <= frame.keys():
+        have = f"columns are {', '.join(list(frame)[:12])}"
+        missing = next((column for column in targets if column not in frame), "")
+        said = f"there is no column {missing!r}" if targets else "it is not said what to predict"
+        raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")
+    for column in (*settings.leave_out, *filter(None, [settings.weight])):
+        if column not in frame:
+            raise unknown(f"column of {name}", column, frame)
+    for use, used in (("data.leave_out", settings.leave_out), ("data.weight", (settings.weight,))):
+        if twice := set(used) & set(targets):
+            raise UraenasError(f"{name}: {min(twice)} is to be predicted, and cannot be {use}, too")
+    if settings.weight in settings.leave_out:
+        raise UraenasError(f"{name}: {settings.weight} is data.weight, and cannot be data.leave_out, too")
+
+
+def _used(name: str, frame: Frame, needed: Sequence[tuple[str, MaskOf]], notes: list[str]) -> np.ndarray:
+    """The numbers of the rows, in the file, that have what is needed of these columns."""
+    rows = np.arange(len(frame[needed[0][0]]))
+    for column, mask_of in needed:
+        rows = rows[mask_of(name, column, frame[column][rows], notes)]
+    return rows
 
 
 def _drawn_apart(rows: np.ndarray, count: int, key: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from uraenas.deploy.serving.batching import Batcher
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
 from uraenas.deploy.serving.served import Output, Served, parsed
+from uraenas.ensemble.predict import NOT_FINITE
 
 Handler = Callable[[Request], Awaitable[Response]]
 # Answered without a token.
@@ -29,7 +30,6 @@ POLICY = (
 )
 PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 READ_ON = 20  # times as large as a request may be
-NOT_FINITE = "no prediction: the members' probabilities are not finite"
 
 
 class Server:

@@ -12,9 +12,10 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.pictures import picture_of
 from uraenas.deploy.page import page
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, Output, parsed, require_number
+from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule, rows_from
+from uraenas.evaluation.metrics import SOURCES
 
 KINDS = {"UINT8": np.uint8, "FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "INT32": np.int32}
 

@@ -15,10 +15,11 @@ from uraenas.data.tables import Category, Frame
 from uraenas.data.tables.frame import as_texts
 from uraenas.data.targets import names_of
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import FLAG, NUMBER, SOURCES, TEXT, Output, parsed, require_number
+from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.table_rows import predict_rows
+from uraenas.evaluation.metrics import SOURCES
 
 # Datatypes, the usual one first.
 KINDS = {"number": ("FP64", "FP32", "INT64", "INT32"), "category": ("BYTES",)}

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from uraenas.deploy.serving.limits import Refused
 
-SOURCES = ("total", "data", "weights", "architecture")
 NUMBER, TEXT, FLAG = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
 
 

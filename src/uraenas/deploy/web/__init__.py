@@ -32,7 +32,8 @@ def export_web(
 
     `runtime` is npm's package onnxruntime-web, packed (`npm pack onnxruntime-web`) or unpacked.
     """
-    run.ensemble(method or run.primary).require_images()
+    if run.ensemble(method or run.primary).normalisation.columns is not None:
+        raise UraenasError("this ensemble predicts rows of a table; a page in the browser takes images")
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UraenasError(f"{target} exists and is not empty; choose another directory (--out)")

@@ -18,8 +18,8 @@ PART_PIXELS = 1 << 13  # that one thread is given at a time; twice and four time
 class Session:
     """What a model says of images [N, H, W, C]: one array for each of its outputs, by name."""
 
-    def __init__(self, source: str | bytes, threads: int = 0) -> None:
-        """Of a file, or what would stand in one. Without a number of threads the fastest for one image is found."""
+    def __init__(self, source: str | bytes, threads: int) -> None:
+        """Of a file, or what would stand in one. With 0 threads the fastest number for one image is found."""
         require_onnx()
         self.cores = threads or available_cores()
         self.alone = self.together = _session(source, 1)  # on one thread, and on several

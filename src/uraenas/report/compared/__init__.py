@@ -13,7 +13,7 @@ from uraenas.report.sections.provenance import shown
 from uraenas.report.sections.size import Curve, curves
 
 
-def comparison(runs: Sequence[RunFacts], against: str = "", paper: bool = False) -> list[Section]:
+def comparison(runs: Sequence[RunFacts], against: str, paper: bool) -> list[Section]:
     """What the runs have in common and what not; their own sections follow."""
     entries = Entries(runs)
     baseline = _baseline(entries, against)

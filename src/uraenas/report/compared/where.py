@@ -7,7 +7,8 @@ from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Tab
 from uraenas.report.chart import HEAD, LETTER, WIDTH, draw, signed_cell
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.sections.methods import shown
-from uraenas.report.style import HEADLINE, LARGER_IS_BETTER, METRIC_NAMES, colour, count, shortened
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, shortened
+from uraenas.run.show import HEADLINE
 
 ROW = 20
 LETTERS = 17  # of a shift's name

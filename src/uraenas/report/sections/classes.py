@@ -24,10 +24,10 @@ def section(facts: RunFacts) -> Section:
     if facts.primary not in facts.predictions:
         found.blocks.append(missing("classes"))
         return found
-    counts_KK = confusion(facts.mean(facts.primary), facts.labels, len(facts.classes))
+    counts_KK = confusion(facts.prediction(facts.primary), facts.labels, len(facts.classes))
     errors_K = counts_KK.sum(dim=1) - counts_KK.diagonal()
     order = torch.argsort(errors_K, descending=True, stable=True)[:SHOWN].tolist()
-    confidence_N, named_N = facts.mean(facts.primary).max(dim=1)
+    confidence_N, named_N = facts.prediction(facts.primary).max(dim=1)
     confidence_K = torch.zeros(len(facts.classes), dtype=torch.float64)
     confidence_K.index_add_(0, named_N, confidence_N.exp().double())
     lines = [_line(facts.classes, counts_KK, confidence_K, k) for k in order]

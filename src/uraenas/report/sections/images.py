@@ -39,7 +39,7 @@ def section(facts: RunFacts) -> Section:
     if facts.primary not in facts.predictions or facts.test is None:
         found.blocks.append(missing("images"))
         return found
-    log_p = facts.mean(facts.primary, "temperature")
+    log_p = facts.prediction(facts.primary, "temperature")
     members = facts.members.get(facts.primary, [])
     functions: list[Hashable] = [member.function for member in members]
     functions = functions or list(range(len(facts.predictions[facts.primary])))

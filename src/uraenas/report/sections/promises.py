@@ -6,11 +6,10 @@ from uraenas.ensemble.held_out import CERTAINTY, HeldOut
 from uraenas.evaluation import conformal
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.reading import RunFacts
-from uraenas.report.sections.reliability import missing
+from uraenas.report.sections.reliability import RISKS, missing
 from uraenas.report.style import colour
 
 COVERAGES = (0.9, 0.95)
-RISKS = (0.01, 0.02, 0.05)
 SHOWN = 20  # classes, those least covered first
 
 
@@ -63,7 +62,7 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
         cells = []
         for risk in RISKS:
             threshold = facts.held_out[name].threshold(risk, share=0)  # by confidence alone, as counted here
-            log_p = facts.mean(name, "temperature")
+            log_p = facts.prediction(name, "temperature")
             confidence, predicted = log_p.exp().max(dim=1)
             answered = confidence >= threshold.confidence
             wrong = (predicted != facts.labels)[answered]
@@ -113,7 +112,7 @@ def _classes(facts: RunFacts, held_out: HeldOut) -> Table:
 
 
 def _prediction_sets(facts: RunFacts, method: str, coverage: float) -> Tensor:
-    probability = facts.mean(method, "temperature").exp()
+    probability = facts.prediction(method, "temperature").exp()
     return conformal.prediction_sets(probability, facts.held_out[method].quantile(coverage))
 
 

@@ -58,7 +58,7 @@ def missing(what: str) -> Note:
 
 
 def _diagram(facts: RunFacts, method: str, kind: str) -> Figure:
-    bins, confidence, right = metrics.confidence_bins(facts.mean(method, kind), facts.labels)
+    bins, confidence, right = metrics.confidence_bins(facts.prediction(method, kind), facts.labels)
     counts = torch.bincount(bins, minlength=metrics.BINS).tolist()
     sums = [torch.bincount(bins, weights=w, minlength=metrics.BINS).tolist() for w in (confidence, right)]
     frame = Frame(
@@ -146,7 +146,7 @@ def _curve(log_p: Tensor, labels: Tensor) -> list[tuple[float, float]]:
 
 
 def _risk(facts: RunFacts) -> Figure:
-    series = [Series(name, _curve(facts.mean(name), facts.labels)) for name in facts.predictions]
+    series = [Series(name, _curve(facts.prediction(name), facts.labels)) for name in facts.predictions]
     high = max(y for one in series for _, y in one.points)
     least = max(0.5 / len(facts.labels), 1e-4)  # risks below one image are drawn on the floor
     frame = Frame(
@@ -171,7 +171,7 @@ def _areas(facts: RunFacts) -> Table:
     for name in facts.predictions:
         found = [facts.value(name, metric) for metric in ("aurc", "adaptive_ece", "brier")]
         cells = [Cell("–" if v is None else f"{v:.4f}") for v in found]
-        log_p = facts.mean(name)
+        log_p = facts.prediction(name)
         cells.append(Cell(f"{by_chance(log_p, facts.labels):.4f}"))
         cells += [Cell(f"{100 * share:.1f} %") for share in coverage_at(log_p, facts.labels)]
         lines.append(Line(name, cells, colour(name)))

@@ -106,7 +106,7 @@ def _numbers(facts: RunFacts, functions: list[Hashable]) -> list[Table]:
 
 
 def _classes(facts: RunFacts, functions: list[Hashable]) -> list[Table]:
-    confidence, predicted = facts.mean(facts.primary, "temperature").exp().max(dim=1)
+    confidence, predicted = facts.prediction(facts.primary, "temperature").exp().max(dim=1)
     split = metrics.uncertainty_by_source(facts.predictions[facts.primary], functions)
     wrong = predicted != facts.labels
     chosen = {

@@ -17,7 +17,8 @@ from uraenas.report.chart import (
     signed_cell,
 )
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import HEADLINE, METRIC_NAMES, count, direction, shortened, show
+from uraenas.report.style import METRIC_NAMES, count, direction, shortened, show
+from uraenas.run.show import HEADLINE
 
 LABELS = 134  # pixels for the names of the shifts
 ROW = 20

@@ -29,7 +29,7 @@ from uraenas.base.regular_files import open_regular
 from uraenas.run.config import Config, deciding, from_json
 from uraenas.run.cost import Amounts, Costs
 from uraenas.run.facts import DataFacts
-from uraenas.run.location import is_run, mending, remedy, require_run, stored_config
+from uraenas.run.location import is_run, mending, remedy, stored_config
 
 COSTS = "cost.json"
 LOSSES = "training.json"  # of all chains, to look at
@@ -55,10 +55,6 @@ class RunFiles:
     @property
     def exists(self) -> bool:
         return is_run(self.path)
-
-    def require(self) -> None:
-        """Refuse a directory that is no run."""
-        require_run(self.path)
 
     def has(self, name: str) -> bool:
         return (self.path / name).exists()
@@ -114,8 +110,8 @@ class RunFiles:
         """Refuse a file of another run, and one that has another's name."""
         own = facts.text("run") == self._owner_of(name)
         if not own or (facts.has("file") and facts.text("file") != name):
-            whose = "this run, put in its place" if own else "another run"
-            raise DamagedFile(f"{facts.where} is another file of {whose}")
+            whose = "another file of this run, put in its place" if own else "a file of another run"
+            raise DamagedFile(f"{facts.where} is {whose}")
 
     def mending(self, name: str) -> AbstractContextManager[None]:
         """Say how to mend a file that is found to be damaged, by what it is for."""

@@ -244,7 +244,7 @@ class Run(RunFiles):
             if len(shapes) != 1 or any(one.ndim != 1 for one in found.values()):
                 raise facts.error("it does not hold as many replicates of every metric")
             if not torch.isfinite(torch.stack(list(found.values()))).all():
-                raise facts.error("it does not hold as many replicates of every metric")
+                raise facts.error("it holds replicates that are not finite")
         return found
 
 

@@ -34,9 +34,9 @@ def processes(argument: str) -> Elsewhere:
 
 
 class Processes:
-    """So many; without a number as many as there are GPUs to compute on, or cores."""
+    """So many; with 0 as many as there are GPUs to compute on, or cores."""
 
-    def __init__(self, count: int = 0) -> None:
+    def __init__(self, count: int) -> None:
         self.count = count
 
     def check(self) -> None:

@@ -35,7 +35,7 @@ def cell_graph(
     x: float,
     y: float,
     width: float,
-    labels: bool = False,
+    labels: bool,
     tip: str = "",
 ) -> Markup:
     """The cell with its input at (x, y); edges that are not live are drawn faint, absent ones not at all."""

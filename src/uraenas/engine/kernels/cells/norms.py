@@ -155,9 +155,8 @@ def sum_gradients(
     mean = tl.load(norms + edge * (NORM_ROWS * CHANNELS) + 2 * CHANNELS + channel)
     one, two = tl.zeros([BLOCK, CHANNELS], tl.float32), tl.zeros([BLOCK, CHANNELS], tl.float32)
     start = tl.program_id(1) * blocks_each
-    for block in tl.range(
-        start, start + blocks_each, loop_unroll_factor=4
-    ):  # so that several reads are under way
+    # Unrolled, so that several reads are under way.
+    for block in tl.range(start, start + blocks_each, loop_unroll_factor=4):
         pixel = block * BLOCK + tl.arange(0, BLOCK)
         offset, present = pixel[:, None] * CHANNELS + channel[None, :], (pixel < pixels)[:, None]
         value = tl.load(g + offset, mask=present, other=0.0).to(tl.float32)

@@ -30,9 +30,8 @@ class Edge:
     """One convolution of one member. Offsets of weight … variance are into the flat vectors."""
 
     input: int  # map that is convolved
-    output: (
-        int  # map that is written; the backward pass turns it into the gradient of the convolution's output
-    )
+    # map that is written; the backward pass turns it into the gradient of the convolution's output
+    output: int
     gradient: int  # map with the gradient of the convolution's output
     arriving: int  # map with the gradient of the node that the edge leads to
     packed: int
@@ -128,9 +127,8 @@ class Stage:
     passages: list[Passage] = field(default_factory=list)
     order: list[int] = field(default_factory=list)  # edges by the node they arrive at
     cells: list[Cell] = field(default_factory=list)
-    entry: Cell = field(
-        default_factory=Cell
-    )  # stem: one convolution; residual block: first, second, shortcut
+    # stem: one convolution; residual block: first, second, shortcut
+    entry: Cell = field(default_factory=Cell)
     maps: int = 0
     inputs: list[int] = field(default_factory=list)  # maps that feed the first cell, by member
     outputs: list[int] = field(default_factory=list)  # maps that leave the last cell, by member
@@ -145,9 +143,8 @@ class Plan:
     packs: list[Pack]
     packed_size: int
     partial_size: int
-    head_weights: list[
-        int
-    ]  # offset of the head's scale, shift, matrix and bias (they are adjacent), by member
+    # offset of the head's scale, shift, matrix and bias (they are adjacent), by member
+    head_weights: list[int]
     head_statistics: list[int]  # offset of the head's running mean and variance, by member
 
 

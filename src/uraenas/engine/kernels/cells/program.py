@@ -98,9 +98,8 @@ class Program:
         self.plan = make_plan(wirings, skeleton, self.splits)
         terms = self.sum_terms, self.source_terms
         self.stages = [_StageBuffers(stage, batch, dtype, self.device, terms) for stage in self.plan.stages]
-        self.mixing = torch.ones(
-            1 + FACTORS * len(edges(self.nodes)), device=self.device
-        )  # the first stays 1
+        # The first stays 1.
+        self.mixing = torch.ones(1 + FACTORS * len(edges(self.nodes)), device=self.device)
         shape = (len(wirings), batch, skeleton.height, skeleton.width, IMAGE_CHANNELS)
         self.images = torch.zeros(shape, dtype=dtype, device=self.device)
         self.packs = table(self.plan.packs, self.device)

@@ -19,7 +19,7 @@ class StackProgram(Program):
         genotypes: Sequence[Genotype],
         skeleton: Skeleton,
         batch: int,
-        device: torch.device | str = "cuda",
+        device: torch.device | str,
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         super().__init__([wiring_of(g, skeleton) for g in genotypes], skeleton, batch, device, dtype)

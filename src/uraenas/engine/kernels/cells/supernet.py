@@ -22,8 +22,8 @@ class SupernetProgram(Program):
         cell: Cell,
         skeleton: Skeleton,
         batch: int,
-        device: torch.device | str = "cuda",
-        dtype: torch.dtype = torch.bfloat16,
+        device: torch.device | str,
+        dtype: torch.dtype,
         hard: bool = False,
     ) -> None:
         wiring = wiring_of_supernet(cell, skeleton)

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     estimator_checks_generator,
 )
 
-from uraenas import UraeNASClassifier, UraeNASRegressor
+from uraenas import UraeNAS, UraeNASClassifier, UraeNASRegressor
+from uraenas.base.errors import UraenasError
+from uraenas.base.files import read_json, write_json
 
 SMALL = {
     "method": "uniform-adam",
@@ -185,3 +188,54 @@ def test_logarithms_of_probabilities() -> None:
     rows = np.random.default_rng(0).random((60, 2))
     model = UraeNASClassifier(**SMALL).fit(rows, np.arange(60) % 2)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(rows)), model.predict_proba(rows))
+
+
+def table_with_texts(count: int = 60):
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    table = pandas.DataFrame({"size": random.normal(size=count), "kind": random.choice(["a", "b"], count)})
+    return table, table["size"].to_numpy() + (table["kind"] == "b").to_numpy()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_was_saved_predicts_as_before(tmp_path) -> None:
+    table, numbers = table_with_texts()
+    fitted = UraeNASRegressor(**SMALL, random_state=np.random.RandomState(0)).fit(table, numbers)
+    fitted.save(tmp_path / "model")
+    read = UraeNASRegressor.load(tmp_path / "model")
+    assert read.get_params() == {**fitted.get_params(), "random_state": None}
+    for one, other in zip(
+        read.predict(table, return_std=True), fitted.predict(table, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(read.predict_interval(table), fitted.predict_interval(table))
+    np.testing.assert_array_equal(read.is_foreign(table), fitted.is_foreign(table))
+    with pytest.raises(ValueError, match="feature names"):
+        read.predict(table.rename(columns={"size": "length"}))
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        read.predict(table.assign(more=0).rename(columns={"size": 0, "kind": 1, "more": 2}))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_classes_are_saved_as_they_are(tmp_path) -> None:
+    table, numbers = table_with_texts()
+    labels = np.where(numbers > 0.5, -1, 7)
+    fitted = UraeNASClassifier(**SMALL).fit(table, labels)
+    fitted.save(tmp_path / "model")
+    read = UraeNASClassifier.load(tmp_path / "model")
+    assert read.classes_.dtype == fitted.classes_.dtype
+    assert read.classes_.tolist() == [-1, 7]
+    np.testing.assert_array_equal(read.predict_proba(table), fitted.predict_proba(table))
+    for other in (UraeNASRegressor, UraeNAS):
+        with pytest.raises(UraenasError, match="saved by 'UraeNASClassifier', not by " + other.__name__):
+            other.load(tmp_path / "model")
+    facts = read_json(tmp_path / "model/estimator.json")
+    write_json(tmp_path / "model/estimator.json", {**facts, "classes": {"type": "<i8", "values": [7]}})
+    with pytest.raises(UraenasError, match="classes are not those of its ensemble"):
+        UraeNASClassifier.load(tmp_path / "model")
+
+
+def test_what_is_not_fitted_is_not_saved(tmp_path) -> None:
+    with pytest.raises(NotFittedError):
+        UraeNASRegressor().save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()

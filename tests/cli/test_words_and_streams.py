@@ -15,6 +15,8 @@ from PIL import Image
 
 from uraenas import Run, UraenasError, load_dataset
 from uraenas.base.words import csv_cell, printable
+from uraenas.cli.printing import methods_table
+from uraenas.evaluation import Row
 
 ESCAPE = "\x1b]0;owned\x07\x1b[31m"
 NAMES = (f"{ESCAPE}.png", "[bold]x[red].png", "=1+1.png", "@sum.png", "‮gnp.png", "a\nb.png")
@@ -132,3 +134,16 @@ def test_a_report_is_written_to_a_regular_file_alone(
     done = uraenas("report", finished_run, "--format", "md", "--out", out)
     assert done.returncode == 2
     assert done.stderr.startswith(f"uraenas: cannot write {told}")
+
+
+def test_a_table_of_methods_has_no_column_without_a_value():
+    found = {"one": {"accuracy": 0.9, "nll": 0.4}, "two": {"accuracy": 0.8, "nll": 0.3, "disagreement": 0.1}}
+    rows = [
+        Row(name, "rows", "none", 0, metric, value, 2, "raw", 0)
+        for name, values in found.items()
+        for metric, value in values.items()
+    ]
+    shown = methods_table(rows, "raw", "")
+    assert [str(column.header) for column in shown.columns] == ["Method", "E", "Acc", "NLL", "Dis"]
+    cells = [list(column.cells) for column in shown.columns]
+    assert cells[2:] == [["[bold]90.00[/]", "80.00"], ["0.400", "[bold]0.300[/]"], ["–", "0.100"]]

@@ -143,22 +143,25 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
 
 
 def methods_table(rows: "Sequence[Row]", calibration: str, title: str) -> Table:
-    """The table of methods in the form of the paper's Table 1, best values in bold."""
+    """The table of methods in the form of the paper's Table 1, best values in bold, without empty columns."""
     from uraenas import report
 
     lines = report.table(rows, calibration)
-    best = report.best(lines)
+    tops = (*report.best(lines), None)
+    columns = (*report.columns_of(lines), report.DISAGREEMENT)
+    values = [(*line.values, line.disagreement) for line in lines]
+    measured = [k for k in range(len(columns)) if any(own[k] is not None for own in values)]
     shown = Table(title=title, title_justify="left")
     shown.add_column("Method", no_wrap=True)
-    columns = report.columns_of(lines)
-    for heading in ("E", *(column.title for column in columns), report.DISAGREEMENT.title):
+    for heading in ("E", *(columns[k].title for k in measured)):
         shown.add_column(heading, justify="right")
-    for line in lines:
+    for line, own in zip(lines, values, strict=True):
         cells = [
-            f"[bold]{column.show(value)}[/]" if value is not None and value == top else column.show(value)
-            for column, value, top in zip(columns, line.values, best, strict=True)
+            f"[bold]{text}[/]" if own[k] is not None and own[k] == tops[k] else text
+            for k in measured
+            for text in [columns[k].show(own[k])]
         ]
-        shown.add_row(line.method, str(line.members), *cells, report.DISAGREEMENT.show(line.disagreement))
+        shown.add_row(line.method, str(line.members), *cells)
     return shown
 
 

@@ -58,8 +58,7 @@ def _facts(folder: Path) -> Fields:
     stored = read_json(folder / POINTER)
     require_format(folder, stored)
     facts = Fields(folder / POINTER, stored)
-    for name in ("parameters", "classes"):
-        facts.table(name)
+    facts.table("parameters")
     if not OWN_FOLDER.fullmatch(facts.text("ensemble")):
         raise facts.error("it does not name its ensemble")
     return facts

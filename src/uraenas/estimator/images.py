@@ -1,35 +1,31 @@
 """`UraeNAS`, the scikit-learn face: fit on image arrays, predict, and ask for uncertainty by source."""
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.fields import Fields, shown
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.data.arrays import require_no_mask
-from uraenas.ensemble import SHARE, Ensemble, checked_share, saved
+from uraenas.ensemble import SHARE, Ensemble, checked_share
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
+from uraenas.estimator.saving import LABEL_KINDS, Saveable, are_scalars
 from uraenas.evaluation import SOURCES, calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
 from uraenas.run.budget import plan
 from uraenas.run.config import preset
-from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 
-LABEL_KINDS = "biufUSO"
 
-
-class UraeNAS(ClassifierMixin, BaseEstimator):
+class UraeNAS(ClassifierMixin, Saveable):
     """An ensemble over architectures and weights, as a scikit-learn classifier of images.
 
     Images are N×H×W, N×H×W×C or N×C×H×W arrays; uint8, or float within 0 … 1, or with a stated `value_range`.
@@ -106,7 +102,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         require_used(self.settings or {}, "data.limit", "data.held_out")
         images = self._images(X)
         labels = np.asarray(y)
-        if labels.dtype.kind not in LABEL_KINDS or not _are_scalars(labels):
+        if labels.dtype.kind not in LABEL_KINDS or not are_scalars(labels):
             raise UraenasError(
                 f"labels of type {labels.dtype} are not allowed; allowed: numbers, booleans, texts"
             )
@@ -130,7 +126,7 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         if not isinstance(padding, int) or not 0 <= padding <= 256:
             raise UraenasError(f"padding = {padding!r} is not allowed; it must be a whole number, 0 … 256")
         # No stage that fit calls looks at the test images, so the training images may stand in for them.
-        dataset = Dataset("arrays", part, part, tuple(map(str, self.classes_)), self.flip, padding)
+        dataset = Dataset("arrays", part, part, self.class_names(), self.flip, padding)
         with folder_for(self.run_directory) as folder:
             self.ensemble_ = trained(self._planned(folder, dataset), self.method, above=2)
         return self
@@ -190,40 +186,9 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
         split = self._fitted().uncertainty(self._new_images(X), self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to a folder of JSON and safetensors files; one that was saved there is replaced.
-
-        A folder with anything else in it is refused. Whatever happens meanwhile, `load` gives the old one or the new.
-        """
-        ensemble = self._fitted()
-        parameters = {**self.get_params(deep=False), "run_directory": None}
-        if not isinstance(self.random_state, int | np.integer):
-            parameters["random_state"] = None
-        if Run(path).exists:
-            raise UraenasError(f"{path} is a run directory; save the estimator to another folder")
-        facts = {"parameters": _plain(parameters), "classes": _stored_labels(self.classes_)}
-        if hasattr(self, "feature_names_in_"):
-            facts["columns"] = self.feature_names_in_.tolist()
-        try:
-            json.dumps(facts, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise UraenasError(f"a parameter of the estimator cannot be saved: {error}") from error
-        saved.write(Path(path), ensemble, facts)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "UraeNAS":
-        """Read what `save` wrote."""
-        if Run(path).exists:
-            raise UraenasError(f"{path} is a run directory; open it with uraenas.Run")
-        ensemble, facts = saved.read(Path(path))
-        estimator = cls(**_stored_parameters(facts.table("parameters"), cls._get_param_names()))
-        estimator.classes_ = _stored_as(facts.table("classes"))
-        if tuple(map(str, estimator.classes_)) != ensemble.classes:
-            raise facts.error("its classes are not those of its ensemble")
-        estimator.ensemble_ = ensemble
-        if facts.has("columns"):
-            estimator.feature_names_in_ = np.array(facts.texts("columns"), dtype=object)
-        return estimator
+    def class_names(self) -> tuple[str, ...]:
+        """What the ensemble calls its classes."""
+        return tuple(map(str, self.classes_))
 
     def _settings(self) -> dict[str, Any]:
         """Those that differ from the preset's."""
@@ -264,70 +229,6 @@ class UraeNAS(ClassifierMixin, BaseEstimator):
 
     def _images(self, X: Any) -> np.ndarray:
         return as_images(X, self.value_range, self.channels, self.image_shape)
-
-
-def _plain(value: Any) -> Any:
-    """Numpy's numbers as Python's, which JSON can hold."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-SCALARS = (str, bool, int, float, bytes)  # what a label may be
-MOST_LABELS = 100 << 20  # bytes
-
-
-def _are_scalars(labels: np.ndarray) -> bool:
-    """Whether an array of objects is one of numbers and texts; missing ones are told elsewhere."""
-    kinds = (*SCALARS, np.generic, type(None))
-    return labels.dtype.kind != "O" or all(isinstance(one, kinds) for one in labels.ravel())
-
-
-def _stored_labels(classes: np.ndarray) -> dict[str, Any]:
-    values = [one.decode("latin-1") if isinstance(one, bytes) else _plain(one) for one in classes.tolist()]
-    return {"type": classes.dtype.str, "values": values}
-
-
-def _stored_as(stored: Fields) -> np.ndarray:
-    """The labels that `_stored_labels` described."""
-    values = stored.list_of("values", lambda one: isinstance(one, SCALARS), "labels")
-    try:
-        kind = np.dtype(stored.text("type", 20))
-        if kind.kind not in LABEL_KINDS or kind.itemsize * len(values) > MOST_LABELS:
-            raise stored.error(f"labels cannot be of type {kind}")
-        labels = np.array(
-            [one.encode("latin-1") for one in values] if kind.kind == "S" else values, dtype=kind
-        )
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise stored.error(f"labels cannot be read: {error}") from error
-    if _stored_labels(labels)["values"] != values:
-        raise stored.error("labels are not of their type")
-    return labels
-
-
-def _stored_parameters(stored: Fields, names: list[str]) -> dict[str, Any]:
-    """The parameters that `save` wrote, all of them and no others."""
-    stored.only(*names)
-    found: dict[str, Any] = {}
-    for name in names:
-        if not stored.has(name):
-            raise stored.error(f"{name} is missing")
-        value = stored.stored[name]
-        if name == "value_range" and value is not None:
-            found[name] = stored.numbers(name, 2)
-        elif name == "image_shape" and value is not None:
-            found[name] = stored.wholes(name)
-        elif name == "settings" and value is not None:
-            found[name] = dict(stored.table(name).stored)
-        elif name in ("method", "preset", "channels", "device"):
-            found[name] = stored.text(name)
-        elif value is None or isinstance(value, SCALARS):
-            found[name] = value
-        else:
-            raise stored.error(f"{name} is {shown(value)}")
-    return found
 
 
 def _checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:

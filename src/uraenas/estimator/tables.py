@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -26,6 +26,7 @@ from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import SHARE, Ensemble
 from uraenas.ensemble.held_out import COVERAGE
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
+from uraenas.estimator.saving import Saveable
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
 from uraenas.run.config import Config
@@ -35,7 +36,7 @@ from uraenas.run.pipeline import Pipeline
 TARGET = "the target"  # its column's name, and how those of several begin; none of X may be called so
 
 
-class TableEstimator(BaseEstimator):
+class TableEstimator(Saveable):
     """What both have in common. Abstract: they add a target, and override nothing.
 
     Parameters
@@ -236,9 +237,12 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
             raise ValueError(
                 f"a classifier needs at least 2 classes; the data has 1 class, {self.classes_[0]}"
             )
-        names = np.array([f"{k:06d}" for k in range(len(self.classes_))])  # in the order of classes_
-        self._fit_target(rows, names[coded], "classes")
+        self._fit_target(rows, coded.astype(np.float64), "classes")
         return self
+
+    def class_names(self) -> tuple[str, ...]:
+        """What the ensemble calls its classes: by their places in `classes_`."""
+        return tuple(str(place) for place in range(len(self.classes_)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on rows that no member was trained on."""

@@ -96,7 +96,7 @@ def test_a_run_and_a_saved_estimator_are_told_apart(uraenas, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/estimator.json").write_text("{}")
     done = uraenas("show", tmp_path / "model")
-    assert "is a saved UraeNAS" in done.stderr
+    assert "is a saved estimator, not a run" in done.stderr
 
 
 def test_a_run_leaves_out_unreadable_images_where_told_to(uraenas, photos, tmp_path):

@@ -46,7 +46,7 @@ def as_images(
     return _in_range(_channels_last(array, channels), value_range)
 
 
-def require_no_mask(images: np.ndarray, value_range: tuple[float, float] | None) -> None:
+def require_clear_range(images: np.ndarray, value_range: tuple[float, float] | None) -> None:
     """Refuse a set of images of bytes that are 0 and 1 alone: as floats, or in a file, 1 would be white."""
     if value_range is None and images.dtype == np.uint8 and (images.min(), images.max()) == (0, 1):
         raise UraenasError(

@@ -14,7 +14,7 @@ from numpy.lib import format as npy
 from uraenas.base.errors import UraenasError
 from uraenas.base.regular_files import open_regular
 from uraenas.base.whole_files import whole_file
-from uraenas.data.arrays import as_images, require_no_mask
+from uraenas.data.arrays import as_images, require_clear_range
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.files import Damaged, blaming
 from uraenas.data.splits import stratified_split
@@ -184,5 +184,5 @@ def _part(
     if len(vector) != len(images):
         raise UraenasError(f"{path}: {len(images)} images and {len(vector)} labels do not match")
     found = as_images(images, value_range, channels)
-    require_no_mask(found, value_range)
+    require_clear_range(found, value_range)
     return LabelledImages(found, coder(vector))

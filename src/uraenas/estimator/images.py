@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
-from uraenas.data.arrays import require_no_mask
+from uraenas.data.arrays import require_clear_range
 from uraenas.ensemble import SHARE, Ensemble, checked_share
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
@@ -113,7 +113,7 @@ class UraeNAS(ClassifierMixin, Saveable):
         if any(label is None or label != label for label in labels.tolist()):
             raise UraenasError("labels contain missing values; leave those images out")
         check_classification_targets(labels)
-        require_no_mask(images, self.value_range)
+        require_clear_range(images, self.value_range)
         if (rows := np.asarray(X)).ndim == 2:
             # scikit-learn wants to know how long they are, and what their columns are called.
             _check_feature_names(self, X, reset=True)

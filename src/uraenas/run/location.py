@@ -36,7 +36,9 @@ def is_run(path: Path) -> bool:
 def require_run(path: Path) -> None:
     """Refuse a directory that is no run."""
     if (path / "estimator.json").exists():
-        raise UraenasError(f"{path} is a saved UraeNAS, not a run; open it with UraeNAS.load in Python")
+        raise UraenasError(
+            f"{path} is a saved estimator, not a run; open it in Python, by the load of its class"
+        )
     if not is_run(path):
         why = "" if path.exists() else ": it does not exist"
         raise UraenasError(

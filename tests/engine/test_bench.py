@@ -2,6 +2,7 @@
 
 import pytest
 
+from uraenas.base.errors import UraenasError
 from uraenas.bench import Size, measure, roofline
 from uraenas.bench.kinds import KINDS
 from uraenas.data.augment import AUGMENTATIONS
@@ -23,6 +24,15 @@ def test_every_case_gives_a_row() -> None:
         assert row["peak_memory_gb"] > 0
     for row in rows[:3]:
         assert row["share_of_roofline"] > 0
+
+
+def test_chosen_tasks_alone_are_timed() -> None:
+    engine = Engine(EngineSettings(device="cpu"))
+    size = Size(CellSpace(channels=4, cells=1, shape=Shape(8, 8)), 8, 8, members=1, images=40)
+    rows = list(measure(engine, size, rounds=1, only=["training mimo", "corruption"]))
+    assert [row["task"] for row in rows] == ["training mimo", "corruption"]
+    with pytest.raises(UraenasError, match="training dropout"):
+        next(measure(engine, size, rounds=1, only=["training dropuot"]))
 
 
 def test_every_kind_that_changes_a_step_is_also_written_plainly() -> None:

@@ -16,8 +16,8 @@ from uraenas.engine import cross_entropy
 from uraenas.spaces import PLAIN, Draw, Entry, Layout, Passage, Shape, Stack
 from uraenas.spaces.perceptrons import PerceptronSpace
 from uraenas.weights import WEIGHTS, prior_decay
-from uraenas.weights.normal import SPREAD, divergence_of_spread, normal_layer, raw_spread
-from uraenas.weights.sparse import GATE, JUMP, divergence
+from uraenas.weights.normal import SPREAD, divergence_of_spread, normal_layers, raw_spread
+from uraenas.weights.sparse import GATE, JUMP, divergence, sparse_pass
 
 
 class Toy:
@@ -203,11 +203,53 @@ def test_ssig_finds_the_relevant_units_of_a_sparse_regression() -> None:
     assert (there < 0.1).tolist() == [k not in (1, 4) for k in range(8)], there
 
 
+def test_a_network_of_one_layer_has_no_gates_and_its_weights_count_in_full() -> None:
+    weights = {"units.weight": torch.ones(3, 1), f"units{SPREAD}": torch.full((3, 1), raw_spread(0.5))}
+    slab = math.log(0.2 / 0.5) + (0.5**2 + 1) / (2 * 0.2**2) - 0.5
+    assert float(divergence(weights, 0.2, 0.01)) == pytest.approx(3 * slab, rel=1e-5)
+    assert sparse_pass(Toy(torch.ones(5, 3)), weights, Draw(torch.tensor(1))).shape == (5,)
+
+
+ROWS = PerceptronSpace(nodes=2, widths=(6,), shape=Shape(1, 1, 3, 2))
+
+
+@pytest.mark.parametrize(
+    ("space", "architecture"),
+    [(SPACE, EVERY_OPERATION), (ROWS, ROWS.parse("tanh6/relu6/out"))],
+    ids=["norms and a shortcut without one", "biases"],
+)
+def test_a_draw_of_gates_is_a_plain_network(space: Any, architecture: Any) -> None:
+    """Half of all channels are out."""
+    method, number = made("ssig", deviation=0.1), 3
+    gates = Stack([architecture], space, method.changes.layout).double().eval()
+    gates.initialise([1])
+    layout, drawn = gates.weight_layouts[0], Draw(torch.tensor(8), number)
+    views = layout.views(gates.weights.detach())
+    for name, one in views.items():
+        one.copy_(torch.zeros_like(one) if name.endswith(GATE) else one + 0.2)
+    plain = Stack([architecture], space).double().eval()
+    found = method.changes.as_plain(views, layout, drawn)
+    plain.put(
+        0,
+        torch.cat([found[entry.name].flatten() for entry in plain.weight_layouts[0].entries]),
+        gates.statistics,
+    )
+    size = (4, space.shape.channels, space.shape.height, space.shape.width)
+    x = draws.normal(torch.tensor(5), math.prod(size), DOUBLE).view(size)
+    expected = gates.run([0], [gates.weights], x, method.forward, [drawn])
+    torch.testing.assert_close(plain(x), expected, atol=0, rtol=1e-10)
+    out = [
+        name for name, one in found.items() if name.endswith((".norm.scale", ".bias")) and (one == 0).any()
+    ]
+    assert len(out) >= 2
+
+
 def test_flipout_gives_every_image_and_channel_its_own_sign_of_one_draw() -> None:
     """What it adds to W̄ x is ± (σ ∘ ε) x, and signs of two outputs or of two images say nothing of each other."""
     weight, raw = torch.zeros(2, 1, dtype=DOUBLE), torch.full((2, 1), raw_spread(0.5), dtype=DOUBLE)
     x, draw = torch.ones(4000, 1, dtype=DOUBLE), Draw(torch.tensor(7))
-    added = normal_layer("a", x, weight, F.linear, {f"a{SPREAD}": raw}, draw)
+    layer = normal_layers({"a.weight": weight, f"a{SPREAD}": raw}, draw, len(x))
+    added = layer("a", x, weight, F.linear)
     torch.testing.assert_close(added.abs(), added[:1].abs().expand_as(added))
     signs = added.sign()
     assert float((signs[:, 0] * signs[:, 1]).mean()) == pytest.approx(0, abs=0.06)

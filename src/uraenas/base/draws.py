@@ -2,12 +2,15 @@
 
 A word of randomness is SplitMix64 of a key plus a counter, written in tensor operations, so that the CPU and the GPU
 draw the same bits, a step can be captured in a graph, a chain draws the same alone or in a stack, and there is
-nothing to checkpoint.
+nothing to checkpoint. On a GPU one kernel takes the place of these operations (`draws_on_gpu.py`).
 """
 
 import hashlib
+import importlib
+import importlib.util
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,11 +33,29 @@ def _mix(word: Tensor) -> Tensor:
     return word ^ ((word >> 31) & 0x1FFFFFFFF)
 
 
+@cache
+def _kernels() -> Any:
+    """The module of GPU kernels, where Triton is installed."""
+    return (
+        importlib.import_module("uraenas.base.draws_on_gpu") if importlib.util.find_spec("triton") else None
+    )
+
+
+def _own(key: Tensor) -> Any:
+    """The kernels that draw for this key, or nothing."""
+    one_each = key.dim() == 0 or key.shape[-1] == 1
+    return _kernels() if key.is_cuda and one_each and key.is_contiguous() else None
+
+
 def at(key: int | Tensor, step: int | Tensor, device: torch.device | None = None) -> Tensor:
     """The key of one step: a function of tensors, so that a captured graph can count steps by itself."""
     if not isinstance(key, Tensor):
         key = torch.tensor(key).to(device or torch.device("cpu"))
-    return _mix(key + (_mix(step * _GOLDEN) if isinstance(step, Tensor) else _mixed(step * _GOLDEN)))
+    if not isinstance(step, Tensor):
+        own, number = _own(key), _mixed(step * _GOLDEN)
+        return own.at(key, None, number) if own else _mix(key + number)
+    own = _own(key) if step.is_cuda and step.dim() == 0 else None
+    return own.at(key, step, 0) if own else _mix(key + _mix(step * _GOLDEN))
 
 
 @lru_cache(maxsize=4096)  # places in networks are few, steps are many
@@ -49,12 +70,16 @@ def _mixed(word: int) -> int:
 
 def words(key: Tensor, count: int) -> Tensor:
     """`count` random 64-bit words; for keys [n, 1] so many for each, here and in what is drawn from words."""
+    if own := _own(key):
+        return own.words(key, count)
     counter = torch.arange(1, count + 1, dtype=torch.int64, device=key.device)
     return _mix(key + counter * _GOLDEN)
 
 
 def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Uniform on the open interval (0, 1)."""
+    if own := _own(key):
+        return own.uniform(key, count, dtype)
     # One bit less than the mantissa holds, so that adding ½ is exact.
     bits = 52 if dtype == torch.float64 else 23
     word = (words(key, count) >> (64 - bits)) & ((1 << bits) - 1)
@@ -70,6 +95,8 @@ def integers(key: Tensor, count: int, below: int) -> Tensor:
 def coins(key: Tensor, count: int, chance: float) -> Tensor:
     """True with this chance, to a 65,536th; four from each word, since masks take many."""
     below = round(chance * 2**16) - 2**15
+    if own := _own(key):
+        return own.coins(key, count, below)
     sixteen = words(key, (count + 3) // 4).view(torch.int16)[:count]  # −2^15 … 2^15 − 1
     return sixteen < below if below < 2**15 else sixteen == sixteen  # which 16 bits cannot hold
 
@@ -81,6 +108,8 @@ def permutation(key: Tensor, count: int) -> Tensor:
 
 def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard normal, two numbers from each word (Box and Muller)."""
+    if own := _own(key):
+        return own.normal(key, count, dtype)
     word = words(key, (count + 1) // 2)
     high, low = (word >> 32) & 0xFFFFFFFF, word & 0xFFFFFFFF
     radius = torch.sqrt(-2 * torch.log((high.to(dtype) + 1) * 2.0**-32))

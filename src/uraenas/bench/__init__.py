@@ -4,11 +4,12 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from uraenas.base.errors import unknown
 from uraenas.bench.cases import Bench, Case, Size
 from uraenas.bench.roofline import Peak, measure_peak
 from uraenas.engine import Engine
@@ -24,11 +25,15 @@ def standard_size(engine: Engine) -> Size:
     return Size(CellSpace(channels=16, cells=1, shape=Shape(16, 16)), 64, 64, members=4, images=1_000)
 
 
-def measure(engine: Engine, size: Size, rounds: int) -> Iterator[dict[str, Any]]:
+def measure(engine: Engine, size: Size, rounds: int, only: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """One row per case: medians over rounds in which the two ways alternate, with their spread."""
+    builders = Bench(size, engine).builders()
+    for task in only:
+        if task not in builders:
+            raise unknown("task", task, builders)
     peak = measure_peak(engine)
-    for build in Bench(size, engine).builders():
-        yield _row(build(), rounds, engine, peak)
+    for task in only or builders:
+        yield {"task": task, **_row(builders[task](), rounds, engine, peak)}
 
 
 def _row(case: Case, rounds: int, engine: Engine, peak: Peak) -> dict[str, Any]:
@@ -44,7 +49,6 @@ def _row(case: Case, rounds: int, engine: Engine, peak: Peak) -> dict[str, Any]:
         times["engine"].append(_seconds(case.engine))
     median = {way: statistics.median(seconds) for way, seconds in times.items()}
     row: dict[str, Any] = {
-        "task": case.task,
         "plain": case.amount / median["plain"],
         "engine": case.amount / median["engine"],
         "unit": case.unit,

@@ -45,7 +45,6 @@ class Size:
 class Case:
     """One comparison. Each side does `amount` units of work per call, and leaves nothing running on the device."""
 
-    task: str
     unit: str
     amount: float
     plain: Callable[[], None]
@@ -67,12 +66,17 @@ class Bench:
         self.normalisation = Normalisation.of(images)
         self.genotypes, _ = Searched.nothing(size.space, Dirichlet()).draw(size.members, seed=0)
 
-    def builders(self) -> list[Callable[[], Case]]:
-        """The cases, each built when its turn comes, so that only one takes up memory."""
+    def builders(self) -> dict[str, Callable[[], Case]]:
+        """The cases by their task, each built when its turn comes, so that only one takes up memory."""
         changing = {name: part for name, row in AUGMENTATIONS.items() if (part := row.make()).changes}
-        augmented = [partial(self.augmentation, name, part) for name, part in changing.items()]
-        kinds = [partial(self.kind, name) for name in KINDS]
-        return [self.search, self.training, self.prediction, self.corruption, *augmented, *kinds]
+        return {
+            "search step": self.search,
+            "member training": self.training,
+            "prediction": self.prediction,
+            "corruption": self.corruption,
+            **{f"training with {name}": partial(self.augmentation, part) for name, part in changing.items()},
+            **{f"training {name}": partial(self.kind, name) for name in KINDS},
+        }
 
     def _loader(
         self, batch: int, epoch: int | None = None, augmentations: Sequence[Augmentation] = ()
@@ -132,7 +136,7 @@ class Bench:
             self._finish()
 
         work = roofline.of_search_step(size.space.skeleton, loader.batch)
-        return Case("search step", "steps/s", 1, plain, engine, work)
+        return Case("steps/s", 1, plain, engine, work)
 
     def training(self) -> Case:
         """One step of every member."""
@@ -160,7 +164,7 @@ class Bench:
 
         work = self._work(loader.batch, roofline.TRAINING, passes=3)
         amount = loader.batch * size.members
-        return Case("member training", "member-images/s", amount, plain, engine, work)
+        return Case("member-images/s", amount, plain, engine, work)
 
     def prediction(self) -> Case:
         """Every member on the same images."""
@@ -187,7 +191,7 @@ class Bench:
             predict(images)
 
         work = self._work(count, roofline.PREDICTION, passes=1)
-        return Case("prediction", "member-images/s", count * size.members, plain, engine, work)
+        return Case("member-images/s", count * size.members, plain, engine, work)
 
     def corruption(self) -> Case:
         """Images under four corruptions: one at a time, and in batches."""
@@ -203,9 +207,9 @@ class Bench:
             for name in names:
                 shifts.corrupt(images, name, 3, 0)
 
-        return Case("corruption", "images/s", len(images) * len(names), plain, engine)
+        return Case("images/s", len(images) * len(names), plain, engine)
 
-    def augmentation(self, name: str, part: Augmentation) -> Case:
+    def augmentation(self, part: Augmentation) -> Case:
         """A short epoch of every member on images as they are, here the plain way, and on augmented ones."""
         size = self.size
         without, loader = self._loader(size.batch, SHORT), self._loader(size.batch, SHORT, [part])
@@ -220,7 +224,7 @@ class Bench:
             self._finish()
 
         amount = loader.steps * loader.batch * size.members
-        return Case(f"training with {name}", "member-images/s", amount, plain, engine)
+        return Case("member-images/s", amount, plain, engine)
 
     def kind(self, name: str) -> Case:
         """A step of one network with this kind of weights, by PyTorch's operations on both sides but for `point`."""
@@ -243,4 +247,4 @@ class Bench:
             stack.one_step()
             self._finish()
 
-        return Case(f"training {name}", "images/s", loader.batch, plain, engine)
+        return Case("images/s", loader.batch, plain, engine)

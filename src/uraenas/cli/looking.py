@@ -198,7 +198,10 @@ def _print_settings(title: str, values: dict[str, Any], keys: Iterable[str]) -> 
 
 
 def bench(
-    rounds: Annotated[int, typer.Option("--rounds", min=2, help="Alternating rounds of each case.")] = 5,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="A task to time; may be repeated. [all]")
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=2, help="Alternating rounds of each task.")] = 5,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -212,7 +215,7 @@ def bench(
         *("Task", "Plain", "Engine", "Unit", "Ratio", "Spread", "Of roofline", "Memory"),
         title=f"uraenas bench on {engine.device}",
     )
-    for row in measure(engine, standard_size(engine), rounds):
+    for row in measure(engine, standard_size(engine), rounds, only or ()):
         rows.append(row)
         spread = f"±{50 * row['spread']['plain']:.0f} % / ±{50 * row['spread']['engine']:.0f} %"
         speeds = (f"{row[way]:,.1f}" for way in ("plain", "engine"))

@@ -74,6 +74,13 @@ class Layout:
         """The weights of the layer that reads the images."""
         return self._layer("images")
 
+    def ends(self, layer: str) -> list[str]:
+        """What the output of a layer is proportional to: its norm's scale and shift, or its weight and bias."""
+        for ends in ((f"{layer}.norm.scale", f"{layer}.norm.shift"), (f"{layer}.weight", f"{layer}.bias")):
+            if found := [entry.name for entry in self.entries if entry.name in ends]:
+                return found
+        raise KeyError(layer)
+
     def _layer(self, role: str) -> Entry:
         for entry in self.entries:
             if entry.role == role and len(entry.shape) > 1:

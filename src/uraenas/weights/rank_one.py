@@ -126,15 +126,19 @@ class RankOne(OneCosine):
 
     def _drawn(self, weights: Tensors, draw: Draw, images: int) -> Tensors:
         """All factors, of each image [N, C] or for all [1, C]. One draw for all: a hundred small ones take longer."""
-        means, spreads = {}, {}
-        for name in (name.removesuffix(SPREAD) for name in weights if name.endswith(SPREAD)):
-            of_images = (draw, images, self.repeats)
-            means[name] = _for_images(weights[name], *of_images)
-            spreads[name] = _for_images(F.softplus(weights[f"{name}{SPREAD}"]), *of_images)
-        sizes, dtype = [mean.numel() for mean in means.values()], next(iter(means.values())).dtype
-        noise = draws.normal(draws.at(draw.key, number_of("factors")), sum(sizes), dtype).split(sizes)
-        own = zip(means.items(), noise, strict=True)
-        return {name: mean + spreads[name] * one.view(mean.shape) for (name, mean), one in own}
+        raw = {name.removesuffix(SPREAD): one for name, one in weights.items() if name.endswith(SPREAD)}
+        sigmas = F.softplus(torch.cat([one.flatten() for one in raw.values()]))
+        of_members = sigmas.split([one.numel() for one in raw.values()])
+
+        def of_images(factors_MC: Tensor) -> Tensor:
+            return _for_images(factors_MC, draw, images, self.repeats)
+
+        means = [of_images(weights[name]) for name in raw]
+        spreads = [of_images(one.view_as(weights[name])) for name, one in zip(raw, of_members, strict=True)]
+        mean, spread = (torch.cat([one.flatten() for one in some]) for some in (means, spreads))
+        noise = draws.normal(draws.at(draw.key, number_of("factors")), len(mean), mean.dtype)
+        found = (mean + spread * noise).split([one.numel() for one in means])
+        return {name: one.view(own.shape) for name, one, own in zip(raw, found, means, strict=True)}
 
     def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
         names = [name.removesuffix(SPREAD) for name in weights if name.endswith(SPREAD)]

@@ -24,11 +24,11 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import require_positive, require_range
-from uraenas.spaces import Apply, Draw, Entry, Layout, Network, Passage, Tensors
+from uraenas.spaces import Draw, Entry, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine, ShortCosines
 from uraenas.weights.masks import MOST_DRAWS, number_of
 from uraenas.weights.method import Candidate, Changes, passes
-from uraenas.weights.normal import SPREAD, normal_layer, raw_spread, spreads
+from uraenas.weights.normal import SPREAD, drawn_weights, normal_layers, raw_spread, spreads
 
 GATE = ".gate"
 STARTS = 4.6  # log odds of inclusion at the start: 0.99
@@ -129,45 +129,64 @@ def gated(layout: Layout, deviation: float) -> Layout:
 
 def sparse_pass(network: Network, weights: Tensors, draw: Draw) -> Tensor:
     """One draw of weights and channels; in training weights are every image's own, channels the batch's."""
-
-    def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
-        return normal_layer(name, x, weight, apply, weights, draw)
+    there = _gates(weights, draw)
 
     def output(name: str, x: Tensor) -> Tensor:
-        odds = weights.get(f"{name}{GATE}")
-        if odds is None:
-            return x
-        uniform = draws.uniform(draws.at(draw.key, number_of(f"{name}{GATE}")), odds.numel(), odds.dtype)
-        soft = torch.sigmoid((odds + torch.logit(uniform)) / TEMPERATURE)
-        there = (soft > 0.5).to(soft.dtype) + soft - soft.detach()
-        return x * there.view(1, -1, *(1 for _ in x.shape[2:])).to(x.dtype)
+        gate = there.get(name)
+        return x if gate is None else x * gate.view(1, -1, *(1 for _ in x.shape[2:])).to(x.dtype)
 
+    layer = normal_layers(weights, draw, len(network.images))
     return network(weights, Passage(layer=layer, output=output))
+
+
+def _gates(weights: Tensors, draw: Draw) -> Tensors:
+    """z of every layer that has gates."""
+    names = [name for name in weights if name.endswith(GATE)]
+    if not names:
+        return {}
+    sizes, odds = [weights[name].numel() for name in names], torch.cat([weights[name] for name in names])
+    keys = (draws.at(draw.key, number_of(name)) for name in names)
+    drawn = [draws.uniform(key, size, odds.dtype) for key, size in zip(keys, sizes, strict=True)]
+    soft = torch.sigmoid((odds + torch.logit(torch.cat(drawn))) / TEMPERATURE)
+    there = (soft > 0.5).to(soft.dtype) + soft - soft.detach()
+    return {name.removesuffix(GATE): one for name, one in zip(names, there.split(sizes), strict=True)}
+
+
+def without_gates(weights: Tensors, layout: Layout, draw: Draw) -> Tensors:
+    """A channel that is not there is one whose norm gives 0; where there is no norm, whose weights are 0."""
+    found = drawn_weights(weights, layout, draw)
+    for name, there in _gates(weights, draw).items():
+        for end in layout.ends(name):
+            found[end] = found[end] * there.view(-1, *(1 for _ in found[end].shape[1:]))
+    return found
 
 
 def divergence(weights: Tensors, prior: float, inclusion: float) -> Tensor:
     """KL from the prior, summed over all gates and weights."""
-    total = next(iter(weights.values())).new_zeros(())
-    for name in (name for name in weights if name.endswith(SPREAD)):
-        layer = name.removesuffix(SPREAD)
-        mean, sigma = weights[f"{layer}.weight"], F.softplus(weights[name])
-        slab = ((prior / sigma).log() + (sigma**2 + mean**2) / (2 * prior**2) - 0.5).flatten(1).sum(dim=1)
-        odds = weights.get(f"{layer}{GATE}")
-        if odds is None:
-            total = total + slab.sum()
-            continue
-        chance = torch.sigmoid(odds)
-        absent = F.logsigmoid(-odds) - math.log1p(-inclusion)
-        present = F.logsigmoid(odds) - math.log(inclusion)
-        total = total + (chance * (present + slab) + (1 - chance) * absent).sum()
-    return total
+    names = [name.removesuffix(SPREAD) for name in weights if name.endswith(SPREAD)]
+    means = [weights[f"{name}.weight"] for name in names]
+    mean = torch.cat([one.flatten() for one in means])
+    sigma = F.softplus(torch.cat([weights[f"{name}{SPREAD}"].flatten() for name in names]))
+    slab = (prior / sigma).log() + (sigma**2 + mean**2) / (2 * prior**2) - 0.5
+    gates = {name: weights[f"{name}{GATE}"] for name in names if f"{name}{GATE}" in weights}
+    odds = torch.cat([mean.new_zeros(0), *gates.values()])  # a network of one layer has none
+    chance = torch.sigmoid(odds)
+    absent = F.logsigmoid(-odds) - math.log1p(-inclusion)
+    present = F.logsigmoid(odds) - math.log(inclusion)
+    own = dict(zip(gates, chance.split([len(one) for one in gates.values()]), strict=True))
+    certain = mean.new_ones(1)
+    there = [
+        own.get(name, certain).view(-1, 1).expand(len(one), one[0].numel()).reshape(-1)
+        for name, one in zip(names, means, strict=True)
+    ]
+    return (torch.cat(there) * slab).sum() + (chance * present + (1 - chance) * absent).sum()
 
 
 def _changes(deviation: float, prior: float, inclusion: float) -> Changes:
     def penalty(weights: Tensors, progress: Tensor, images: int) -> Tensor:
         return divergence(weights, prior, inclusion) / images
 
-    return Changes(layout=partial(gated, deviation=deviation), penalty=penalty)
+    return Changes(layout=partial(gated, deviation=deviation), penalty=penalty, as_plain=without_gates)
 
 
 def _check(deviation: float, prior: float, inclusion: float, draws: int) -> None:

@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.base.errors import require_positive, require_range
-from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
+from uraenas.spaces import Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
 from uraenas.weights.masks import MOST_DRAWS
 from uraenas.weights.method import Changes
-from uraenas.weights.normal import SPREAD, divergence_of_spread, drawn_weights, normal_layer, spreads
+from uraenas.weights.normal import SPREAD, divergence_of_spread, drawn_weights, normal_layers, spreads
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,7 @@ class MeanField(OneCosine):
         return Layout((*layout.entries, *spreads(layout, self.deviation)))
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
-        def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
-            return normal_layer(name, x, weight, apply, weights, draw)
-
-        return network(weights, Passage(layer=layer))
+        return network(weights, Passage(layer=normal_layers(weights, draw, len(network.images))))
 
     def _divergence(self, weights: Tensors, progress: Tensor, images: int) -> Tensor:
         raw = torch.cat([one.flatten() for name, one in weights.items() if name.endswith(SPREAD)])

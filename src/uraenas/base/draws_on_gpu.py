@@ -1,0 +1,90 @@
+"""The draws of `draws.py`, each by one GPU kernel (Triton) where tensor operations take ten to thirty.
+
+Words, uniform numbers and coins have the same bits. Normal ones differ by rounding: their logarithms and cosines are
+other implementations.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024
+_GOLDEN = tl.constexpr(-0x61C8864680B583EB)
+_FIRST = tl.constexpr(-0x40A7B892E31B1A47)
+_SECOND = tl.constexpr(-0x6B2FB644ECCEEE15)
+_WORDS, _UNIFORM, _COINS, _NORMAL = (tl.constexpr(kind) for kind in range(4))
+
+
+def at(keys: Tensor, step: Tensor | None, number: int) -> Tensor:
+    """The key of a step for each key: of a step on the device, or of a number that the host has mixed."""
+    found = torch.empty_like(keys)
+    _at[(keys.numel(),)](keys, keys if step is None else step, found, number, HAS_STEP=step is not None)
+    return found
+
+
+def words(key: Tensor, count: int) -> Tensor:
+    return _drawn(key, count, torch.int64, _WORDS)
+
+
+def uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    return _drawn(key, count, dtype, _UNIFORM)
+
+
+def coins(key: Tensor, count: int, below: int) -> Tensor:
+    """Whether 16 bits, as a signed number, lie below this one."""
+    return _drawn(key, count, torch.bool, _COINS, below)
+
+
+def normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    return _drawn(key, count, dtype, _NORMAL)
+
+
+def _drawn(key: Tensor, count: int, dtype: torch.dtype, kind: tl.constexpr, below: int = 0) -> Tensor:
+    """So many of each key [], or [n, 1]."""
+    found = torch.empty(*key.shape[:-1], count, dtype=dtype, device=key.device)
+    if found.numel():
+        _draw[(triton.cdiv(count, BLOCK), key.numel())](key, found, count, below, KIND=kind, BLOCK=BLOCK)
+    return found
+
+
+@triton.jit
+def _mix(word):
+    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * _FIRST
+    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * _SECOND
+    return word ^ ((word >> 31) & 0x1FFFFFFFF)
+
+
+@triton.jit(do_not_specialize=["number"])
+def _at(keys, step, found, number, HAS_STEP: tl.constexpr):
+    place = tl.program_id(0)
+    if HAS_STEP:
+        number = _mix(tl.load(step) * _GOLDEN)
+    tl.store(found + place, _mix(tl.load(keys + place) + number))
+
+
+@triton.jit(do_not_specialize=["count", "below"])
+def _draw(keys, found, count, below, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(1)
+    source = place.to(tl.int64)
+    half = (count + 1) // 2
+    if KIND == _COINS:
+        source = source // 4
+    if KIND == _NORMAL:
+        source = tl.where(place < half, source, source - half)
+    word = _mix(tl.load(keys + row) + (source + 1) * _GOLDEN)
+    number: tl.constexpr = found.dtype.element_ty
+    if KIND == _WORDS:
+        value = word
+    elif KIND == _UNIFORM:
+        BITS: tl.constexpr = 52 if number == tl.float64 else 23
+        value = (((word >> (64 - BITS)) & ((1 << BITS) - 1)).to(number) + 0.5) * (1.0 / (1 << BITS))
+    elif KIND == _COINS:
+        value = (word >> (16 * (place % 4))).to(tl.int16).to(tl.int32) < below
+    else:
+        high, low = (word >> 32) & 0xFFFFFFFF, word & 0xFFFFFFFF
+        radius = tl.sqrt(-2 * tl.log((high.to(number) + 1) * (1.0 / (1 << 32))))
+        angle = low.to(number) * (6.283185307179586 / (1 << 32))
+        value = radius * tl.where(place < half, tl.cos(angle), tl.sin(angle))
+    tl.store(found + row.to(tl.int64) * count + place, value, mask=place < count)

@@ -72,7 +72,7 @@ def _legend(legend: Legend, top: float) -> tuple[Markup, int]:
         if x + width > WIDTH:
             x, y = 0.0, y + 18
         drawn = element("g", sample, class_=class_, transform=f"translate({x + 10:.0f} {y - 4:.0f})")
-        parts.append(drawn + text(x + 22, y, name))
+        parts += [drawn, text(x + 22, y, name)]
         x += width
     return join(parts), (int(y - top) + 8 if legend else 0)
 
@@ -155,7 +155,7 @@ class Frame:
         for k, (pixel, tip) in enumerate(zip(pixels, tips, strict=True)):
             inside = rect(edges[k], self.top, max(edges[k + 1] - edges[k], 1), self.height, "hit")
             guide = line(pixel, self.top, pixel, self.bottom, "guide")
-            parts.append(element("g", inside + guide, class_="band", data_tip=tip))
+            parts.append(element("g", inside, guide, class_="band", data_tip=tip))
         return join(parts)
 
 

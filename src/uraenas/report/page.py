@@ -203,8 +203,13 @@ def _file(name: str) -> str:
     return resources.files("uraenas.report").joinpath(name).read_text(encoding="utf-8")
 
 
-@cache
 def _template(name: str) -> jinja2.Template:
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """One for all templates: what one takes from another is compiled once."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
         autoescape=True,
@@ -213,7 +218,7 @@ def _template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters["breakable"] = _breakable
-    return environment.get_template(name)
+    return environment
 
 
 def _breakable(words: str) -> Markup:

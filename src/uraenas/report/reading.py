@@ -288,7 +288,7 @@ def read(
     shows differences as its settings say.
     """
     picked = Picked(run, methods)
-    if lacking and against not in sizes_of(picked.metrics.rows):
+    if against and lacking and against not in sizes_of(picked.metrics.rows):
         against = ""
     if picked.data is None:
         raise UraenasError(f"{run.path} does not say with which data it was made; run the same command again")

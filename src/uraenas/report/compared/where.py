@@ -59,9 +59,10 @@ def _differences(entries: Sequence[Entry], baseline: Entry, metric: str) -> dict
 
 def _minus(entry: Entry, baseline: Entry, metric: str) -> Cells:
     found: Cells = {}
+    pairs = entry.pairs(baseline)
     for shift, severity in baseline.runs[0].cells:
         differences = []
-        for ours, theirs in entry.pairs(baseline):
+        for ours, theirs in pairs:
             own = ours.value(entry.method, metric, shift, severity)
             other = theirs.value(baseline.method, metric, shift, severity)
             if own is None or other is None:

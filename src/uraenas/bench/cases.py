@@ -23,10 +23,14 @@ from uraenas.ensemble import Member, MembersPredictor, Origin
 from uraenas.learning.chains import ChainSpec, TrainSettings, initial_chain
 from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings
 from uraenas.learning.train import StackOfChains, Training
-from uraenas.spaces import CellSpace
+from uraenas.spaces import CellSpace, Genotype
 from uraenas.weights import WEIGHTS, Point, WeightMethod
 
 POINT = Point()
+# As searches find them; DrNAS finds this one on NAS-Bench-201.
+FOUND = Genotype.from_string(
+    "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+)
 SHORT = 8  # batches of an epoch whose augmentation is timed
 
 
@@ -86,11 +90,11 @@ class Bench:
         where, classes = (self.engine.device, self.engine.dtype), self.size.space.shape.classes
         return Loader(part, self.normalisation, batch, 4, True, *where, augmentations, classes)
 
-    def _stack(
-        self, loader: Loader, weights: WeightMethod = POINT, members: int | None = None
-    ) -> StackOfChains:
-        genotypes = enumerate(self.genotypes[:members])
-        specs = [ChainSpec("sampled", weights, n, genotype) for n, genotype in genotypes]
+    def _stack(self, loader: Loader) -> StackOfChains:
+        return self._chains(self.genotypes, POINT, loader)
+
+    def _chains(self, genotypes: Sequence[Genotype], weights: WeightMethod, loader: Loader) -> StackOfChains:
+        specs = [ChainSpec("sampled", weights, n, genotype) for n, genotype in enumerate(genotypes)]
         chains = [initial_chain(spec, self.size.space, 0) for spec in specs]
         settings = TrainSettings(epochs=1000)
         return StackOfChains(chains, Training(settings, self.size.space, loader, self.engine, 0))
@@ -230,8 +234,8 @@ class Bench:
         """A step of one network with this kind of weights, by PyTorch's operations on both sides but for `point`."""
         size = self.size
         loader = self._loader(size.batch)
-        stack = self._stack(loader, WEIGHTS[name].make(), members=1)
-        network = PlainNetwork(self.genotypes[0], size.space.skeleton).to(self.engine.device)
+        stack = self._chains([FOUND], WEIGHTS[name].make(), loader)
+        network = PlainNetwork(FOUND, size.space.skeleton).to(self.engine.device)
         loss = KINDS[name](network)
         rule = partial(torch.optim.SGD, lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
         optimiser = rule(network.parameters())

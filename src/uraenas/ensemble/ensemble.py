@@ -280,7 +280,8 @@ class Ensemble:
     @property
     def undefined(self) -> dict[str, str]:
         """The parts of uncertainty that are not defined for these members, and why; they are given as 0."""
-        return undefined_sources(self.functions)
+        of_each = dict(zip((member.identity for member in self.members), self.functions, strict=True))
+        return undefined_sources(list(of_each.values()))  # one that was taken twice agrees with itself
 
     def save(self, path: Path | str, half: bool = False, owner: Owner = NOBODY) -> None:
         """Write a folder: ensemble.json and one safetensors file per network, however many draws of it are members."""

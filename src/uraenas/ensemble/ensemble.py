@@ -208,7 +208,10 @@ class Ensemble:
 
     def _finite(self, images: Any, device: str) -> Tensor:
         """What every member says, if it is numbers."""
-        log_p_MNK = self.member_log_probabilities(images, device)
+        return self.require_finite(self.member_log_probabilities(images, device))
+
+    def require_finite(self, log_p_MNK: Tensor) -> Tensor:
+        """What members say, if it is numbers; an error that names an image of which it is not."""
         if not torch.isfinite(log_p_MNK).all():
             which = torch.nonzero(~torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)).flatten().tolist()
             raise UraenasError(

@@ -158,7 +158,8 @@ class UraeNAS(ClassifierMixin, Saveable):
             return self.classes_[most_probable]
         ensemble = self._fitted()
         log_p, p_value = ensemble.look(self._new_images(X), self.device)
-        proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
+        mean = mixture(ensemble.require_finite(log_p))
+        proba = calibration.scale(mean, ensemble.temperature).exp().numpy()
         known = ensemble.require_known()
         warn_of(known.of_classes.doubts_of_risk(risk, share, certainty, "image"))
         warn_of(known.doubts_of_foreign(share, "image"))

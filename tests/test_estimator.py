@@ -72,6 +72,11 @@ def test_image_arrays_of_any_form_give_one_prediction(fitted, form):
     )
 
 
+def test_crops_move_tall_images_by_an_eighth_of_their_width(tmp_path):
+    smallest(run_directory=tmp_path / "run").fit(np.repeat(IMAGES, 5, axis=1), LABELS)
+    assert Run(tmp_path / "run").data().padding == 1
+
+
 def test_it_abstains_where_an_image_is_foreign(fitted):
     noise = np.random.default_rng(0).integers(0, 256, (20, 8, 8), dtype=np.uint8)
     images = np.concatenate([IMAGES[:20], noise])

@@ -262,6 +262,18 @@ def test_images_of_another_form_are_refused(file: Path) -> None:
         Exported(b"nothing")
 
 
+def test_a_file_abstains_where_an_image_is_no_number(finished_run: Path) -> None:
+    """Even with a rule by which no image is foreign, and none too unsure."""
+    ensemble = replace(Run(finished_run).ensemble(), of_bytes=False)
+    rule = Rule.of(ensemble, Asked(risk=0.2))
+    lenient = replace(rule, share=1e-9, threshold=replace(rule.threshold, confidence=0.0))
+    model = model_of(EnsembleNetwork(ensemble, lenient).eval(), (8, 8, 1), of_bytes=False)
+    images = np.float32(DIGITS[:3] / 255)
+    images[1, 2, 3] = np.nan
+    found = Exported(model.SerializeToString(), threads=1)(images)
+    assert found["abstain"].tolist() == [False, True, False]
+
+
 def test_an_operation_that_is_not_known_is_named() -> None:
     class Odd(nn.Module):
         def forward(self, images: torch.Tensor) -> tuple[torch.Tensor]:

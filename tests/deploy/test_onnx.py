@@ -254,8 +254,9 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
 
 def test_images_of_another_form_are_refused(file: Path) -> None:
     exported = Exported(file, threads=1)
-    with pytest.raises(UraenasError, match="takes images of N×8×8×1"):
-        exported(DIGITS[:, :4])
+    for wrong in (DIGITS[:, :4], DIGITS[0], DIGITS[:0], DIGITS[:2].tolist()):
+        with pytest.raises(UraenasError, match="takes images of N×8×8×1"):
+            exported(wrong)
     with pytest.raises(UraenasError, match="takes images of uint8"):
         exported(DIGITS[:2] / np.float32(255))
     with pytest.raises(UraenasError, match="no ONNX model that can be run"):

@@ -1,5 +1,7 @@
 """The scikit-learn face: conventions, labels of any type, arrays of any usual form."""
 
+import copy
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -70,6 +72,11 @@ def test_image_arrays_of_any_form_give_one_prediction(fitted, form):
     )
 
 
+def test_crops_move_tall_images_by_an_eighth_of_their_width(tmp_path):
+    smallest(run_directory=tmp_path / "run").fit(np.repeat(IMAGES, 5, axis=1), LABELS)
+    assert Run(tmp_path / "run").data().padding == 1
+
+
 def test_it_abstains_where_an_image_is_foreign(fitted):
     noise = np.random.default_rng(0).integers(0, 256, (20, 8, 8), dtype=np.uint8)
     images = np.concatenate([IMAGES[:20], noise])
@@ -82,6 +89,16 @@ def test_it_abstains_where_an_image_is_foreign(fitted):
     assert (answers.data == fitted.predict(images)).all()
     with pytest.warns(UserWarning, match=r"the smallest p is 0\.016, so none is called foreign at 0\.001"):
         assert fitted.predict(images, abstain=True, risk=0.99, share=0.001).mask.sum() < foreign.sum()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of so few held-out images
+def test_what_is_not_finite_is_refused_where_it_may_abstain(fitted):
+    """No confidence is less than a threshold where it is no number."""
+    wild = copy.deepcopy(fitted)
+    for member in wild.ensemble_.members:
+        member.weights.fill_(1e38)  # finite, and its products are not
+    with pytest.raises(UraenasError, match="not finite"):
+        wild.predict(IMAGES[:3], abstain=True, share=1e-6)
 
 
 def test_a_prediction_set_holds_the_most_probable_class_and_grows_with_its_coverage(fitted):

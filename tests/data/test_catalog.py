@@ -121,6 +121,16 @@ def test_settings_have_their_say_on_augmentation() -> None:
     assert not load_from_settings(DataSettings()).flip
 
 
+def test_what_was_set_without_effect_is_noted(tmp_path: Path) -> None:
+    every = {"image_size": 8, "channels": "last", "weight": "w"}
+    np.savez(tmp_path / "own.npz", images=np.zeros((20, 8, 8, 3), np.uint8), labels=np.arange(20) % 2)
+    for name, idle in ((str(tmp_path / "own.npz"), {"image_size", "weight"}), ("digits", set(every))):
+        notes = load_from_settings(DataSettings(name=name, **every)).notes
+        found = {note.partition(": data.")[2] for note in notes if note.startswith("without effect on")}
+        assert found == idle
+    assert load_from_settings(DataSettings()).notes == ()
+
+
 def test_own_images_are_cropped_and_not_mirrored_unless_told(tmp_path: Path) -> None:
     """What the estimator does with arrays, folders and .npz files get on the command line."""
     images = np.zeros((20, 40, 24, 3), np.uint8)

@@ -137,6 +137,16 @@ def test_grey_of_sixteen_bits_is_scaled_by_its_bit_depth(tmp_path: Path, ending:
     assert not read_picture(path, (8, 8)).dim
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_a_tiff_whose_zero_is_white_is_no_negative(tmp_path: Path, kind: type) -> None:
+    """As radiographs have it; Pillow turns it round when it writes and reads 8 bits, and not with 16."""
+    levels = np.linspace(0, np.iinfo(kind).max, 8 * 8).astype(kind).reshape(8, 8)
+    stored = levels if kind == np.uint8 else np.iinfo(kind).max - levels
+    Image.fromarray(stored).save(tmp_path / "grey.tif", tiffinfo={262: 0})
+    found = read_image(tmp_path / "grey.tif", 8, 1)[..., 0]
+    np.testing.assert_array_equal(found, np.rint(levels / (np.iinfo(kind).max // 255)))
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
 def test_grey_of_thirty_two_bits_is_refused(tmp_path: Path, kind: type) -> None:
     """Nothing in the file says which value is white."""

@@ -86,6 +86,11 @@ def test_labels_may_be_strings_columns_and_gappy_integers(tmp_path: Path) -> Non
         ({"images": IMAGES, "labels": np.eye(20)}, "one integer or string per image"),
         ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES}, "both or not at all"),
         (
+            {"x_train": IMAGES, "y_train": LABELS, "test_images": IMAGES, "test_labels": LABELS},
+            "has test_images, test_labels beside x_train; a file keeps to one spelling: x_train, y_train, x_test",
+        ),
+        ({"images": IMAGES, "labels": LABELS, "x_val": IMAGES, "y_val": LABELS}, "has x_val, y_val beside"),
+        (
             {"images": IMAGES, "labels": LABELS, "test_images": IMAGES, "test_labels": LABELS + 1},
             "label 2 is not among",
         ),

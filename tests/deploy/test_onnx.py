@@ -254,12 +254,25 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
 
 def test_images_of_another_form_are_refused(file: Path) -> None:
     exported = Exported(file, threads=1)
-    with pytest.raises(UraenasError, match="takes images of N×8×8×1"):
-        exported(DIGITS[:, :4])
+    for wrong in (DIGITS[:, :4], DIGITS[0], DIGITS[:0], DIGITS[:2].tolist()):
+        with pytest.raises(UraenasError, match="takes images of N×8×8×1"):
+            exported(wrong)
     with pytest.raises(UraenasError, match="takes images of uint8"):
         exported(DIGITS[:2] / np.float32(255))
     with pytest.raises(UraenasError, match="no ONNX model that can be run"):
         Exported(b"nothing")
+
+
+def test_a_file_abstains_where_an_image_is_no_number(finished_run: Path) -> None:
+    """Even with a rule by which no image is foreign, and none too unsure."""
+    ensemble = replace(Run(finished_run).ensemble(), of_bytes=False)
+    rule = Rule.of(ensemble, Asked(risk=0.2))
+    lenient = replace(rule, share=1e-9, threshold=replace(rule.threshold, confidence=0.0))
+    model = model_of(EnsembleNetwork(ensemble, lenient).eval(), (8, 8, 1), of_bytes=False)
+    images = np.float32(DIGITS[:3] / 255)
+    images[1, 2, 3] = np.nan
+    found = Exported(model.SerializeToString(), threads=1)(images)
+    assert found["abstain"].tolist() == [False, True, False]
 
 
 def test_an_operation_that_is_not_known_is_named() -> None:

@@ -251,6 +251,13 @@ def test_predictions_that_are_not_finite_are_refused_not_given() -> None:
             ask(images, device="cpu")
 
 
+def test_a_member_that_was_taken_twice_tells_nothing_of_weights() -> None:
+    """As `ensemble.selection=repeated` may take it."""
+    twice = replace(OLD.ensemble_, members=(member(0), member(0)))
+    assert set(twice.undefined) == {"weights", "architecture"}
+    assert set(OLD.ensemble_.undefined) == {"architecture"}
+
+
 def test_two_classes_of_one_name_are_refused() -> None:
     with pytest.raises(UraenasError, match="two classes are called 'a'"):
         fitted(0, "a", "a")

@@ -1,8 +1,11 @@
 """Recipes: chains of a stack that are trained differently, each as if it were alone."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,6 +13,7 @@ import torch.nn.functional as F
 from uraenas.architectures import DISTRIBUTIONS, Dirichlet, Searched, queried
 from uraenas.base.errors import UraenasError
 from uraenas.data import LabelledImages, digits, stratified_split
+from uraenas.data.augment import AUGMENTATIONS
 from uraenas.data.loader import Loader, Normalisation
 from uraenas.data.targets import CLASSES
 from uraenas.engine import Engine, EngineSettings
@@ -42,10 +46,12 @@ def chain(kind: str, number: int, recipe: Recipe, factor: float = 1.0) -> ChainS
 
 
 def trained(
-    part: LabelledImages, chains: list[ChainState], deviation: float = 1.0
+    part: LabelledImages, chains: list[ChainState], deviation: float = 1.0, augmentations: Sequence[str] = ()
 ) -> dict[str, torch.Tensor]:
     settings = TrainSettings(epochs=2, batch=40, prior_deviation=deviation)
-    loader = Loader(part, Normalisation.of(part.images), 40, 1, False, torch.device("cpu"))
+    changes = [AUGMENTATIONS[name].make({}) for name in augmentations]
+    crops = (40, 1, False, torch.device("cpu"))
+    loader = Loader(part, Normalisation.of(part.images), *crops, augmentations=changes, classes=10)
     engine, last = Engine(EngineSettings(device="cpu", precision="float32")), {}
 
     def keep(states: list[ChainState]) -> None:
@@ -78,6 +84,16 @@ def test_a_smoothed_chain_is_the_same_alone(part: LabelledImages) -> None:
     assert not torch.equal(
         together[chains[0].spec.name], trained(part, [chain("point", 0, Recipe())])[chains[0].spec.name]
     )
+
+
+def test_weights_of_images_are_those_of_smoothing_too_where_labels_are_mixed(part: LabelledImages) -> None:
+    """Beside mixed images, those of the augmentation `none` have class probabilities for labels, and are as ever."""
+    weighted = replace(part, weights=np.linspace(0, 3, len(part), dtype=np.float32))
+    chains = [chain("point", 0, Recipe(smoothing=0.3, augmentation=0.0))]
+    (plain,), (beside_mixed,) = (
+        trained(weighted, chains, augmentations=names).values() for names in ((), ("none", "mixup"))
+    )
+    torch.testing.assert_close(plain, beside_mixed)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

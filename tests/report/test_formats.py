@@ -45,6 +45,14 @@ def test_markdown_is_the_table(rows: list[Row]) -> None:
     assert formats.write("md", [("demo", rows)], Contents()).count("**") >= 2 * len(COLUMNS)
 
 
+@pytest.mark.parametrize(("calibration", "known"), [("raw", True), ("temperature", True), ("views", False)])
+def test_members_disagree_as_they_predict_with_and_without_a_temperature_not_with_views(
+    rows: list[Row], calibration: str, known: bool
+) -> None:
+    viewed = [row._replace(calibration="views") for row in rows if row.metric == "accuracy"]
+    assert any(line.disagreement is not None for line in table([*rows, *viewed], calibration)) == known
+
+
 def test_intervals_are_there_when_asked_for(rows: list[Row]) -> None:
     plain, full = (
         formats.write("latex", [("demo", rows)], Contents(intervals=asked)) for asked in (False, True)

@@ -1,5 +1,6 @@
 """The page's promises: what stands there, counted again from the run's files by a plain loop."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +51,13 @@ def test_without_what_they_rest_on_promises_are_left_out(demo: Source, own_run: 
         known.write_bytes(known.read_bytes()[:-10])
     page = taken_apart(report.build([(Run(own_run), run_and_test[1])]))
     assert "left out" in page.sections["promises"]
+
+
+def test_held_out_images_are_not_called_test_images(uraenas: Callable, own_run: Path) -> None:
+    on_held_out = ("--set", "evaluate.part=held_out", "--set", "evaluate.suite=none")
+    done = uraenas("evaluate", own_run, *on_held_out)  # which writes the report anew
+    assert done.returncode == 0, done.stderr
+    data, page = Run(own_run).data(), (own_run / "report.html").read_text()
+    assert f"n = {data.held_out_images:,} held-out images" in page
+    assert f"n = {data.test_images:,}" not in page
+    assert "on held-out data, as predicted" in uraenas("show", own_run).stdout

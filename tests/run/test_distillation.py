@@ -13,6 +13,7 @@ from uraenas.deploy import Exported, accelerated, export_file
 from uraenas.engine import Engine, EngineSettings, cross_entropy
 from uraenas.ensemble import Ensemble
 from uraenas.evaluation.metrics import mixture, uncertainty_by_source
+from uraenas.learning.chains import chains_for
 from uraenas.learning.teaching import EnsembleTeacher
 from uraenas.run.config import override
 from uraenas.run.directory import Run
@@ -135,6 +136,14 @@ def test_a_copy_keeps_it_and_the_teacher_need_not_be_there(split, uraenas, tmp_p
         run.ensemble().member_log_probabilities(TEST)
     )
     assert near.abs().max() < 0.05  # half precision
+
+
+@pytest.mark.parametrize("into", ["drnas", "uraenas", "random-ensemble"])
+def test_one_network_has_all_heads_wherever_its_architecture_comes_from(
+    finished_run: Path, into: str
+) -> None:
+    config = distilling(Run(finished_run), into, split=True)
+    assert chains_for(config.method(config.methods[0]), config.ensemble) == 1
 
 
 def test_what_does_not_fit_is_refused(finished_run: Path, split, tmp_path: Path) -> None:

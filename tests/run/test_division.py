@@ -52,6 +52,12 @@ def test_a_limit_that_is_too_small_is_refused(limit, words):
         divided(limit=limit)
 
 
+def test_crops_without_anything_of_the_image_are_refused():
+    assert prepare(preset("tiny", {"data.padding": 7})).dataset.padding == 7
+    with pytest.raises(UraenasError, match=r"padding = 8 would move images of 8×8 out of sight"):
+        prepare(preset("tiny", {"data.padding": 8}))
+
+
 def test_the_search_judges_on_the_share_that_is_for_validation_and_trains_on_the_rest():
     task = divided(limit=200)
     train, validation = task.search_halves(0.25)

@@ -94,6 +94,11 @@ def test_mimos_loss_is_the_sum_over_heads() -> None:
     torch.testing.assert_close(method.objective(logits, labels, None), parts[0] + parts[1])
 
 
+def test_heads_without_a_teacher_stand_for_the_one_architecture_that_they_have() -> None:
+    heads = made("heads").changes.heads
+    assert (len(heads), len(set(heads))) == (2, 1)
+
+
 def test_heads_on_perceptrons_are_no_batch_of_the_spaces_own_networks() -> None:
     space = PerceptronSpace(nodes=1, widths=(2,), shape=Shape(1, 1, 3, 2))
     networks = [space.parse("tanh2/out")] * 2

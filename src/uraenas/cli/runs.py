@@ -197,8 +197,13 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure the trained members of a run; --set evaluate.… measures otherwise than before."""
+    from uraenas import report
+    from uraenas.run.directory import REPORT
+
     with opened(path, as_json, on, changes_of("", assignments)) as pipeline:
         metrics = pipeline.evaluate()
+        if pipeline.run.has(REPORT):  # of what was measured before
+            report.write(pipeline.run, pipeline.measured.test)
     _print_result(pipeline, metrics, as_json)
 
 

@@ -30,7 +30,8 @@ def lines_of(path: Path, facts: dict[str, Any]) -> Group:
     if facts["progress"]:
         parts.append(f"  [bold]{progress_words(facts['progress'])}[/]")
     if facts["metrics"]:
-        parts += ["  as predicted, without a temperature:", _headline(facts["metrics"])]
+        of = "" if facts["part"] == "test" else "on held-out data, "
+        parts += [f"  {of}as predicted, without a temperature:", _headline(facts["metrics"])]
     for method, own in facts["members"].items():
         distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
         words = f"{len(own)} members of {chains} chains; distinct architectures: {distinct}"

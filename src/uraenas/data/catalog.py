@@ -84,6 +84,12 @@ EMBEDDED: dict[str, Callable[[TableSettings], Dataset]] = {  # nothing needs to 
     "breast-cancer": breast_cancer,
 }
 DATASETS: tuple[str, ...] = (*EMBEDDED, *OFFICIAL)
+# Settings that one kind of data alone has a use for.
+OF_ONE_KIND = {
+    "folder": ("image_size",),
+    ".npz": ("channels", "value_range"),
+    "table": ("target", "predict", "leave_out", "weight", "pieces", "apart"),
+}
 
 
 def load_dataset(
@@ -159,11 +165,22 @@ def load_from_settings(settings: DataSettings) -> Dataset:
             settings.apart,
         ),
     )
+    idle = [f"without effect on {dataset.name}: data.{key}" for key in _idle(settings, dataset)]
     return replace(
         dataset,
+        notes=(*dataset.notes, *idle),
         flip=dataset.flip if settings.flip == "auto" else settings.flip == "on",
         padding=dataset.padding if settings.padding < 0 or dataset.columns is not None else settings.padding,
     )
+
+
+def _idle(settings: DataSettings, dataset: Dataset) -> list[str]:
+    """What was set and is of no use to data of this kind."""
+    path, usual = Path(settings.name).expanduser(), DataSettings()
+    of_files = "" if settings.name in DATASETS else "folder" if path.is_dir() else path.suffix
+    kind = of_files if dataset.columns is None else "table"
+    others = [key for one, keys in OF_ONE_KIND.items() if one != kind for key in keys]
+    return [key for key in others if getattr(settings, key) != getattr(usual, key)]
 
 
 def fetch_dataset(

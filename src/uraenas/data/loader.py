@@ -157,6 +157,7 @@ class Loader:
         labels = labels.to(dtype) if labels.is_floating_point() else labels
         self.labels = torch.cat([labels] * self.kinds)
         self.weights: Tensor | None = None
+        self.weighted = part.weights is not None
         if part.weights is not None:
             if not part.weights.sum() > 0:
                 raise UraenasError(
@@ -268,6 +269,10 @@ class Loader:
             return _at(drawn.targets, position), None
         index = _at(drawn.order, position)
         return self.labels[index], None if self.weights is None else self.weights[index]
+
+    def importance(self, labels: Tensor, weights_MN: Tensor | None) -> Tensor | None:
+        """How much images count [M, B], also where their labels are class probabilities times that."""
+        return labels.sum(dim=2) if self.weighted and weights_MN is None else weights_MN
 
     def _take_probabilities(self, classes: int, dtype: torch.dtype) -> None:
         """Labels become class probabilities [A·N, K], times the image's weight: so that weights are mixed with them."""

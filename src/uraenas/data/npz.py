@@ -55,6 +55,10 @@ def load_npz(
         raise UraenasError(
             f"{path} holds {found}; needed: x_train and y_train, or images and labels, or X and y"
         )
+    if strays := sorted(arrays.keys() - {*spelling, "classes"}):
+        raise UraenasError(
+            f"{path} has {', '.join(strays)} beside {spelling[0]}; a file keeps to one spelling: {', '.join(spelling)}"
+        )
     for images, labels in zip(spelling[2::2], spelling[3::2], strict=True):
         if (images in arrays) != (labels in arrays):
             raise UraenasError(f"{path}: {images} and {labels} must be there both or not at all")

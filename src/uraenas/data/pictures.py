@@ -27,6 +27,7 @@ LARGE, STRIP = 4_000_000, 1 << 20  # pixels
 ONE_LARGE = Lock()  # of large pictures one is decoded at a time, whatever the number of cores
 DEEPEST, WHITE = 65535, 255  # of 16 and of 8 bits
 DIM = 4095  # cameras use 12 of 16 bits: such files come out nearly black
+PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # a tag of TIFF, which Pillow obeys in 8 bits alone
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,11 @@ def _as_rgb(image: Image.Image, deep: bool) -> tuple[Image.Image, bool]:
     """Eight bits, three colours, and whether it is dim; transparent parts become white. Deep: grey of 16 bits."""
     if deep:
         levels = np.asarray(image).astype(np.uint32)
+        dim = bool(0 < levels.max() <= DIM)
+        if getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO:
+            levels = DEEPEST - levels
         grey = ((levels * WHITE + DEEPEST // 2) // DEEPEST).astype(np.uint8)
-        return Image.fromarray(grey).convert("RGB"), bool(0 < levels.max() <= DIM)
+        return Image.fromarray(grey).convert("RGB"), dim
     if image.mode.startswith(("I", "F")):
         raise UraenasError("32-bit grey has no stated range; save it with 8 or 16 bits")
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:

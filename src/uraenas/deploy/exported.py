@@ -24,11 +24,11 @@ class Exported:
     def __call__(self, images: Any) -> dict[str, np.ndarray]:
         if self.columns is not None:
             return self.session.of(feeds(self.columns, self.columns.frame(images)))
-        if images.shape[1:] != self.image or images.ndim != 4:
+        is_array = isinstance(images, np.ndarray)
+        if not is_array or images.shape[1:] != self.image or len(images) == 0:
             form = "×".join(map(str, self.image))
-            raise UraenasError(
-                f"this model takes images of N×{form} (N×H×W×C), not an array of {images.shape}"
-            )
+            found = f"an array of {images.shape}" if is_array else f"a {type(images).__name__}"
+            raise UraenasError(f"this model takes images of N×{form} (N×H×W×C), not {found}")
         wanted = self.session.dtype
         if images.dtype != wanted:
             raise UraenasError(f"this model takes images of {wanted}, not of {images.dtype}")

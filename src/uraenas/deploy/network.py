@@ -61,8 +61,8 @@ class EnsembleNetwork(nn.Module):
         if self.foreign is None or self.rule is None:
             return found
         p_value = self.foreign(total, features)
-        unsure = probability.amax(dim=-1) < self.rule.threshold.confidence
-        abstain = (p_value <= self.rule.share) | unsure
+        sure = probability.amax(dim=-1) >= self.rule.threshold.confidence  # what is no number is not
+        abstain = (p_value <= self.rule.share) | ~sure
         return (*found, p_value, abstain, _sets(probability, self.rule.quantile))
 
 

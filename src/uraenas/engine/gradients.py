@@ -132,7 +132,8 @@ class PlainGradients:
         losses_M = objective(logits_MNK, labels, weights_MN)
         if wrapping.smoothing is not None and any(self.smoothing[m] for m in members):
             own_smoothing = wrapping.smoothing[members[0] : members[-1] + 1]
-            losses_M = target.smoothed(losses_M, logits_MNK, weights_MN, own_smoothing)
+            importance_MN = self.loader.importance(labels, weights_MN)
+            losses_M = target.smoothed(losses_M, logits_MNK, importance_MN, own_smoothing)
         total = losses_M.sum()
         if wrapping.penalty is not None:
             progress = step / wrapping.steps

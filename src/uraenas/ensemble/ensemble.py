@@ -208,7 +208,10 @@ class Ensemble:
 
     def _finite(self, images: Any, device: str) -> Tensor:
         """What every member says, if it is numbers."""
-        log_p_MNK = self.member_log_probabilities(images, device)
+        return self.require_finite(self.member_log_probabilities(images, device))
+
+    def require_finite(self, log_p_MNK: Tensor) -> Tensor:
+        """What members say, if it is numbers; an error that names an image of which it is not."""
         if not torch.isfinite(log_p_MNK).all():
             which = torch.nonzero(~torch.isfinite(log_p_MNK).all(dim=2).all(dim=0)).flatten().tolist()
             raise UraenasError(
@@ -280,7 +283,8 @@ class Ensemble:
     @property
     def undefined(self) -> dict[str, str]:
         """The parts of uncertainty that are not defined for these members, and why; they are given as 0."""
-        return undefined_sources(self.functions)
+        of_each = dict(zip((member.identity for member in self.members), self.functions, strict=True))
+        return undefined_sources(list(of_each.values()))  # one that was taken twice agrees with itself
 
     def save(self, path: Path | str, half: bool = False, owner: Owner = NOBODY) -> None:
         """Write a folder: ensemble.json and one safetensors file per network, however many draws of it are members."""

@@ -122,7 +122,7 @@ class UraeNAS(ClassifierMixin, Saveable):
         if len(self.classes_) < 2:
             raise UraenasError(f"a classifier needs at least 2 classes; all labels are {self.classes_[0]}")
         part = LabelledImages(images, coded.astype(np.int64), _checked_weights(sample_weight, len(images)))
-        padding = images.shape[1] // 8 if self.padding is None else self.padding
+        padding = min(images.shape[1:3]) // 8 if self.padding is None else self.padding
         if not isinstance(padding, int) or not 0 <= padding <= 256:
             raise UraenasError(f"padding = {padding!r} is not allowed; it must be a whole number, 0 … 256")
         # No stage that fit calls looks at the test images, so the training images may stand in for them.
@@ -158,7 +158,8 @@ class UraeNAS(ClassifierMixin, Saveable):
             return self.classes_[most_probable]
         ensemble = self._fitted()
         log_p, p_value = ensemble.look(self._new_images(X), self.device)
-        proba = calibration.scale(mixture(log_p), ensemble.temperature).exp().numpy()
+        mean = mixture(ensemble.require_finite(log_p))
+        proba = calibration.scale(mean, ensemble.temperature).exp().numpy()
         known = ensemble.require_known()
         warn_of(known.of_classes.doubts_of_risk(risk, share, certainty, "image"))
         warn_of(known.doubts_of_foreign(share, "image"))

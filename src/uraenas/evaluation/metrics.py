@@ -87,10 +87,13 @@ def mixtures(log_probabilities_MNK: Tensor, subsets_SM: Tensor) -> Tensor:
 
 
 def adaptive_ece(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
-    """Expected calibration error with 15 bins of equal mass."""
+    """Expected calibration error with 15 bins of equal mass.
+
+    Images of equal confidence count alike, whichever bins they fall into: the order of the data does not matter.
+    """
     _, confidence_N, right_N = confidence_bins(log_probabilities_NK, labels_N)
-    order = torch.argsort(confidence_N, stable=True)
-    gaps = (confidence_N - right_N)[order].tensor_split(BINS)
+    confidence_N, right_N = confidence_N.cpu(), right_N.cpu()  # a GPU sums in any order
+    gaps = _in_order_of(confidence_N, confidence_N - right_N).tensor_split(BINS)
     return float(sum(gap.sum().abs() for gap in gaps) / len(labels_N))
 
 
@@ -105,13 +108,18 @@ def aurc(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
 
 def risk_at_coverage(confidence_N: Tensor, right_N: Tensor) -> Tensor:
     """Error rate among the n most confident images, n = 1 … N."""
-    values, group_N = torch.unique(-confidence_N, return_inverse=True)  # most confident first
-    empty = torch.zeros(len(values), dtype=torch.float64, device=right_N.device)
-    size = empty.index_add(0, group_N, torch.ones_like(right_N))
-    wrong = empty.index_add(0, group_N, 1 - right_N)
-    expected_wrong_N = (wrong / size).repeat_interleave(size.long())
+    expected_wrong_N = _in_order_of(-confidence_N, 1 - right_N)  # most confident first
     covered_N = torch.arange(1, len(right_N) + 1, dtype=torch.float64, device=right_N.device)
     return expected_wrong_N.cumsum(0) / covered_N
+
+
+def _in_order_of(key_N: Tensor, values_N: Tensor) -> Tensor:
+    """The values in the order of their keys, smallest first; those of equal keys become their mean."""
+    keys, group_N = torch.unique(key_N, return_inverse=True)
+    empty = torch.zeros(len(keys), dtype=torch.float64, device=values_N.device)
+    size = empty.index_add(0, group_N, torch.ones_like(values_N))
+    total = empty.index_add(0, group_N, values_N)
+    return (total / size).repeat_interleave(size.long())
 
 
 def disagreement(log_probabilities_MNK: Tensor) -> float:

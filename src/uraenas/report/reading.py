@@ -178,8 +178,15 @@ class RunFacts:
 
     @property
     def n(self) -> str:
-        """How many test images or rows each value rests on."""
-        return f"n = {self.data.test_images:,}"
+        """How many images or rows each value rests on."""
+        of_test = self.config.evaluate.part == "test"
+        return f"n = {self.data.test_images if of_test else self.data.held_out_images:,}"
+
+    @property
+    def tested(self) -> str:
+        """The same, and which they are."""
+        kind = "test" if self.config.evaluate.part == "test" else "held-out"
+        return f"{self.n} {kind} {self.examples}"
 
     @property
     def examples(self) -> str:

@@ -74,12 +74,13 @@ def table(rows: Sequence[Row], calibration: str = "raw", shifted: str = "") -> l
     """One line per method, at its full size; `shifted` is the mean that c… stand for, else the widest."""
     full = sizes_of(rows)
     shifted = shifted or next(iter(mean_names(rows)), "")
+    of_members = "raw" if calibration == "temperature" else calibration  # which changes no class of theirs
     found = {
         (row.method, row.shift, row.metric): row
         for row in rows
         if row.severity == 0
         and row.members == full[row.method]
-        and row.calibration == (calibration if row.metric != "disagreement" else "raw")
+        and row.calibration == (calibration if row.metric != "disagreement" else of_members)
     }
     lines = []
     columns = NUMBER_COLUMNS if any(row.metric == "rmse" for row in rows) else COLUMNS

@@ -32,6 +32,7 @@ def summary(path: Path) -> dict[str, Any]:
         "stages": _stages(path, config, methods, members, metrics),
         "progress": progress_of(path),
         "metrics": [] if metrics is None else headline(metrics.rows),
+        "part": None if metrics is None else metrics.settings.get("evaluate.part", "test"),
         "outside": [] if metrics is None else separations(metrics.rows),
         "members": members,
     }

@@ -169,6 +169,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         training, held_out = _balanced(training), _balanced(held_out)
     if any(augmentation.changes for augmentation in config.augmentations):
         require_bytes(training)  # rather now than after the search
+    _require_in_sight(dataset)
     if not dataset.classes and any(config.method(name).weights.changes.heads for name in config.methods):
         raise UraenasError(f"heads predict classes, and {dataset.name} has a number to predict")
     height, width, channels = training.images.shape[1:]
@@ -186,6 +187,16 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Task:
         fold,
         dataset.apart if folded else None,
     )
+
+
+def _require_in_sight(dataset: Dataset) -> None:
+    """Refuse random crops that may hold nothing of the image."""
+    height, width = dataset.train.images.shape[1:3]
+    if dataset.padding >= min(height, width):
+        raise UraenasError(
+            f"padding = {dataset.padding} would move images of {height}×{width} out of sight; allowed: 0 … "
+            f"{min(height, width) - 1} (data.padding)"
+        )
 
 
 def _units(dataset: Dataset, training: LabelledImages) -> Normalisation:

@@ -86,8 +86,11 @@ def distilling(
     }
     if split:
         functions = list(dict.fromkeys(ensemble.functions))
+        drawn_from = method(into).source
+        if drawn_from == "sampled":  # of several networks only some heads would be members
+            chosen["train.sampled.architectures"] = 1
         chosen |= {
-            "methods": (student := f"{method(into).source}-heads",),
+            "methods": (student := f"{drawn_from}-heads",),
             "evaluate.baseline": student,
             "train.heads.architectures": tuple(functions.index(one) for one in ensemble.functions),
             "ensemble.members": len(ensemble),

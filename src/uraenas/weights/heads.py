@@ -30,7 +30,8 @@ MOST_HEADS = 1000
 class Heads(OneCosine):
     """Heads: one network makes several predictions at once, each a member; with a teacher, each follows one of its."""
 
-    architectures: tuple[int, ...] = (0, 1)  # for each head, the number of the architecture it stands for
+    # for each head, the number of the architecture it stands for; without a teacher they have one
+    architectures: tuple[int, ...] = (0, 0)
 
     section: ClassVar[str] = "heads"
     of_members: ClassVar[tuple[str, ...]] = ()

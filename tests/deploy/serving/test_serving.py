@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.following import Following
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
+from uraenas.deploy.serving.model import Model
 from uraenas.deploy.serving.running import application, bound, following, is_open
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Rule, rows_of
@@ -174,6 +176,20 @@ def test_what_is_wrong_gets_one_line(client: Any, name: str) -> None:
     assert list(found) == ["error"]
     assert "\n" not in found["error"]
     assert "Traceback" not in found["error"]
+
+
+@pytest.mark.parametrize(("of_bytes", "right"), [(True, {"UINT8"}), (False, {"FP32", "FP64"})])
+def test_a_tensor_of_another_datatype_is_refused(finished_run: Path, of_bytes: bool, right: set) -> None:
+    """A dark image of bytes, 0 and 1, would be black and white to networks of floats."""
+    ensemble = replace(Run(finished_run).ensemble(), of_bytes=of_bytes)
+    model = Model("uraenas", ensemble, Rule.of(ensemble, Asked()))
+    for kind in ("UINT8", "FP32", "FP64", "INT64", "BOOL", None):
+        tensor = {"name": "images", "shape": [1, 8, 8, 1], "datatype": kind, "data": [0, 1] * 32}
+        if kind in right:
+            assert model.tensors([tensor], 1)[0].sum() == 32
+        else:
+            with pytest.raises(Refused, match="datatype must be"):
+                model.tensors([tensor], 1)
 
 
 def test_hundreds_of_malformed_requests_and_it_still_answers(client: Any) -> None:

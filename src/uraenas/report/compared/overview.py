@@ -64,7 +64,7 @@ def _tests(entries: Entries) -> str:
         return ""
     facts = entries.runs[0]
     classes = f", {count(len(facts.classes), 'class')}" if facts.classes else ""
-    return f"{facts.rows[0].dataset}: {facts.n} test {entries.examples}{classes}. "
+    return f"{facts.rows[0].dataset}: {facts.tested}{classes}. "
 
 
 def _tests_of_each(entries: Entries) -> str:

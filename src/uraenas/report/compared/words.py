@@ -50,9 +50,8 @@ def said(metric: str, value: Value) -> str:
 
 
 def tested_on(entries: Entries) -> str:
-    """How many test images or rows a value rests on."""
-    numbers = list(dict.fromkeys(facts.n for facts in entries.runs))
-    return f"{' and '.join(numbers)} test {entries.examples}"
+    """How many images or rows a value rests on, and which they are."""
+    return " and ".join(dict.fromkeys(facts.tested for facts in entries.runs))
 
 
 def references_aside(entries: Entries) -> str:

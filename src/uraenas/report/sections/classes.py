@@ -35,7 +35,7 @@ def section(facts: RunFacts) -> Section:
         found.blocks.append(Grid([_matrix(facts, counts_KK)]))
     of = f", the {SHOWN} of {len(facts.classes)} with the most errors" if len(facts.classes) > SHOWN else ""
     caption = (
-        f"Test {facts.examples} by class, {facts.primary}{of}. {facts.n} test {facts.examples}. The last three columns "
+        f"Test {facts.examples} by class, {facts.primary}{of}. {facts.tested}. The last three columns "
         f"are of the {facts.examples} that are named so: how many, how often that is right, and the mean "
         "confidence minus that: above zero it is overconfident in this class."
     )

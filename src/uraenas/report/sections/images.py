@@ -49,7 +49,7 @@ def section(facts: RunFacts) -> Section:
     least_sure = torch.argsort(split.total, descending=True, stable=True)[:SHOWN].tolist()
     worst = torch.argsort(torch.where(wrong, confidence, -1.0), descending=True, stable=True)
     most_wrong = worst[: min(SHOWN, int(wrong.sum()))].tolist()
-    n = f"{facts.n} test images"
+    n = facts.tested
     figures = [
         _pictures(facts, "least-sure", "Least sure of", f"highest entropy of {n}", least_sure, log_p, split)
     ]

@@ -84,7 +84,7 @@ def _why_no_differences(facts: RunFacts) -> str:
 
 
 def _tables(facts: RunFacts, kind: str) -> list[Table]:
-    values = _values(facts, kind, f"Methods, {CALIBRATIONS[kind]}. {facts.n} test {facts.examples}.")
+    values = _values(facts, kind, f"Methods, {CALIBRATIONS[kind]}. {facts.tested}.")
     if values is None:
         return []
     several = [_of_target(one, kind) for one in facts.by_target if one.target]
@@ -96,7 +96,7 @@ def _of_target(facts: RunFacts, kind: str) -> Table | None:
     return _values(
         facts,
         kind,
-        f"{facts.target}, in its own unit, {CALIBRATIONS[kind]}. {facts.n} test {facts.examples}.",
+        f"{facts.target}, in its own unit, {CALIBRATIONS[kind]}. {facts.tested}.",
     )
 
 

@@ -176,7 +176,7 @@ def _areas(facts: RunFacts) -> Table:
         cells += [Cell(f"{100 * share:.1f} %") for share in coverage_at(log_p, facts.labels)]
         lines.append(Line(name, cells, colour(name)))
     caption = (
-        f"Lower is better in the first three. As predicted, {facts.n} test {facts.examples}. Answered: the largest "
+        f"Lower is better in the first three. As predicted, {facts.tested}. Answered: the largest "
         f"share of the test {facts.examples} with no more errors than that; the section Promises has what can be "
         "relied on beforehand."
     )

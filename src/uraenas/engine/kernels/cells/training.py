@@ -98,6 +98,7 @@ def _losses(
     logits_MNK = logits_MNK.requires_grad_()
     losses_M = CLASSES.loss(logits_MNK, labels, weights_MN)
     if smoothing is not None:
-        losses_M = CLASSES.smoothed(losses_M, logits_MNK, weights_MN, smoothing)
+        importance_MN = loader.importance(labels, weights_MN)
+        losses_M = CLASSES.smoothed(losses_M, logits_MNK, importance_MN, smoothing)
     (slope_MNK,) = torch.autograd.grad(losses_M.sum(), logits_MNK)
     return losses_M.detach(), slope_MNK

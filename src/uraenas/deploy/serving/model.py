@@ -128,9 +128,8 @@ class Model:
         if given.get("name") != "images":
             raise Refused(400, f"there is no input {given.get('name')!r}; the input is called images")
         kinds, most = (OF_BYTES, 255.0) if self.ensemble.of_bytes else (OF_FLOATS, 1.0)
-        if (
-            kind not in kinds
-        ):  # whole numbers for floats: a dark image of bytes would pass for black and white
+        # Whole numbers are none of floats: a dark image of bytes would pass for black and white.
+        if kind not in kinds:
             raise Refused(400, f"values lie between 0 and {most:g}; datatype must be {' or '.join(kinds)}")
         if not isinstance(shape, list) or not _are_sizes(shape) or tuple(shape[1:]) != self.image:
             raise Refused(400, f"shape must be [N, {', '.join(map(str, self.image))}]")

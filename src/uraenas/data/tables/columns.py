@@ -173,7 +173,9 @@ class Columns:
         """Images of one pixel [N, 1, 1, D] in float32, and whether a row has a category that was never seen [N]."""
         pairs = [part.encode(frame[part.name], variant) for part in self.parts]
         rows = np.concatenate([values for values, _ in pairs], axis=1)
-        return rows.astype(np.float32)[:, None, None], np.any([strange for _, strange in pairs], axis=0)
+        with np.errstate(over="ignore"):  # what is then infinite has no prediction, which is told
+            images = rows.astype(np.float32)[:, None, None]
+        return images, np.any([strange for _, strange in pairs], axis=0)
 
     def as_json(self) -> dict[str, Any]:
         return {"columns": [{"kind": type(part).__name__.lower(), **asdict(part)} for part in self.parts]}

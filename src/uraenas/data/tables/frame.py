@@ -13,6 +13,12 @@ Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked f
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
 
+# Days with a year of two digits may be anything else, too, so all values of a column must be such.
+SHORT_DATE = re.compile(r"(0?[1-9]|[12]\d|3[01])[-/.](0?[1-9]|[12]\d|3[01])[-/.]\d{2}")
+COMMAS = re.compile(
+    r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?,\d+([eE][+-]?\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?"
+)  # 1,5 and 1.234,5 and 1,234.5
+
 
 def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
@@ -30,7 +36,7 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
 
 
 def checked(columns: Mapping[str, np.ndarray]) -> Frame:
-    """Columns as numbers where all their values are, else as texts; dates and infinite values are refused."""
+    """Columns as numbers where all their values are, else as texts; dates, commas and infinite values are refused."""
     return of_one_length({name: column_of(name, values) for name, values in columns.items()})
 
 
@@ -53,6 +59,13 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     for text in texts:
         if DATE.fullmatch(text):
             raise _no_dates(name, text)
+    if all(SHORT_DATE.fullmatch(text) for text in texts if text):
+        raise _no_dates(name, next(filter(None, texts)))
+    strange = [text for text, number in zip(texts, numbers, strict=True) if number is None]
+    if all(map(COMMAS.fullmatch, strange)):
+        raise UraenasError(
+            f"column {name} holds numbers with a comma such as {strange[0]}; write 1234.5 for 1234 and a half"
+        )
     return np.array(texts, dtype=str)
 
 

@@ -169,8 +169,16 @@ BAD = {
     "empty column": (changed(0, "NA"), {}, "column rooms has no value in any training row"),
     "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
     "short dates": (changed(2, "31.12.99"), {}, "column town holds dates such as 31.12.99"),
-    "decimal commas": (changed(1, '"81,5"'), {}, "column area holds numbers with a comma such as 81,5; write"),
-    "some decimal commas": ([*lines(), '1,"1.081,5",ab,2020-01-02,3'], {}, "column area holds numbers with a comma"),
+    "decimal commas": (
+        changed(1, '"81,5"'),
+        {},
+        "column area holds numbers with a comma such as 81,5; write",
+    ),
+    "some decimal commas": (
+        [*lines(), '1,"1.081,5",ab,2020-01-02,3'],
+        {},
+        "column area holds numbers with a comma",
+    ),
     "thousands": (changed(4, '"1,234.5"'), {}, "column price holds numbers with a comma such as 1,234.5"),
     "few rows": (lines(6), {}, "6 row.s. have price; needed: 10"),
     "texts as numbers": (lines(), {"target": "town", "kind": "numbers"}, "town holds texts"),
@@ -290,6 +298,34 @@ def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) ->
     found = load_dataset(tmp_path / "h.tsv.gz", table=TableSettings("price", ("day",)))
     assert found.columns is not None
     assert found.columns.names == ("rooms", "area", "town")
+
+
+@pytest.mark.parametrize("called", ["", "Unnamed: 0"])
+def test_an_index_that_pandas_wrote_is_no_column(houses: Path, called: str, tmp_path: Path) -> None:
+    first, *rows = houses.read_text().splitlines()
+    counted = [f"{called},{first}", *(f"{n},{row}" for n, row in enumerate(rows))]
+    (tmp_path / "counted.csv").write_text("\n".join(counted))
+    settings = TableSettings("price", ("day",))
+    found, plain = (
+        load_dataset(path, table=settings) for path in (tmp_path / "counted.csv", tmp_path / "houses.csv")
+    )
+    assert found.columns == plain.columns
+    np.testing.assert_array_equal(found.train.images, plain.train.images)
+    said = f"taken for an index, and left out: the column {called or 'without a name'}"
+    assert found.notes == (said, *plain.notes)
+
+
+def test_the_index_of_a_parquet_file_is_no_column(houses: Path, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    shuffled = pandas.read_csv(houses).sample(frac=1, random_state=0)
+    shuffled.to_parquet(tmp_path / "shuffled.parquet")
+    settings = TableSettings("price", ("day",))
+    found = load_dataset(tmp_path / "shuffled.parquet", table=settings)
+    assert found.columns.names == ("rooms", "area", "town")
+    assert "__index_level_0__" in found.notes[0]
+    # One that is to be predicted or to count is meant.
+    named = load_dataset(tmp_path / "shuffled.parquet", table=TableSettings("__index_level_0__", ("day",)))
+    assert named.columns.names == ("rooms", "area", "town", "price")
 
 
 def test_another_encoding_is_named(houses: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ ARRAYS = (
 )
 MOST_BYTES = 4 << 30
 DELIMITERS = ",;\t|"
+INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls a table's index, or nothing
 NONE = TableSettings()
 MEND = "It should be a table with a line of column names."
 
@@ -38,7 +40,7 @@ def load_table(path: Path, settings: TableSettings) -> Dataset:
     """The dataset in a file; in an .npz file the target is y, or each of its columns, and rows for testing may be."""
     name, frame = path.name.split(".")[0], read_frame(path)
     if path.suffix != ".npz":
-        return table_dataset(name, frame, settings)
+        return _without_index(name, frame, settings)
     if not settings.target:
         settings = replace(settings, target=",".join(name for name in frame if name.startswith("y")))
     tested = _arrays_in(path, 2)
@@ -50,6 +52,18 @@ def load_table(path: Path, settings: TableSettings) -> Dataset:
     joined = {column: np.concatenate([frame[column], more[column]]) for column in frame}
     counts = [len(next(iter(part.values()))) for part in (frame, more)]
     return table_dataset(name, joined, settings, np.repeat([False, True], counts))
+
+
+def _without_index(name: str, frame: Frame, settings: TableSettings) -> Dataset:
+    """The dataset of a table without columns that only count rows, which a file's order may tie to the target."""
+    meant = {*settings.targets(frame), settings.weight, *settings.leave_out}
+    counts = [column for column in frame if INDEX.fullmatch(column) and column not in meant - {""}]
+    if not counts:
+        return table_dataset(name, frame, settings)
+    others = {column: values for column, values in frame.items() if column not in counts}
+    found = table_dataset(name, others, settings)
+    named = ", ".join(column or "without a name" for column in counts)
+    return replace(found, notes=(f"taken for an index, and left out: the column {named}", *found.notes))
 
 
 def read_frame(path: Path) -> Frame:

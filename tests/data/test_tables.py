@@ -14,8 +14,17 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields
 from uraenas.data import load_dataset
-from uraenas.data.tables import Columns, TableSettings, columns_of, frame_of, read_frame, table_dataset
-from uraenas.data.tables.frame import checked
+from uraenas.data.tables import (
+    Category,
+    Columns,
+    Number,
+    TableSettings,
+    columns_of,
+    frame_of,
+    read_frame,
+    table_dataset,
+)
+from uraenas.data.tables.frame import as_text, checked, text_of
 
 HEAD = "rooms,area,town,day,price"
 
@@ -272,6 +281,40 @@ def test_missing_values_of_pandas_own_types_are_missing() -> None:
     assert found["town"].tolist() == ["ab", "", "cd"]
     np.testing.assert_array_equal(found["rooms"], [1, np.nan, 3])
     assert found["new"].tolist() == ["True", "", "False"]
+
+
+@pytest.mark.parametrize("codes", [[3, 1, 2], [3.0, 1.0, None], ["03", "1", "2"], [True, False, None]])
+def test_a_category_of_pandas_is_one_whatever_its_values(codes: list, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    plain = pandas.DataFrame({"x": np.arange(30.0), "code": codes * 10})
+    rows = plain.astype({"code": "category"})
+    rows.to_parquet(tmp_path / "rows.parquet")
+    for frame in (frame_of(rows), read_frame(tmp_path / "rows.parquet")):
+        columns = columns_of(checked(frame))
+        number, category = columns.parts
+        assert (type(number), type(category)) == (Number, Category)
+        assert set(category.values) == {text_of(as_text(one) if type(one) is float else one) for one in codes}
+        known, strange = columns.encode(columns.frame(rows))
+        assert not strange.any()
+        assert known[:, 0, 0, 1:].sum() == 30
+        np.testing.assert_array_equal(columns.encode(columns.frame(plain))[0], known)
+
+
+def test_two_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table([[1.0], [2.0]], names=["a", "a"]), tmp_path / "twice.parquet")
+    with pytest.raises(UraenasError, match=r"twice\.parquet is damaged or of another kind"):
+        read_frame(tmp_path / "twice.parquet")
+
+
+def test_a_column_of_numbers_may_come_as_a_category() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"x": [1.0, 2.5, 4.0]})
+    columns = columns_of(checked(frame_of(rows)))
+    found = columns.frame(rows.astype({"x": "category"}))
+    np.testing.assert_array_equal(found["x"], [1, 2.5, 4])
 
 
 def test_no_rows_are_refused() -> None:

@@ -23,7 +23,7 @@ COMMAS = re.compile(
 def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, without importing it
-        return {str(name): rows[name].to_numpy() for name in rows.columns}
+        return {str(name): _of_pandas(rows[name]) for name in rows.columns}
     if isinstance(rows, Mapping):
         return {str(name): np.asarray(values) for name, values in rows.items()}
     array = np.asarray(rows)
@@ -33,6 +33,18 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
         raise UraenasError(f"this table has {array.shape[1]} columns, and {len(names)} are needed")
     called = names or [f"x{number}" for number in range(array.shape[1])]
     return {name: array[:, number] for number, name in enumerate(called)}
+
+
+def _of_pandas(column: Any) -> np.ndarray:
+    return as_category(column.to_numpy()) if str(column.dtype) == "category" else column.to_numpy()
+
+
+def as_category(values: np.ndarray) -> np.ndarray:
+    """Values of a category whatever they look like: in numpy's own type of texts, which are never read as numbers."""
+    texts = [
+        as_text(one) if isinstance(one, float) and one == one else text_of(one) for one in values.tolist()
+    ]
+    return np.array(texts, np.dtypes.StringDType())
 
 
 def checked(columns: Mapping[str, np.ndarray]) -> Frame:
@@ -52,6 +64,8 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     require_column(name, values)
     if values.dtype.kind in "biuf":
         return _finite(name, values.astype(np.float64))
+    if values.dtype.kind == "T":
+        return np.array(values.tolist(), dtype=str)
     texts = [text_of(one) for one in values.tolist()]
     numbers = [number_of(text) for text in texts]
     if None not in numbers:
@@ -75,7 +89,7 @@ def require_column(name: str, values: np.ndarray) -> None:
         raise UraenasError(f"column {name} has the shape {values.shape}; it must be one value for each row")
     if values.dtype.kind == "M":
         raise _no_dates(name, values[0])
-    if values.dtype.kind not in "biufOUS":
+    if values.dtype.kind not in "biufOUST":
         raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
 
 

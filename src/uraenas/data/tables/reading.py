@@ -12,7 +12,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset
 from uraenas.data.files import Damaged, blaming, open_limited
 from uraenas.data.npz import read_npz
-from uraenas.data.tables.frame import Frame, frame_of
+from uraenas.data.tables.frame import Frame, as_category, frame_of
 from uraenas.data.tables.table import TableSettings, table_dataset
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
@@ -117,7 +117,10 @@ def _parquet(path: Path) -> Frame:
         raise UraenasError(f"{path} needs pyarrow; install it with: pip install uraenas[tables]") from error
     with blaming(path, MEND):
         table = parquet.read_table(path)
-    return {name: table[name].to_numpy() for name in table.column_names}
+        arrays = {name: table[name].to_numpy() for name in table.column_names}
+        told = (table.schema.pandas_metadata or {}).get("columns", ())
+        categories = {one["name"] for one in told if one.get("pandas_type") == "categorical"}
+        return {name: as_category(own) if name in categories else own for name, own in arrays.items()}
 
 
 def _arrays_in(path: Path, first: int = 0) -> tuple[np.ndarray, np.ndarray | None] | None:

@@ -335,6 +335,19 @@ def test_large_numbers_are_read_back_and_too_large_ones_refused() -> None:
         )
 
 
+def test_numbers_that_differ_by_too_little_to_be_squared_are_refused() -> None:
+    with pytest.raises(UraenasError, match=r"values of column x differ by 1e-200.*multiply it"):
+        columns_of({"x": np.array([0, 1e-200])})
+    frame, settings = {"x": np.arange(20.0)}, TableSettings("y", kind="numbers")
+    with pytest.raises(
+        UraenasError, match=r"values of y differ by .*e-39, and at least 1e-15 is needed; mult"
+    ):
+        table_dataset("t", {**frame, "y": np.arange(20) * 1e-40}, settings)
+    for constant in (0.0, 3e-200):
+        assert columns_of({"x": np.full(3, constant)}).parts[0].deviation == 1
+    assert table_dataset("t", {**frame, "y": np.arange(20) * 1e-12}, settings).target.name == "numbers"
+
+
 def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:
     text = houses.read_text().replace(",", "\t").encode()
     (tmp_path / "h.tsv.gz").write_bytes(gzip.compress(text))

@@ -31,6 +31,7 @@ from uraenas.data.tables.frame import (
 
 MOST_CATEGORIES = 1000
 MOST_VALUE = 1e100  # of a number: its square is finite
+LEAST_SPREAD = 1e-100  # likewise, above 0
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -231,6 +232,10 @@ def _number(name: str, values: np.ndarray, pieces: int) -> Number:
     if (largest := float(np.nanmax(np.abs(values)))) > MOST_VALUE:
         raise UraenasError(
             f"column {name} holds {largest:g}, and at most {MOST_VALUE:g} is allowed; divide it"
+        )
+    if 0 < (spread := float(np.nanmax(values) - np.nanmin(values))) < LEAST_SPREAD:
+        raise UraenasError(
+            f"values of column {name} differ by {spread:g}, and at least {LEAST_SPREAD:g} is needed; multiply it"
         )
     imputer, scaler = SimpleImputer(strategy="median"), StandardScaler()
     scaler.fit(imputer.fit_transform(values[:, None]))

@@ -134,6 +134,16 @@ def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
         model.predict(rows.assign(area=["1.5", "large"] * 10))
 
 
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [(["yes", 1], "int and str"), (["yes", None], "nothing and str"), ([0, 1], "here int;")],
+)
+def test_labels_of_mixed_types_are_told_in_one_line(labels: list, said: str) -> None:
+    with pytest.raises(ValueError, match=f"labels are objects.*{said}") as refused:
+        UraeNASClassifier(**SMALL).fit(np.arange(40.0)[:, None], np.array(labels * 20, dtype=object))
+    assert "\n" not in str(refused.value)
+
+
 def test_a_table_of_numbers_keeps_the_names_of_its_columns() -> None:
     pandas = pytest.importorskip("pandas")
     rows = pandas.DataFrame({"area": np.arange(20.0), "age": np.arange(20.0) ** 2})

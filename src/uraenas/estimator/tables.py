@@ -231,6 +231,7 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
     def fit(self, X: Any, y: Any) -> "UraeNASClassifier":
         """Learn the architecture distribution, draw and train the members."""
         rows, labels = self._known_rows(X, y)
+        _require_one_kind(labels)
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -262,6 +263,15 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
         ensemble, rows = self._fitted(), self._rows(X)
         warn_of(ensemble.require_known().held_out.doubts_of_coverage(coverage, "row"))
         return ensemble.predict_set(rows, coverage, self.device)
+
+
+def _require_one_kind(labels: np.ndarray) -> None:
+    """Refuse labels that are objects and not all texts: they have no order, and some may be missing."""
+    kinds = {"nothing" if one is None else type(one).__name__ for one in labels.tolist()}
+    if labels.dtype.kind == "O" and kinds != {"str"}:
+        raise ValueError(
+            f"labels are objects, here {' and '.join(sorted(kinds))}; give an array of numbers or of texts"
+        )
 
 
 def _has_texts(X: Any) -> bool:

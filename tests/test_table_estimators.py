@@ -134,6 +134,16 @@ def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
         model.predict(rows.assign(area=["1.5", "large"] * 10))
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_warning_counts_rows_that_are_there_twice_unless_by_chance(name: str) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.warns(UserWarning, match="of 80 training rows are also in another part") as told:
+        KINDS[name](**SMALL).fit(np.tile(x, (2, 1)), np.tile(x[:, 0] > 0, 2).astype(float))
+    assert told[0].filename == __file__
+    few = np.random.default_rng(0).integers(0, 4, (80, 2))
+    KINDS[name](**SMALL).fit(few, few[:, 0] % 2)
+
+
 @pytest.mark.parametrize(
     ("labels", "said"),
     [(["yes", 1], "int and str"), (["yes", None], "nothing and str"), ([0, 1], "here int;")],

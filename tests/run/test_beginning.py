@@ -82,6 +82,28 @@ def test_a_note_counts_rows_with_their_labels(tmp_path):
         assert len(told) == (name == "twice")
 
 
+@pytest.mark.parametrize(("folds", "rows"), [(5, 150), (5, 600), (0, 150)])
+def test_a_note_counts_rows_that_promises_and_training_share(tmp_path, folds, rows):
+    lines = [f"{x:.6f},{x + 0.1:.6f}" for x in np.random.default_rng(0).random(rows // 2)]
+    said = {
+        "held-out rows are also among the training rows": folds == 0,
+        "training rows are also in another part that chains leave out": folds > 0,
+        "rows that intervals rest on are also among the training rows": rows > 400,
+    }
+    for name, text in (("once", lines * 1), ("twice", lines * 2)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *text]))
+        changes = {"data.name": str(tmp_path / f"{name}.csv"), "data.target": "y", "train.folds": folds}
+        pipeline = Pipeline.start(tmp_path / name, preset("table", changes))
+        notes = [line for line in pipeline.notes() if "than they should be" in line]
+        assert len(notes) == (sum(said.values()) if name == "twice" else 0)
+        for words, expected in said.items():
+            assert any(words in line for line in notes) == (expected and name == "twice")
+    if folds:  # as counted by hand, one row after another
+        train, fold = pipeline.task.train, pipeline.task.fold
+        alike = (train.images[:, 0, 0, 0, None] == train.images[:, 0, 0, 0]) & (fold[:, None] != fold)
+        assert notes[0].startswith(f"{alike.any(axis=1).sum()} of {len(train)} ")
+
+
 def test_a_run_that_another_process_began_meanwhile_is_not_gone_on_with(tmp_path, monkeypatch):
     """It looked at the directory, and the other has come and gone before it holds it."""
     out = tmp_path / "run"

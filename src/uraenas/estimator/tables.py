@@ -29,6 +29,7 @@ from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed
 from uraenas.estimator.saving import Saveable
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
+from uraenas.run.advice import leaks_into_promises
 from uraenas.run.config import Config
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
@@ -124,6 +125,7 @@ class TableEstimator(Saveable):
                 progress = Lines() if self.verbose else silent
                 pipeline = Pipeline.checked(folder, config, progress, dataset)
                 self.ensemble_ = trained(pipeline, self.method, above=3)
+            warn_of(leaks_into_promises(pipeline.task), above=2)
 
     def _config(self) -> Config:
         row_of_method(self.method)

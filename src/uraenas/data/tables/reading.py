@@ -86,28 +86,33 @@ def _frame_in(x: np.ndarray, y: np.ndarray | None) -> Frame:
 
 def _csv(path: Path) -> Frame:
     with blaming(path, MEND), open_limited(path, MOST_BYTES) as file:
-        try:
-            text = file.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise Damaged("it is not in UTF-8, in which tables are read") from error
-        first = text.partition("\n")[0]
-        delimiter = max(DELIMITERS, key=first.count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        lines, rows = [], []
-        for row in reader:
-            if row:
-                lines.append(reader.line_num)
-                rows.append(row)
-        if len(rows) < 2:
-            raise Damaged("it has no rows below its first line")
-        names = [name.strip() for name in rows[0]]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise Damaged(f"two columns are called {sorted(twice)[0]!r}")
-        for number, row in zip(lines, rows, strict=True):
-            if len(row) != len(names):
-                raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
-        columns = zip(*rows[1:], strict=True)
-        return {name: np.array(own, dtype=object) for name, own in zip(names, columns, strict=True)}
+        return frame_in_text(file.read())
+
+
+def frame_in_text(content: bytes) -> Frame:
+    """The columns in a text whose first line names them, whatever divides its cells."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Damaged("it is not in UTF-8, in which tables are read") from error
+    first = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines, rows = [], []
+    for row in reader:
+        if row:
+            lines.append(reader.line_num)
+            rows.append(row)
+    if len(rows) < 2:
+        raise Damaged("it has no rows below its first line")
+    names = [name.strip() for name in rows[0]]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise Damaged(f"two columns are called {sorted(twice)[0]!r}")
+    for number, row in zip(lines, rows, strict=True):
+        if len(row) != len(names):
+            raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
+    columns = zip(*rows[1:], strict=True)
+    return {name: np.array(own, dtype=object) for name, own in zip(names, columns, strict=True)}
 
 
 def _parquet(path: Path) -> Frame:

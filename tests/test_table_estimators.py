@@ -149,7 +149,7 @@ def test_a_warning_counts_rows_that_are_there_twice_unless_by_chance(name: str) 
     [(["yes", 1], "int and str"), (["yes", None], "nothing and str"), ([0, 1], "here int;")],
 )
 def test_labels_of_mixed_types_are_told_in_one_line(labels: list, said: str) -> None:
-    with pytest.raises(ValueError, match=f"labels are objects.*{said}") as refused:
+    with pytest.raises(ValueError, match=f"Unknown label type: objects.*{said}") as refused:
         UraeNASClassifier(**SMALL).fit(np.arange(40.0)[:, None], np.array(labels * 20, dtype=object))
     assert "\n" not in str(refused.value)
 

@@ -272,7 +272,7 @@ def _require_one_kind(labels: np.ndarray) -> None:
     kinds = {"nothing" if one is None else type(one).__name__ for one in labels.tolist()}
     if labels.dtype.kind == "O" and kinds != {"str"}:
         raise ValueError(
-            f"labels are objects, here {' and '.join(sorted(kinds))}; give an array of numbers or of texts"
+            f"Unknown label type: objects, here {' and '.join(sorted(kinds))}; give an array of numbers or of texts"
         )
 
 

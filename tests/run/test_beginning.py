@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.files import read_json, write_json
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
+from uraenas.run.task import prepare
 
 
 def test_a_beginning_that_was_killed_can_begin_again(tmp_path):
@@ -34,6 +36,39 @@ def test_data_that_changed_under_a_run_are_refused_and_what_changed_is_said(tmp_
         store(*facts)
         with pytest.raises(UraenasError, match=f"made with other images than data holds now{words}"):
             Pipeline.resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda table: table.replace("length", "width"),
+        lambda table: table.replace("first", "third"),
+        lambda table: "\n".join(  # in another unit, whose numbers are the same once they are scaled
+            line if place == 0 else ",".join([str(2 * float(line.split(",")[0])), *line.split(",")[1:]])
+            for place, line in enumerate(table.split("\n"))
+        ),
+    ],
+    ids=["name", "category", "unit"],
+)
+def test_columns_that_changed_under_a_run_are_refused(tmp_path, changed):
+    """Encoded rows are the same, and members would still read the columns as they were."""
+    numbers = np.random.default_rng(0).normal(size=60)
+    lines = [f"{x!r},{['first', 'second'][n % 2]},{3 * x!r}" for n, x in enumerate(numbers.tolist())]
+    file, settings = tmp_path / "rows.csv", {"data.target": "y", "data.name": str(tmp_path / "rows.csv")}
+    table = "\n".join(["length,order,y", *lines])
+    file.write_text(table)
+    began = Pipeline.start(tmp_path / "run", preset("table", settings))
+    Pipeline.resume(tmp_path / "run")
+    file.write_text(changed(table))
+    with pytest.raises(
+        UraenasError, match=r"other rows than rows holds now \(columns have other names, units or"
+    ):
+        Pipeline.resume(tmp_path / "run")
+    facts = read_json(tmp_path / "run/data.json")
+    assert facts["blake2b"] == prepare(began.config).facts.blake2b
+    del facts["columns"]  # as it was before columns were looked at
+    write_json(tmp_path / "run/data.json", facts)
+    Pipeline.resume(tmp_path / "run")
 
 
 def test_a_note_counts_images_that_are_both_learned_from_and_measured_on(tmp_path):

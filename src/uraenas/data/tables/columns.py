@@ -56,6 +56,12 @@ class Number:
         """That an unseen value may be taken for."""
         return 1
 
+    @property
+    def mark(self) -> str:
+        """Its unit, by which it is known again; in few digits, since sums differ in the last ones by machine."""
+        centre = round(self.mean / self.deviation, 6) + 0.0  # never −0
+        return f"{centre:.6g} {self.deviation:.6g}"
+
     def column(self, values: np.ndarray) -> np.ndarray:
         """New values as numbers; true and false are 1 and 0, as they may have been in training."""
         found = column_of(self.name, values)
@@ -97,6 +103,11 @@ class Category:
     def most_values(self) -> int:
         """That an unseen value may be taken for."""
         return len(self.values)
+
+    @property
+    def mark(self) -> str:
+        """Its values, by which it is known again."""
+        return "\n".join(self.values)
 
     def column(self, values: np.ndarray) -> np.ndarray:
         """New values as texts, whatever the values beside them: 007 is no number here, even if all others are."""
@@ -157,6 +168,11 @@ class Columns:
     def most_values(self) -> int:
         """That an unseen value of any column may be taken for."""
         return max((part.most_values for part in self.parts), default=1)
+
+    @property
+    def marks(self) -> list[tuple[str, str]]:
+        """Names, units and values, which encoded rows do not tell."""
+        return [(part.name, part.mark) for part in self.parts]
 
     def frame(self, rows: Any) -> Frame:
         """Rows as they came, as columns; those that are needed must be there, others are not looked at."""

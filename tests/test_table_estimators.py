@@ -124,6 +124,19 @@ def test_a_row_is_predicted_alike_alone_and_among_others_and_with_truths_in_any_
     np.testing.assert_allclose(model.predict(some.assign(flag=some.flag.astype(bool))), expected)
 
 
+def test_a_warning_counts_rows_with_a_category_that_was_never_seen() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).normal(size=60)
+    rows = pandas.DataFrame({"x": x, "town": ["a", "b", "c"] * 20})
+    model = UraeNASRegressor(**SMALL).fit(rows, x)
+    model.predict(rows)
+    rows.loc[[3, 5], "town"] = "z"
+    for ask in (model.predict, model.uncertainty, model.is_foreign):
+        with pytest.warns(UserWarning, match="2 rows have a town never seen in training: z") as told:
+            ask(rows)
+        assert told[0].filename == __file__
+
+
 def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
     pandas = pytest.importorskip("pandas")
     rows = pandas.DataFrame({"town": ["a", "b"] * 10, "area": np.arange(20.0)})

@@ -159,7 +159,15 @@ class TableEstimator(Saveable):
             checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             rows = dict(zip(columns.names, checked.T, strict=True))
         with _as_value_error():
-            return columns.frame(rows)
+            frame = columns.frame(rows)
+        for part in columns.parts:
+            strange = part.encode(frame[part.name], 0)[1]
+            if strange.any():
+                first = frame[part.name][strange.argmax()]
+                warn_of(
+                    [f"{strange.sum():,} rows have a {part.name} never seen in training: {first!s}"], above=2
+                )
+        return frame
 
     @property
     def _names(self) -> list[str] | None:

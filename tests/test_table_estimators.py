@@ -124,6 +124,15 @@ def test_a_row_is_predicted_alike_alone_and_among_others_and_with_truths_in_any_
     np.testing.assert_allclose(model.predict(some.assign(flag=some.flag.astype(bool))), expected)
 
 
+def test_a_warning_says_where_a_word_made_texts_of_measurements() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).normal(size=120).round(1)
+    rows = pandas.DataFrame({"x": ["<1", *map(str, x[1:])]})
+    with pytest.warns(UserWarning, match="different numbers, which are read as texts") as told:
+        UraeNASRegressor(**SMALL).fit(rows, x)
+    assert told[0].filename == __file__
+
+
 def test_a_warning_counts_rows_with_a_category_that_was_never_seen() -> None:
     pandas = pytest.importorskip("pandas")
     x = np.random.default_rng(0).normal(size=60)

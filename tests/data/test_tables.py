@@ -237,6 +237,19 @@ def test_whole_numbers_of_few_values_are_classes_unless_told() -> None:
     assert table_dataset("rows", frame, TableSettings("y", kind="numbers")).classes == ()
 
 
+def test_a_note_says_where_a_word_made_texts_of_measurements() -> None:
+    random = np.random.default_rng(0)
+    measured = random.integers(1, 60, 200).astype(str).astype(object)
+    measured[:9] = "<1"
+    frame = {"crp": measured, "town": random.choice(["a", "b", "3"], 200), "y": random.normal(size=200)}
+    (note, *_) = [one for one in table_dataset("t", frame, TableSettings("y")).notes if "crp" in one]
+    assert "different numbers, which are read as texts since it also holds '<1'" in note
+    measured[:9] = ""
+    clean = table_dataset("t", frame, TableSettings("y"))
+    assert not [one for one in clean.notes if "read as texts" in one]
+    assert isinstance(clean.columns.parts[0], Number)
+
+
 def test_a_category_is_read_as_in_training_whatever_stands_beside_it() -> None:
     columns = columns_of(checked({"code": np.array(["007", "1.0", "A12", "7"] * 3, object)}))
     (code,) = columns.parts

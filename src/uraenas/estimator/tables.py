@@ -125,7 +125,7 @@ class TableEstimator(Saveable):
                 progress = Lines() if self.verbose else silent
                 pipeline = Pipeline.checked(folder, config, progress, dataset)
                 self.ensemble_ = trained(pipeline, self.method, above=3)
-            warn_of(leaks_into_promises(pipeline.task), above=2)
+            warn_of([*dataset.notes, *leaks_into_promises(pipeline.task)], above=2)
 
     def _config(self) -> Config:
         row_of_method(self.method)

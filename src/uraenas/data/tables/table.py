@@ -9,7 +9,7 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import columns_of
-from uraenas.data.tables.frame import Frame, as_texts, checked
+from uraenas.data.tables.frame import Frame, as_texts, checked, number_of
 from uraenas.data.targets import Classes, Target, numbers_of
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
@@ -77,6 +77,7 @@ def table_dataset(
     places = stratified_split(target.strata(labels[rest]), shares, key + 1)
     train, held_out = (rest[place] for place in places)
     columns = columns_of({column: values[train] for column, values in inputs.items()}, settings.pieces)
+    notes += [note for pair in inputs.items() if (note := _on_numbers_among_texts(*pair))]
     parts = []
     for rows in (train, tested if len(tested) else train, held_out, *([apart] if len(apart) else [])):
         images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})
@@ -87,6 +88,19 @@ def table_dataset(
     first, second, *others = parts
     return Dataset(
         name, first, second, classes, False, 0, tuple(notes), others[0], target, columns, *others[1:]
+    )
+
+
+def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
+    """Said of a column that is mostly numbers, where a word such as <5 may have made texts of measurements."""
+    texts = [] if values.dtype.kind == "f" else [text for text in np.unique(values).tolist() if text]
+    words = [text for text in texts if number_of(text) is None]
+    numbers = len(texts) - len(words)
+    if not words or numbers <= max(FEW_VALUES, len(words)):
+        return ""
+    return (
+        f"{name} has {numbers:,} different numbers, which are read as texts since it also holds {words[0]!r}; "
+        "leave such cells empty where they are to be numbers"
     )
 
 

@@ -191,6 +191,11 @@ BAD = {
     "thousands": (changed(4, '"1,234.5"'), {}, "column price holds numbers with a comma such as 1,234.5"),
     "few rows": (lines(6), {}, "6 row.s. have price; needed: 10"),
     "texts as numbers": (lines(), {"target": "town", "kind": "numbers"}, "town holds texts"),
+    "a word among numbers": (
+        [*lines(), "1,2,ab,2020-01-02,>900"],
+        {},
+        "price has 60 different numbers.*'>900'",
+    ),
     "several, one unknown": (lines(), {"target": "price, cost"}, "there is no column 'cost'"),
     "several, one constant": (changed(1, "3"), {"target": "price,area"}, "area is 3 in all rows"),
     "several, one of texts": (

@@ -198,6 +198,8 @@ def _one_target(
     is_number = values.dtype.kind == "f" and not (whole and distinct <= FEW_VALUES)
     if kind == "numbers" or (kind == "auto" and is_number):
         return numbers_of([column]), (), values.astype(np.float64)
+    if kind == "auto" and (said := _on_numbers_among_texts(column, values)):
+        raise UraenasError(f"{said}, or take them for classes: data.predict=classes")
     if kind == "auto" and whole:
         notes.append(
             f"{column} has {distinct} different whole numbers, taken for classes; data.predict=numbers "

@@ -99,6 +99,14 @@ def test_several_targets_have_predictions_intervals_and_uncertainty_of_their_own
     assert len(set(model.ensemble_.temperatures)) == 2
 
 
+def test_a_deviation_has_the_temperature_and_parts_of_uncertainty_do_not() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    model = UraeNASRegressor(**SMALL).fit(x, x[:, 0])
+    deviation, total = model.predict(x, return_std=True)[1], model.uncertainty(x)["total"]
+    np.testing.assert_allclose(deviation**2, model.ensemble_.temperature * total)
+    assert model.ensemble_.temperature != 1
+
+
 def test_several_targets_keep_the_names_of_their_columns_where_these_can_be_told_apart() -> None:
     pandas = pytest.importorskip("pandas")
     rows, both = rows_of_two_targets()

@@ -64,6 +64,10 @@ def test_columns_that_changed_under_a_run_are_refused(tmp_path, changed):
         UraenasError, match=r"other rows than rows holds now \(columns have other names, units or"
     ):
         Pipeline.resume(tmp_path / "run")
+    file.write_text("\n".join(["length,order,y", *lines[::-1]]))
+    with pytest.raises(UraenasError, match="made with other rows than rows holds now; choose"):
+        Pipeline.resume(tmp_path / "run")
+    file.write_text(changed(table))
     facts = read_json(tmp_path / "run/data.json")
     assert facts["blake2b"] == prepare(began.config).facts.blake2b
     del facts["columns"]  # as it was before columns were looked at

@@ -91,7 +91,7 @@ class TableEstimator(Saveable):
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per row `total` = `data` + `weights` + `architecture`: of classes in nats, of numbers as variances.
 
-        Of T targets each is [N, T].
+        Of T targets each is [N, T]. All are without the temperature, which deviations and probabilities have.
         """
         split = self._fitted().uncertainty(self._rows(X), self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}

@@ -62,7 +62,7 @@ class DataFacts:
             (f"held-out {self.example}s", self.held_out_images, new.held_out_images),
             (f"test {self.example}s", self.test_images, new.test_images),
         ]
-        renamed = self.columns and self.columns != new.columns
+        renamed = self.blake2b == new.blake2b and self.columns != new.columns
         of_columns = " (columns have other names, units or categories)" if renamed else ""
         return next((f" ({what}: {old}, now {now})" for what, old, now in ways if old != now), of_columns)
 

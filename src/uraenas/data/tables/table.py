@@ -82,7 +82,8 @@ def table_dataset(
     for rows in (train, tested if len(tested) else train, held_out, *([apart] if len(apart) else [])):
         images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})
         if rows is tested and strange.any():
-            notes.append(f"{strange.sum():,} of its test rows have a category that no training row has")
+            unlike = f"{strange.sum():,} of its test rows have a category that no training row has"
+            notes.append(f"{unlike}, and are measured with the most frequent one")
         names = tuple(f"row {row + 1}" for row in used[rows])
         parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
     first, second, *others = parts

@@ -402,6 +402,13 @@ def test_the_index_of_a_parquet_file_is_no_column(houses: Path, tmp_path: Path) 
     assert named.columns.names == ("rooms", "area", "town", "price")
 
 
+def test_an_ending_may_be_in_capitals(houses: Path) -> None:
+    settings = TableSettings("price", ("day",))
+    expected = load_dataset(houses, table=settings)
+    found = load_dataset(houses.rename(houses.with_name("houses.CSV")), table=settings)
+    np.testing.assert_array_equal(found.train.images, expected.train.images)
+
+
 def test_another_encoding_is_named(houses: Path) -> None:
     houses.write_bytes(houses.read_text().replace("ab", "äb").encode("latin-1"))
     with pytest.raises(UraenasError, match="it is not in UTF-8"):

@@ -31,7 +31,7 @@ MEND = "It should be a table with a line of column names."
 
 def is_table(path: Path) -> bool:
     """Whether a file is a table: by its ending, or an .npz file whose examples are rows."""
-    if path.name.endswith(ENDINGS):
+    if path.name.lower().endswith(ENDINGS):
         return True
     return path.suffix == ".npz" and path.is_file() and _arrays_in(path) is not None
 
@@ -68,7 +68,7 @@ def _without_index(name: str, frame: Frame, settings: TableSettings) -> Dataset:
 
 def read_frame(path: Path) -> Frame:
     """The columns in a file."""
-    if path.name.endswith(".parquet"):
+    if path.name.lower().endswith(".parquet"):
         return _parquet(path)
     if path.suffix == ".npz":
         arrays = _arrays_in(path)

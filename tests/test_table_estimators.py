@@ -141,17 +141,26 @@ def test_a_warning_says_where_a_word_made_texts_of_measurements() -> None:
     assert told[0].filename == __file__
 
 
-def test_a_warning_counts_rows_with_a_category_that_was_never_seen() -> None:
+def test_a_warning_counts_rows_with_what_was_never_seen() -> None:
     pandas = pytest.importorskip("pandas")
     x = np.random.default_rng(0).normal(size=60)
     rows = pandas.DataFrame({"x": x, "town": ["a", "b", "c"] * 20})
     model = UraeNASRegressor(**SMALL).fit(rows, x)
     model.predict(rows)
-    rows.loc[[3, 5], "town"] = "z"
-    for ask in (model.predict, model.uncertainty, model.is_foreign):
-        with pytest.warns(UserWarning, match="2 rows have a town never seen in training: z") as told:
-            ask(rows)
-        assert told[0].filename == __file__
+    for column, value, words in (
+        ("town", "z", "town = z"),
+        ("town", None, "town missing"),
+        ("x", None, "x m"),
+    ):
+        new = rows.copy()
+        new.loc[[3, 5], column] = value
+        for ask in (model.predict, model.uncertainty, model.is_foreign):
+            said = f"2 rows have what no training row has, such as {words}"
+            with pytest.warns(UserWarning, match=said) as told:
+                ask(new)
+            assert told[0].filename == __file__
+    gaps = rows.assign(x=np.where(x > 1, np.nan, x))
+    UraeNASRegressor(**SMALL).fit(gaps, x).predict(gaps)
 
 
 def test_rows_that_cannot_be_predicted_are_value_errors() -> None:

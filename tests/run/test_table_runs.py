@@ -238,6 +238,16 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     assert "column 'rooms' is missing" in done.stderr
 
 
+def test_a_note_says_what_is_missing_that_never_was(runs: dict[str, Path]) -> None:
+    """Rooms were missing in training, too, and have a column that says so."""
+    given = {"area": [np.nan, 80.0], "rooms": [3.0, np.nan], "town": ["a", ""]}
+    found = predict_rows(Run(runs["numbers"]).ensemble(), given)
+    assert [row["note"] for row in found] == [
+        "never seen in training: area missing",
+        "never seen in training: town missing",
+    ]
+
+
 @pytest.mark.parametrize("kind", ["numbers", "classes", "several"])
 def test_a_row_whose_prediction_is_no_number_is_named_and_the_exit_code_says_so(
     runs: dict[str, Path], tmp_path: Path, uraenas: Callable, kind: str

@@ -52,18 +52,21 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
 
 
 def unseen(ensemble: Ensemble, frame: Frame) -> list[str]:
-    """Of each row, which categories were never seen in training."""
+    """Of each row, which categories were never seen in training, and what is missing that never was."""
     columns = ensemble.normalisation.columns
     assert columns is not None
-    found: dict[str, list[bool]] = {
-        part.name: part.encode(frame[part.name], 0)[1].tolist() for part in columns.parts
-    }
+    found = {part.name: part.unseen(frame[part.name]).tolist() for part in columns.parts}
     count = len(next(iter(frame.values())))
     notes = []
     for n in range(count):
-        strange = [f"{name} = {frame[name][n]}" for name, marks in found.items() if marks[n]]
+        strange = [value_in_words(name, frame[name][n]) for name, marks in found.items() if marks[n]]
         notes.append(f"never seen in training: {', '.join(strange)}" if strange else "")
     return notes
+
+
+def value_in_words(name: str, value: Any) -> str:
+    """A column and its value in one row."""
+    return f"{name} missing" if value == "" or value != value else f"{name} = {value}"
 
 
 def _numbers(

@@ -25,6 +25,7 @@ from uraenas.base.progress import Lines, silent
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import SHARE, Ensemble
 from uraenas.ensemble.held_out import COVERAGE
+from uraenas.ensemble.table_rows import value_in_words
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
 from uraenas.estimator.saving import Saveable
 from uraenas.evaluation import SOURCES
@@ -161,12 +162,10 @@ class TableEstimator(Saveable):
         with _as_value_error():
             frame = columns.frame(rows)
         for part in columns.parts:
-            strange = part.encode(frame[part.name], 0)[1]
+            strange = part.unseen(frame[part.name])
             if strange.any():
-                first = frame[part.name][strange.argmax()]
-                warn_of(
-                    [f"{strange.sum():,} rows have a {part.name} never seen in training: {first!s}"], above=2
-                )
+                first = value_in_words(part.name, frame[part.name][strange.argmax()])
+                warn_of([f"{strange.sum():,} rows have what no training row has, such as {first}"], above=2)
         return frame
 
     @property

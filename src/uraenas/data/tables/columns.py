@@ -75,8 +75,12 @@ class Number:
             raise UraenasError(f"column {self.name} holds {str(strange)!r}, and had numbers in training")
         return np.array(numbers, np.float64)
 
+    def unseen(self, values: np.ndarray) -> np.ndarray:
+        """Whether each is missing, which none was in training [N]: networks are told the median, and nothing else."""
+        return np.isnan(values) & (not self.flagged)
+
     def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers [N, width], and whether each row's value was never seen [N]."""
+        """Numbers [N, width], and whether each row's value may be any that was seen [N]."""
         missing = np.isnan(values)
         known = np.where(missing, self.median, values)[:, None]
         parts = [(known - self.mean) / self.deviation]
@@ -141,6 +145,10 @@ class Category:
             if number is not None:
                 found[number] = value
         return found
+
+    def unseen(self, values: np.ndarray) -> np.ndarray:
+        """Whether each was never seen in training [N]."""
+        return self.encode(values, 0)[1]
 
     def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
         """The same; a value that was never seen is taken for one that was, another in each variant."""

@@ -24,7 +24,7 @@ from uraenas.data.tables import (
     read_frame,
     table_dataset,
 )
-from uraenas.data.tables.frame import as_text, checked, text_of
+from uraenas.data.tables.frame import as_category, as_text, checked, text_of
 
 HEAD = "rooms,area,town,day,price"
 
@@ -252,6 +252,10 @@ def test_a_note_says_where_a_word_made_texts_of_measurements() -> None:
     measured[:9] = ""
     clean = table_dataset("t", frame, TableSettings("y"))
     assert not [one for one in clean.notes if "read as texts" in one]
+    measured[:9] = "<1"
+    meant = {**frame, "crp": as_category(measured)}
+    assert not [one for one in table_dataset("t", meant, TableSettings("y")).notes if "read as texts" in one]
+    assert len(table_dataset("t", meant, TableSettings("crp")).classes) == len(set(measured))
     assert isinstance(clean.columns.parts[0], Number)
 
 

@@ -56,7 +56,7 @@ def leaks_into_promises(task: Task) -> list[str]:
         count = held_out.also_in(task.train, rows)
     else:
         held_out, what = task.train, f"training {example} are also in another part that chains leave out"
-        count = held_out.in_several(task.fold)
+        count = held_out.in_several(task.fold, rows)
     in_apart = 0 if task.apart is None else task.apart.also_in(task.train, rows)
     if not count + in_apart or _alike_by_chance(task):
         return []

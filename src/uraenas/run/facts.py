@@ -27,9 +27,7 @@ class DataFacts:
     blake2b: str
     targets: tuple[str, ...] = ()  # where there are several
     apart_images: int = 0  # where chains leave out parts in turn: those that none learns from
-    columns: str = (
-        ""  # checksum of a table's columns, whose names and units rows do not tell; none in files of old
-    )
+    columns: str = ""  # checksum of a table's names and units, which rows do not tell; none in files of old
 
     @property
     def is_table(self) -> bool:

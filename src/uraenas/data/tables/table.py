@@ -58,13 +58,15 @@ def table_dataset(
     targets = settings.targets(frame)
     _check(name, frame, settings, targets)
     notes: list[str] = []
+    categories = {column for column, values in frame.items() if values.dtype.kind == "T"}
     frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
     needed: list[tuple[str, MaskOf]] = [(column, _known) for column in targets]
     needed += [(settings.weight, _counting)] if settings.weight else []
     used = _used(name, frame, needed, notes)
     frame = {column: values[used] for column, values in frame.items()}
     weights = frame.pop(settings.weight).astype(np.float32) if settings.weight else None
-    target, classes, labels = _labels(name, settings.kind, [(one, frame[one]) for one in targets], notes)
+    kind = "classes" if settings.kind == "auto" and categories.issuperset(targets) else settings.kind
+    target, classes, labels = _labels(name, kind, [(one, frame[one]) for one in targets], notes)
     inputs = {column: values for column, values in frame.items() if column not in targets}
     if test is None:
         shares = (1 - TEST_FRACTION, TEST_FRACTION)
@@ -77,7 +79,8 @@ def table_dataset(
     places = stratified_split(target.strata(labels[rest]), shares, key + 1)
     train, held_out = (rest[place] for place in places)
     columns = columns_of({column: values[train] for column, values in inputs.items()}, settings.pieces)
-    notes += [note for pair in inputs.items() if (note := _on_numbers_among_texts(*pair))]
+    read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
+    notes += filter(None, read)
     parts = []
     for rows in (train, tested if len(tested) else train, held_out, *([apart] if len(apart) else [])):
         images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})

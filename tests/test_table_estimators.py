@@ -99,6 +99,14 @@ def test_several_targets_have_predictions_intervals_and_uncertainty_of_their_own
     assert len(set(model.ensemble_.temperatures)) == 2
 
 
+def test_a_deviation_has_the_temperature_and_parts_of_uncertainty_do_not() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    model = UraeNASRegressor(**SMALL).fit(x, x[:, 0])
+    deviation, total = model.predict(x, return_std=True)[1], model.uncertainty(x)["total"]
+    np.testing.assert_allclose(deviation**2, model.ensemble_.temperature * total)
+    assert model.ensemble_.temperature != 1
+
+
 def test_several_targets_keep_the_names_of_their_columns_where_these_can_be_told_apart() -> None:
     pandas = pytest.importorskip("pandas")
     rows, both = rows_of_two_targets()
@@ -124,6 +132,37 @@ def test_a_row_is_predicted_alike_alone_and_among_others_and_with_truths_in_any_
     np.testing.assert_allclose(model.predict(some.assign(flag=some.flag.astype(bool))), expected)
 
 
+def test_a_warning_says_where_a_word_made_texts_of_measurements() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).normal(size=120).round(1)
+    rows = pandas.DataFrame({"x": ["<1", *map(str, x[1:])]})
+    with pytest.warns(UserWarning, match="different numbers, which are read as texts") as told:
+        UraeNASRegressor(**SMALL).fit(rows, x)
+    assert told[0].filename == __file__
+
+
+def test_a_warning_counts_rows_with_what_was_never_seen() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).normal(size=60)
+    rows = pandas.DataFrame({"x": x, "town": ["a", "b", "c"] * 20})
+    model = UraeNASRegressor(**SMALL).fit(rows, x)
+    model.predict(rows)
+    for column, value, words in (
+        ("town", "z", "town = z"),
+        ("town", None, "town missing"),
+        ("x", None, "x m"),
+    ):
+        new = rows.copy()
+        new.loc[[3, 5], column] = value
+        for ask in (model.predict, model.uncertainty, model.is_foreign):
+            said = f"2 rows have what no training row has, such as {words}"
+            with pytest.warns(UserWarning, match=said) as told:
+                ask(new)
+            assert told[0].filename == __file__
+    gaps = rows.assign(x=np.where(x > 1, np.nan, x))
+    UraeNASRegressor(**SMALL).fit(gaps, x).predict(gaps)
+
+
 def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
     pandas = pytest.importorskip("pandas")
     rows = pandas.DataFrame({"town": ["a", "b"] * 10, "area": np.arange(20.0)})
@@ -132,6 +171,26 @@ def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
         model.predict(rows[:0])
     with pytest.raises(ValueError, match="column area holds 'large', and had numbers"):
         model.predict(rows.assign(area=["1.5", "large"] * 10))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_warning_counts_rows_that_are_there_twice_unless_by_chance(name: str) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.warns(UserWarning, match="of 80 training rows are also in another part") as told:
+        KINDS[name](**SMALL).fit(np.tile(x, (2, 1)), np.tile(x[:, 0] > 0, 2).astype(float))
+    assert told[0].filename == __file__
+    few = np.random.default_rng(0).integers(0, 4, (80, 2))
+    KINDS[name](**SMALL).fit(few, few[:, 0] % 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [(["yes", 1], "int and str"), (["yes", None], "nothing and str"), ([0, 1], "here int;")],
+)
+def test_labels_of_mixed_types_are_told_in_one_line(labels: list, said: str) -> None:
+    with pytest.raises(ValueError, match=f"Unknown label type: objects.*{said}") as refused:
+        UraeNASClassifier(**SMALL).fit(np.arange(40.0)[:, None], np.array(labels * 20, dtype=object))
+    assert "\n" not in str(refused.value)
 
 
 def test_a_table_of_numbers_keeps_the_names_of_its_columns() -> None:

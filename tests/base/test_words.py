@@ -2,7 +2,7 @@
 
 import pytest
 
-from uraenas.base.words import as_precise, three_decimals
+from uraenas.base.words import as_precise, csv_cell, three_decimals
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,22 @@ def test_a_difference_has_its_sign() -> None:
 )
 def test_a_number_has_the_decimals_of_its_deviation(value: float, deviation: float, words: str) -> None:
     assert as_precise(value, deviation) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("-1", "-1"),
+        ("+2.5e3", "+2.5e3"),
+        (["-1", "1"], "-1 | 1"),
+        (["-1", "=1"], "'-1 | =1"),
+        ("-1+1", "'-1+1"),
+        ("-inf", "'-inf"),
+        ("@a", "'@a"),
+        ("a", "a"),
+        ([], ""),
+        (-1.5, -1.5),
+    ],
+)
+def test_a_cell_is_quoted_where_it_could_be_a_formula_and_is_no_number(value: object, cell: object) -> None:
+    assert csv_cell(value) == cell

@@ -14,8 +14,17 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields
 from uraenas.data import load_dataset
-from uraenas.data.tables import Columns, TableSettings, columns_of, frame_of, read_frame, table_dataset
-from uraenas.data.tables.frame import checked
+from uraenas.data.tables import (
+    Category,
+    Columns,
+    Number,
+    TableSettings,
+    columns_of,
+    frame_of,
+    read_frame,
+    table_dataset,
+)
+from uraenas.data.tables.frame import as_category, as_text, checked, text_of
 
 HEAD = "rooms,area,town,day,price"
 
@@ -168,8 +177,25 @@ BAD = {
     "infinite": (changed(1, "inf"), {}, "column area is infinite in row 1"),
     "empty column": (changed(0, "NA"), {}, "column rooms has no value in any training row"),
     "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
+    "short dates": (changed(2, "31.12.99"), {}, "column town holds dates such as 31.12.99"),
+    "decimal commas": (
+        changed(1, '"81,5"'),
+        {},
+        "column area holds numbers with a comma such as 81,5; write",
+    ),
+    "some decimal commas": (
+        [*lines(), '1,"1.081,5",ab,2020-01-02,3'],
+        {},
+        "column area holds numbers with a comma",
+    ),
+    "thousands": (changed(4, '"1,234.5"'), {}, "column price holds numbers with a comma such as 1,234.5"),
     "few rows": (lines(6), {}, "6 row.s. have price; needed: 10"),
     "texts as numbers": (lines(), {"target": "town", "kind": "numbers"}, "town holds texts"),
+    "a word among numbers": (
+        [*lines(), "1,2,ab,2020-01-02,>900"],
+        {},
+        "price has 60 different numbers.*'>900'",
+    ),
     "several, one unknown": (lines(), {"target": "price, cost"}, "there is no column 'cost'"),
     "several, one constant": (changed(1, "3"), {"target": "price,area"}, "area is 3 in all rows"),
     "several, one of texts": (
@@ -214,6 +240,23 @@ def test_whole_numbers_of_few_values_are_classes_unless_told() -> None:
     assert found.classes == ("0", "1", "2")
     assert "taken for classes" in found.notes[0]
     assert table_dataset("rows", frame, TableSettings("y", kind="numbers")).classes == ()
+
+
+def test_a_note_says_where_a_word_made_texts_of_measurements() -> None:
+    random = np.random.default_rng(0)
+    measured = random.integers(1, 60, 200).astype(str).astype(object)
+    measured[:9] = "<1"
+    frame = {"crp": measured, "town": random.choice(["a", "b", "3"], 200), "y": random.normal(size=200)}
+    (note, *_) = [one for one in table_dataset("t", frame, TableSettings("y")).notes if "crp" in one]
+    assert "different numbers, which are read as texts since it also holds '<1'" in note
+    measured[:9] = ""
+    clean = table_dataset("t", frame, TableSettings("y"))
+    assert not [one for one in clean.notes if "read as texts" in one]
+    measured[:9] = "<1"
+    meant = {**frame, "crp": as_category(measured)}
+    assert not [one for one in table_dataset("t", meant, TableSettings("y")).notes if "read as texts" in one]
+    assert len(table_dataset("t", meant, TableSettings("crp")).classes) == len(set(measured))
+    assert isinstance(clean.columns.parts[0], Number)
 
 
 def test_a_category_is_read_as_in_training_whatever_stands_beside_it() -> None:
@@ -262,6 +305,40 @@ def test_missing_values_of_pandas_own_types_are_missing() -> None:
     assert found["new"].tolist() == ["True", "", "False"]
 
 
+@pytest.mark.parametrize("codes", [[3, 1, 2], [3.0, 1.0, None], ["03", "1", "2"], [True, False, None]])
+def test_a_category_of_pandas_is_one_whatever_its_values(codes: list, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    plain = pandas.DataFrame({"x": np.arange(30.0), "code": codes * 10})
+    rows = plain.astype({"code": "category"})
+    rows.to_parquet(tmp_path / "rows.parquet")
+    for frame in (frame_of(rows), read_frame(tmp_path / "rows.parquet")):
+        columns = columns_of(checked(frame))
+        number, category = columns.parts
+        assert (type(number), type(category)) == (Number, Category)
+        assert set(category.values) == {text_of(as_text(one) if type(one) is float else one) for one in codes}
+        known, strange = columns.encode(columns.frame(rows))
+        assert not strange.any()
+        assert known[:, 0, 0, 1:].sum() == 30
+        np.testing.assert_array_equal(columns.encode(columns.frame(plain))[0], known)
+
+
+def test_two_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table([[1.0], [2.0]], names=["a", "a"]), tmp_path / "twice.parquet")
+    with pytest.raises(UraenasError, match=r"twice\.parquet is damaged or of another kind"):
+        read_frame(tmp_path / "twice.parquet")
+
+
+def test_a_column_of_numbers_may_come_as_a_category() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"x": [1.0, 2.5, 4.0]})
+    columns = columns_of(checked(frame_of(rows)))
+    found = columns.frame(rows.astype({"x": "category"}))
+    np.testing.assert_array_equal(found["x"], [1, 2.5, 4])
+
+
 def test_no_rows_are_refused() -> None:
     columns = columns_of(checked({"town": np.array(["ab", "cd"], object), "area": np.array([1.0, 2.0])}))
     with pytest.raises(UraenasError, match="no rows"):
@@ -280,12 +357,60 @@ def test_large_numbers_are_read_back_and_too_large_ones_refused() -> None:
         )
 
 
+def test_numbers_that_differ_by_too_little_to_be_squared_are_refused() -> None:
+    with pytest.raises(UraenasError, match=r"values of column x differ by 1e-200.*multiply it"):
+        columns_of({"x": np.array([0, 1e-200])})
+    frame, settings = {"x": np.arange(20.0)}, TableSettings("y", kind="numbers")
+    with pytest.raises(
+        UraenasError, match=r"values of y differ by .*e-39, and at least 1e-15 is needed; mult"
+    ):
+        table_dataset("t", {**frame, "y": np.arange(20) * 1e-40}, settings)
+    for constant in (0.0, 3e-200):
+        assert columns_of({"x": np.full(3, constant)}).parts[0].deviation == 1
+    assert table_dataset("t", {**frame, "y": np.arange(20) * 1e-12}, settings).target.name == "numbers"
+
+
 def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:
     text = houses.read_text().replace(",", "\t").encode()
     (tmp_path / "h.tsv.gz").write_bytes(gzip.compress(text))
     found = load_dataset(tmp_path / "h.tsv.gz", table=TableSettings("price", ("day",)))
     assert found.columns is not None
     assert found.columns.names == ("rooms", "area", "town")
+
+
+@pytest.mark.parametrize("called", ["", "Unnamed: 0"])
+def test_an_index_that_pandas_wrote_is_no_column(houses: Path, called: str, tmp_path: Path) -> None:
+    first, *rows = houses.read_text().splitlines()
+    counted = [f"{called},{first}", *(f"{n},{row}" for n, row in enumerate(rows))]
+    (tmp_path / "counted.csv").write_text("\n".join(counted))
+    settings = TableSettings("price", ("day",))
+    found, plain = (
+        load_dataset(path, table=settings) for path in (tmp_path / "counted.csv", tmp_path / "houses.csv")
+    )
+    assert found.columns == plain.columns
+    np.testing.assert_array_equal(found.train.images, plain.train.images)
+    said = f"taken for an index, and left out: the column {called or 'without a name'}"
+    assert found.notes == (said, *plain.notes)
+
+
+def test_the_index_of_a_parquet_file_is_no_column(houses: Path, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    shuffled = pandas.read_csv(houses).sample(frac=1, random_state=0)
+    shuffled.to_parquet(tmp_path / "shuffled.parquet")
+    settings = TableSettings("price", ("day",))
+    found = load_dataset(tmp_path / "shuffled.parquet", table=settings)
+    assert found.columns.names == ("rooms", "area", "town")
+    assert "__index_level_0__" in found.notes[0]
+    # One that is to be predicted or to count is meant.
+    named = load_dataset(tmp_path / "shuffled.parquet", table=TableSettings("__index_level_0__", ("day",)))
+    assert named.columns.names == ("rooms", "area", "town", "price")
+
+
+def test_an_ending_may_be_in_capitals(houses: Path) -> None:
+    settings = TableSettings("price", ("day",))
+    expected = load_dataset(houses, table=settings)
+    found = load_dataset(houses.rename(houses.with_name("houses.CSV")), table=settings)
+    np.testing.assert_array_equal(found.train.images, expected.train.images)
 
 
 def test_another_encoding_is_named(houses: Path) -> None:

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.files import read_json, write_json
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
+from uraenas.run.task import prepare
 
 
 def test_a_beginning_that_was_killed_can_begin_again(tmp_path):
@@ -34,6 +36,43 @@ def test_data_that_changed_under_a_run_are_refused_and_what_changed_is_said(tmp_
         store(*facts)
         with pytest.raises(UraenasError, match=f"made with other images than data holds now{words}"):
             Pipeline.resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda table: table.replace("length", "width"),
+        lambda table: table.replace("first", "third"),
+        lambda table: "\n".join(  # in another unit, whose numbers are the same once they are scaled
+            line if place == 0 else ",".join([str(2 * float(line.split(",")[0])), *line.split(",")[1:]])
+            for place, line in enumerate(table.split("\n"))
+        ),
+    ],
+    ids=["name", "category", "unit"],
+)
+def test_columns_that_changed_under_a_run_are_refused(tmp_path, changed):
+    """Encoded rows are the same, and members would still read the columns as they were."""
+    numbers = np.random.default_rng(0).normal(size=60)
+    lines = [f"{x!r},{['first', 'second'][n % 2]},{3 * x!r}" for n, x in enumerate(numbers.tolist())]
+    file, settings = tmp_path / "rows.csv", {"data.target": "y", "data.name": str(tmp_path / "rows.csv")}
+    table = "\n".join(["length,order,y", *lines])
+    file.write_text(table)
+    began = Pipeline.start(tmp_path / "run", preset("table", settings))
+    Pipeline.resume(tmp_path / "run")
+    file.write_text(changed(table))
+    with pytest.raises(
+        UraenasError, match=r"other rows than rows holds now \(columns have other names, units or"
+    ):
+        Pipeline.resume(tmp_path / "run")
+    file.write_text("\n".join(["length,order,y", *lines[::-1]]))
+    with pytest.raises(UraenasError, match="made with other rows than rows holds now; choose"):
+        Pipeline.resume(tmp_path / "run")
+    file.write_text(changed(table))
+    facts = read_json(tmp_path / "run/data.json")
+    assert facts["blake2b"] == prepare(began.config).facts.blake2b
+    del facts["columns"]  # as it was before columns were looked at
+    write_json(tmp_path / "run/data.json", facts)
+    Pipeline.resume(tmp_path / "run")
 
 
 def test_a_note_counts_images_that_are_both_learned_from_and_measured_on(tmp_path):
@@ -80,6 +119,28 @@ def test_a_note_counts_rows_with_their_labels(tmp_path):
         found = Pipeline.start(tmp_path / name, preset("table", changes)).notes()
         told = [line for line in found if "test rows are also among the training rows" in line]
         assert len(told) == (name == "twice")
+
+
+@pytest.mark.parametrize(("folds", "rows"), [(5, 150), (5, 600), (0, 150)])
+def test_a_note_counts_rows_that_promises_and_training_share(tmp_path, folds, rows):
+    lines = [f"{x:.6f},{x + 0.1:.6f}" for x in np.random.default_rng(0).random(rows // 2)]
+    said = {
+        "held-out rows are also among the training rows": folds == 0,
+        "training rows are also in another part that chains leave out": folds > 0,
+        "rows that intervals rest on are also among the training rows": rows > 400,
+    }
+    for name, text in (("once", lines * 1), ("twice", lines * 2)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *text]))
+        changes = {"data.name": str(tmp_path / f"{name}.csv"), "data.target": "y", "train.folds": folds}
+        pipeline = Pipeline.start(tmp_path / name, preset("table", changes))
+        notes = [line for line in pipeline.notes() if "than they should be" in line]
+        assert len(notes) == (sum(said.values()) if name == "twice" else 0)
+        for words, expected in said.items():
+            assert any(words in line for line in notes) == (expected and name == "twice")
+    if folds:  # as counted by hand, one row after another
+        train, fold = pipeline.task.train, pipeline.task.fold
+        alike = (train.images[:, 0, 0, 0, None] == train.images[:, 0, 0, 0]) & (fold[:, None] != fold)
+        assert notes[0].startswith(f"{alike.any(axis=1).sum()} of {len(train)} ")
 
 
 def test_a_run_that_another_process_began_meanwhile_is_not_gone_on_with(tmp_path, monkeypatch):

@@ -238,6 +238,38 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     assert "column 'rooms' is missing" in done.stderr
 
 
+def test_a_note_says_what_is_missing_that_never_was(runs: dict[str, Path]) -> None:
+    """Rooms were missing in training, too, and have a column that says so."""
+    given = {"area": [np.nan, 80.0], "rooms": [3.0, np.nan], "town": ["a", ""]}
+    found = predict_rows(Run(runs["numbers"]).ensemble(), given)
+    assert [row["note"] for row in found] == [
+        "never seen in training: area missing",
+        "never seen in training: town missing",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes", "several"])
+def test_a_row_whose_prediction_is_no_number_is_named_and_the_exit_code_says_so(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable, kind: str
+) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text("area,rooms,town\n100,3,a\n1e60,3,a\n")
+    done = uraenas("predict", runs[kind], new, "--json")
+    assert done.returncode == 1
+    assert "Infinity" not in done.stdout
+    assert "NaN" not in done.stdout
+    found = json.loads(done.stdout)
+    assert [row["row"] for row in found["predictions"]] == [1]
+    assert [row["row"] for row in found["without"]] == [2]
+    assert "new.csv: row 2: no prediction" in done.stderr
+    assert "1 of 2 rows predicted" in done.stderr
+    assert len(uraenas("predict", runs[kind], new, "--csv").stdout.splitlines()) == 2
+    assert "nan" not in uraenas("predict", runs[kind], new).stdout
+    new.write_text("area,rooms,town\n1e60,3,a\n")
+    for way in ("--csv", "--json"):
+        assert uraenas("predict", runs[kind], new, way).returncode == 1
+
+
 @pytest.mark.parametrize("kind", ["numbers", "classes"])
 def test_a_file_takes_columns_and_says_what_predict_says_without_torch_and_this_package(
     runs: dict[str, Path], tmp_path: Path, kind: str

@@ -19,13 +19,22 @@ def printable(text: str) -> str:
 
 
 def csv_cell(value: object) -> object:
-    """A cell of a CSV file, of a list the texts in it; what a spreadsheet would take for a formula is quoted."""
-    if isinstance(value, list):
-        value = " | ".join(value)
-    if not isinstance(value, str):
+    """A cell of a CSV file, of a list the texts in it; what a spreadsheet would take for a formula is quoted.
+
+    Numbers are none: a class that is called -1 stays so.
+    """
+    if not isinstance(value, str | list):
         return value
-    text = printable(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    parts: list[str] = value if isinstance(value, list) else [value]
+    text = printable(" | ".join(parts))
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not all(map(_is_number, parts)) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def three_decimals(metric: str, value: float, sign: str = "") -> str:

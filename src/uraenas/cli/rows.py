@@ -15,7 +15,7 @@ from rich.text import Text
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.words import as_precise, csv_cell
-from uraenas.cli.printing import console, note, shown
+from uraenas.cli.printing import console, note, shown, tell
 
 if TYPE_CHECKING:
     from uraenas.ensemble import Ensemble
@@ -32,28 +32,38 @@ def predict_tables(
     as_csv: bool,
     as_json: bool,
 ) -> int:
-    """Predict every row of these files, and print it."""
+    """Predict every row of these files, and print it; rows without a prediction are named, and the exit code is 1."""
     from uraenas.data.tables import read_frame
+    from uraenas.ensemble.predict import NOT_FINITE
     from uraenas.ensemble.table_rows import predict_rows
 
     note(ensemble.doubts(asked))
     rows: list[dict[str, Any]] = []
+    without: list[dict[str, Any]] = []
     for file in files:
         if not file.exists():
             raise UraenasError(f"{file} does not exist; give tables: .csv, .parquet or .npz files")
         found = predict_rows(ensemble, read_frame(file), asked)
-        rows += [{"file": str(file), **row} for row in found]
+        rows += [{"file": str(file), **row} for row in found if row]
+        without += [
+            {"file": str(file), "row": n, "why": NOT_FINITE} for n, row in enumerate(found, 1) if not row
+        ]
     if as_json:
-        print(json.dumps({**facts, **asdict(asked), "predictions": _finite(rows)}))
-    elif as_csv:
+        said = {"predictions": _finite(rows), "without": without}
+        print(json.dumps({**facts, **asdict(asked), **said}))
+    elif as_csv and rows:
         writer = csv.writer(sys.stdout)
         flat = [_flat(row) for row in rows]
         writer.writerow([csv_cell(name) for name in flat[0]])
         for row in flat:
             writer.writerow([csv_cell(value) for value in row.values()])
-    else:
+    elif rows:
         _print(ensemble, rows, asked)
-    return 0
+    for one in without[:MOST_SHOWN]:
+        tell(f"uraenas: {one['file']}: row {one['row']}: {one['why']}")
+    if without:
+        tell(f"uraenas: {len(rows):,} of {len(rows) + len(without):,} rows predicted")
+    return 1 if without else 0
 
 
 def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

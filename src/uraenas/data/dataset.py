@@ -58,6 +58,13 @@ class LabelledImages:
         theirs = set(other._digests(labelled))
         return sum(one in theirs for one in self._digests(labelled))
 
+    def in_several(self, part_N: np.ndarray, labelled: bool = False) -> int:
+        """How many of the images are in another part, too, value by value; if asked for, with the same label."""
+        digests, parts = list(self._digests(labelled)), dict[int, set[int]]()
+        for digest, part in zip(digests, part_N.tolist(), strict=True):
+            parts.setdefault(digest, set()).add(part)
+        return sum(len(parts[digest]) > 1 for digest in digests)
+
     @property
     def labelled_twice(self) -> int:
         """How many of the images are there with another label, too, value by value."""

@@ -23,6 +23,7 @@ FLOOR = 1e-6  # of a variance, relative to that of the training labels: none is 
 RARE = 6  # a class of fewer examples goes with the largest, where that is allowed
 FAR = 1000  # deviations from 0 to the centre; float32 has an error of 6e-5 deviations there
 MOST_LABEL = 1e14  # metrics are in units of the label, and stored numbers have limits
+LEAST_SPREAD = 1e-15  # the smallest variance, FLOOR times its square, is a number in float32, too
 STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
 
 
@@ -198,10 +199,15 @@ class Numbers:
                     f"{where}: {self.column} is as large as {largest:g}, and at most {MOST_LABEL:g} is allowed; "
                     "divide it"
                 )
-        if np.ptp(labels["training"]) == 0:
+        if (spread := float(np.ptp(labels["training"]))) == 0:
             raise UraenasError(
                 f"{where}: {self.column} is {labels['training'][0]:g} in all training rows; "
                 "a constant leaves nothing to predict"
+            )
+        if spread < LEAST_SPREAD:
+            raise UraenasError(
+                f"{where}: values of {self.column} differ by {spread:g}, and at least {LEAST_SPREAD:g} is needed; "
+                "multiply it"
             )
 
     @property

@@ -18,7 +18,7 @@ from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import calibration, conformal, metrics
 
 BATCH = 256
-NOT_FINITE = "no prediction: the members' probabilities are not finite"
+NOT_FINITE = "no prediction: what members say is not finite"
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,14 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
     unlike the training rows; of rows like them, at most `share` is called so. Of classes it abstains where a row is
     foreign, and where it is less sure than held-out rows allow for the risk. A category that was never seen may be
     any that was: the prediction is the mixture over those, so it is at least as unsure as for them on average.
+    Nothing is said of a row whose prediction would not be a number.
     """
     columns = ensemble.normalisation.columns
     if columns is None:
         raise UraenasError("this ensemble predicts images, not rows of a table")
     frame = columns.frame(rows)
     members, p_values = ensemble.look(frame)
+    finite = torch.isfinite(members).all(dim=2).all(dim=0).tolist()
     split = ensemble.measures.split(members, ensemble.functions)
     sources = {source: getattr(split, source) for source in SOURCES}
     foreign = p_values <= checked_share(asked.share)
@@ -43,23 +45,28 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
             "foreign": bool(foreign[n]),
             "note": notes[n],
         }
+        if finite[n]
+        else {}
         for n in range(len(notes))
     ]
 
 
 def unseen(ensemble: Ensemble, frame: Frame) -> list[str]:
-    """Of each row, which categories were never seen in training."""
+    """Of each row, which categories were never seen in training, and what is missing that never was."""
     columns = ensemble.normalisation.columns
     assert columns is not None
-    found: dict[str, list[bool]] = {
-        part.name: part.encode(frame[part.name], 0)[1].tolist() for part in columns.parts
-    }
+    found = {part.name: part.unseen(frame[part.name]).tolist() for part in columns.parts}
     count = len(next(iter(frame.values())))
     notes = []
     for n in range(count):
-        strange = [f"{name} = {frame[name][n]}" for name, marks in found.items() if marks[n]]
+        strange = [value_in_words(name, frame[name][n]) for name, marks in found.items() if marks[n]]
         notes.append(f"never seen in training: {', '.join(strange)}" if strange else "")
     return notes
+
+
+def value_in_words(name: str, value: Any) -> str:
+    """A column and its value in one row."""
+    return f"{name} missing" if value == "" or value != value else f"{name} = {value}"
 
 
 def _numbers(

@@ -27,10 +27,10 @@ def require_used(settings: Iterable[str], *used: str) -> None:
             raise UraenasError(f"{key} is not for arrays; of data the estimator takes {', '.join(used)}")
 
 
-def warn_of(doubts: Iterable[str]) -> None:
-    """What held-out examples are too few for; the warnings point at the call of the estimator's method."""
+def warn_of(doubts: Iterable[str], above: int = 1) -> None:
+    """What promises suffer from; the warnings point at the call of the estimator's method, so many calls above."""
     for line in doubts:
-        warnings.warn(line, stacklevel=3)
+        warnings.warn(line, stacklevel=2 + above)
 
 
 def logarithms(probabilities: np.ndarray) -> np.ndarray:

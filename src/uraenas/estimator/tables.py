@@ -25,10 +25,12 @@ from uraenas.base.progress import Lines, silent
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import SHARE, Ensemble
 from uraenas.ensemble.held_out import COVERAGE
+from uraenas.ensemble.table_rows import value_in_words
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
 from uraenas.estimator.saving import Saveable
 from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
+from uraenas.run.advice import leaks_into_promises
 from uraenas.run.config import Config
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
@@ -90,7 +92,7 @@ class TableEstimator(Saveable):
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per row `total` = `data` + `weights` + `architecture`: of classes in nats, of numbers as variances.
 
-        Of T targets each is [N, T].
+        Of T targets each is [N, T]. All are without the temperature, which deviations and probabilities have.
         """
         split = self._fitted().uncertainty(self._rows(X), self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}
@@ -124,6 +126,7 @@ class TableEstimator(Saveable):
                 progress = Lines() if self.verbose else silent
                 pipeline = Pipeline.checked(folder, config, progress, dataset)
                 self.ensemble_ = trained(pipeline, self.method, above=3)
+            warn_of([*dataset.notes, *leaks_into_promises(pipeline.task)], above=2)
 
     def _config(self) -> Config:
         row_of_method(self.method)
@@ -157,7 +160,13 @@ class TableEstimator(Saveable):
             checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             rows = dict(zip(columns.names, checked.T, strict=True))
         with _as_value_error():
-            return columns.frame(rows)
+            frame = columns.frame(rows)
+        for part in columns.parts:
+            strange = part.unseen(frame[part.name])
+            if strange.any():
+                first = value_in_words(part.name, frame[part.name][strange.argmax()])
+                warn_of([f"{strange.sum():,} rows have what no training row has, such as {first}"], above=2)
+        return frame
 
     @property
     def _names(self) -> list[str] | None:
@@ -231,6 +240,7 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
     def fit(self, X: Any, y: Any) -> "UraeNASClassifier":
         """Learn the architecture distribution, draw and train the members."""
         rows, labels = self._known_rows(X, y)
+        _require_one_kind(labels)
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -262,6 +272,15 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
         ensemble, rows = self._fitted(), self._rows(X)
         warn_of(ensemble.require_known().held_out.doubts_of_coverage(coverage, "row"))
         return ensemble.predict_set(rows, coverage, self.device)
+
+
+def _require_one_kind(labels: np.ndarray) -> None:
+    """Refuse labels that are objects and not all texts: they have no order, and some may be missing."""
+    kinds = {"nothing" if one is None else type(one).__name__ for one in labels.tolist()}
+    if labels.dtype.kind == "O" and kinds != {"str"}:
+        raise ValueError(
+            f"Unknown label type: objects, here {' and '.join(sorted(kinds))}; give an array of numbers or of texts"
+        )
 
 
 def _has_texts(X: Any) -> bool:

@@ -1,5 +1,9 @@
 """What a user should know of data and settings before a run starts."""
 
+import math
+
+import numpy as np
+
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import epochs_for
 from uraenas.run.config import Config
@@ -28,24 +32,52 @@ def advice(config: Config, task: Task) -> list[str]:
 
 
 def _on_leaks(task: Task) -> list[str]:
-    """Examples that are both learned from and measured on. Rows may be alike by chance, seldom with their labels."""
+    """Examples that are both learned from and measured on."""
     data = task.dataset
     example, rows = f"{data.example}s", data.columns is not None
-    learned, kept = task.disjoint
-    found = {"test": (data.test, task.train), "held-out": (kept, learned)}
-    why = {
-        "test": "what is measured on these says nothing of new ones",
-        "held-out": "temperatures and promises are surer than they should be",
-    }
     twice = 0 if rows else task.train.labelled_twice
-    notes = (
-        [f"{twice:,} of {len(task.train):,} training images are there with another label, too"]
-        if twice
-        else []
-    )
-    counts = {name: own.also_in(other, rows) for name, (own, other) in found.items() if own is not other}
-    return notes + [
-        f"{count:,} of {len(found[name][0]):,} {name} {example} are also among the training {example}: {why[name]}"
-        for name, count in counts.items()
-        if count
-    ]
+    notes = []
+    if twice:
+        notes.append(f"{twice:,} of {len(task.train):,} training images are there with another label, too")
+    count = 0 if data.test is task.train else data.test.also_in(task.train, rows)
+    if count and not _alike_by_chance(task):
+        notes.append(
+            f"{count:,} of {len(data.test):,} test {example} are also among the training {example}: "
+            "what is measured on these says nothing of new ones"
+        )
+    return [*notes, *leaks_into_promises(task)]
+
+
+def leaks_into_promises(task: Task) -> list[str]:
+    """Examples that are both learned from and judged by, for temperatures and promises."""
+    example, rows = f"{task.dataset.example}s", task.dataset.columns is not None
+    if task.fold is None:
+        held_out, what = task.held_out, f"held-out {example} are also among the training {example}"
+        count = held_out.also_in(task.train, rows)
+    else:
+        held_out, what = task.train, f"training {example} are also in another part that chains leave out"
+        count = held_out.in_several(task.fold, rows)
+    in_apart = 0 if task.apart is None else task.apart.also_in(task.train, rows)
+    if not count + in_apart or _alike_by_chance(task):
+        return []
+    surer = "temperatures and promises are surer than they should be"
+    notes = [f"{count:,} of {len(held_out):,} {what}: {surer}"] if count else []
+    if task.apart is not None and in_apart:
+        kept = f"{in_apart:,} of {len(task.apart):,} rows that intervals rest on"
+        notes.append(f"{kept} are also among the training rows: intervals are narrower than they should be")
+    return notes
+
+
+def _alike_by_chance(task: Task) -> bool:
+    """Whether two rows would be alike, with their labels, even if columns had nothing to do with each other.
+
+    Rows of few categories are.
+    """
+    columns, rows = task.dataset.columns, len(task.train)
+    if columns is None:
+        return False
+    ends = np.cumsum([part.width for part in columns.parts])[:-1]
+    values = [*np.split(task.train.images[:, 0, 0], ends, axis=1), *task.train.labels.reshape(rows, -1).T]
+    counts = [np.unique(own, axis=0, return_counts=True)[1] for own in values]
+    chances = [float((own * (own - 1)).sum()) / (rows * (rows - 1)) for own in counts]
+    return math.prod(chances) * rows * (rows - 1) / 2 >= 1

@@ -134,7 +134,8 @@ def check_chains(run: Run, source: Run, config: Config, data: DataFacts) -> None
     deciding = tuple(key for key in changed if not key.startswith("ensemble.") and key not in free)
     if deciding:
         _require_alike(source, config, deciding, "chains")
-    if source.data() != data:
+    known = source.data()
+    if known is None or not known.fits(data):
         raise UraenasError(f"the chains of {source.path} were trained on other data than {config.data.name}")
 
 

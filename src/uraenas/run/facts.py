@@ -1,13 +1,15 @@
 """What a run's small files say, typed: the images it was made with."""
 
 import hashlib
-from dataclasses import asdict, dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from uraenas.base.fields import Fields
 from uraenas.data import LabelledImages
+from uraenas.data.tables import Columns
 from uraenas.data.targets import numbers_of
 
 
@@ -25,6 +27,7 @@ class DataFacts:
     blake2b: str
     targets: tuple[str, ...] = ()  # where there are several
     apart_images: int = 0  # where chains leave out parts in turn: those that none learns from
+    columns: str = ""  # checksum of a table's names and units, which rows do not tell; none in files of old
 
     @property
     def is_table(self) -> bool:
@@ -41,6 +44,10 @@ class DataFacts:
         """How many numbers a member says of an image."""
         return len(self.classes) or numbers_of(self.targets or ("",)).outputs(0)
 
+    def fits(self, new: "DataFacts") -> bool:
+        """Whether new data are these."""
+        return self == (new if self.columns else replace(new, columns=""))
+
     def unlike(self, new: "DataFacts") -> str:
         """The first thing in which new data differ from these, in brackets; nothing where only what they hold does."""
         sizes = [" × ".join(map(str, one.image)) for one in (self, new)]
@@ -53,10 +60,12 @@ class DataFacts:
             (f"held-out {self.example}s", self.held_out_images, new.held_out_images),
             (f"test {self.example}s", self.test_images, new.test_images),
         ]
-        return next((f" ({what}: {old}, now {now})" for what, old, now in ways if old != now), "")
+        renamed = self.blake2b == new.blake2b and self.columns != new.columns
+        of_columns = " (columns have other names, units or categories)" if renamed else ""
+        return next((f" ({what}: {old}, now {now})" for what, old, now in ways if old != now), of_columns)
 
     def as_json(self) -> dict[str, Any]:
-        seldom = ("targets", "apart_images")
+        seldom = ("targets", "apart_images", "columns")
         return {name: value for name, value in asdict(self).items() if name not in seldom or value}
 
     @classmethod
@@ -77,6 +86,7 @@ class DataFacts:
             blake2b=stored.text("blake2b"),
             targets=stored.texts("targets") if stored.has("targets") else (),
             apart_images=stored.whole("apart_images") if stored.has("apart_images") else 0,
+            columns=stored.text("columns") if stored.has("columns") else "",
         )
 
 
@@ -88,3 +98,10 @@ def digest_of_images(*parts: LabelledImages) -> str:
         digest.update(part.labels.tobytes())
         digest.update(b"" if part.weights is None else part.weights.tobytes())
     return digest.hexdigest()
+
+
+def digest_of_columns(columns: Columns | None) -> str:
+    """A checksum of what a table's columns are called and how they are read; nothing where there are none."""
+    if columns is None:
+        return ""
+    return hashlib.blake2b(json.dumps(columns.marks).encode(), digest_size=16).hexdigest()

@@ -165,7 +165,7 @@ class Pipeline:
     def _check_data(self) -> None:
         """The images must be those the run began with."""
         known = self.run.data()
-        if known is not None and known != self.task.facts:
+        if known is not None and not known.fits(self.task.facts):
             raise UraenasError(
                 f"{self.run.path} was made with other {known.example}s than {self.task.dataset.name} holds now"
                 f"{known.unlike(self.task.facts)}; choose another directory (--out)"

@@ -18,7 +18,7 @@ from uraenas.learning.chains import Start
 from uraenas.learning.search import SearchTask
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
-from uraenas.run.facts import DataFacts, digest_of_images
+from uraenas.run.facts import DataFacts, digest_of_columns, digest_of_images
 from uraenas.run.starts import starts_of
 from uraenas.spaces import Shape, Space
 
@@ -148,6 +148,7 @@ class Task:
             digest_of_images(*data.parts.values()),
             tuple(part.column for part in data.target.parts) if len(data.target.parts) > 1 else (),
             0 if self.apart is None else len(self.apart),
+            digest_of_columns(data.columns),
         )
 
 

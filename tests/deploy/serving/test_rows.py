@@ -49,7 +49,9 @@ def test_rows_as_json_csv_and_tensors_say_what_predict_says(
     status, found = client("POST", "/api/predict", json.dumps({"rows": ROWS}).encode(), content_type=JSON)
     assert (status, found["predictions"]) == (200, expected)
     text = "area,rooms,town,other\n50,2,a,x\n150.5,,never seen,x\n90,4,,x\n"
-    assert client("POST", "/api/predict", text.encode(), content_type="text/csv")[1] == found
+    for delimiter in ",;\t":
+        body = text.replace(",", delimiter).encode()
+        assert client("POST", "/api/predict", body, content_type="text/csv")[1] == found
     outputs = {one["name"]: one for one in infer(client, found["model"])["outputs"]}
     by_class = {"prediction_set", "probabilities"} if kind == "classes" else set()
     for name in outputs.keys() - by_class:
@@ -124,7 +126,11 @@ WRONG = {
     "infinite": (b'{"rows": [{"area": 1e999, "rooms": 1, "town": "a"}]}', JSON, 422, "infinite"),
     "nested": (b'{"rows": [{"area": [1], "rooms": 1, "town": "a"}]}', JSON, 422, "numbers and texts"),
     "CSV by another name": (b"area\n1", "application/x-www-form-urlencoded", 400, "Content-Type: text/csv"),
-    "no UTF-8": (b"area\n\xff", "text/csv", 400, "no CSV"),
+    "missing further down": (json.dumps({"rows": [ROWS[0], {"area": 1}]}).encode(), JSON, 422, "in row 2"),
+    "no UTF-8": (b"area\n\xff", "text/csv", 400, "not in UTF-8"),
+    "ragged": (b"area,rooms,town\n1,2,a\n1,2\n", "text/csv", 400, "line 3 has 2 values"),
+    "named twice": (b"area,rooms,town,area\n1,2,a,9\n", "text/csv", 400, "two columns are called 'area'"),
+    "only names": (b"area,rooms,town\n", "text/csv", 400, "no rows below"),
 }
 
 

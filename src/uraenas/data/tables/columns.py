@@ -31,6 +31,7 @@ from uraenas.data.tables.frame import (
 
 MOST_CATEGORIES = 1000
 MOST_VALUE = 1e100  # of a number: its square is finite
+LEAST_SPREAD = 1e-100  # likewise, above 0
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -55,6 +56,12 @@ class Number:
         """That an unseen value may be taken for."""
         return 1
 
+    @property
+    def mark(self) -> str:
+        """Its unit, by which it is known again; in few digits, since sums differ in the last ones by machine."""
+        centre = round(self.mean / self.deviation, 6) + 0.0  # never −0
+        return f"{centre:.6g} {self.deviation:.6g}"
+
     def column(self, values: np.ndarray) -> np.ndarray:
         """New values as numbers; true and false are 1 and 0, as they may have been in training."""
         found = column_of(self.name, values)
@@ -68,8 +75,12 @@ class Number:
             raise UraenasError(f"column {self.name} holds {str(strange)!r}, and had numbers in training")
         return np.array(numbers, np.float64)
 
+    def unseen(self, values: np.ndarray) -> np.ndarray:
+        """Whether each is missing, which none was in training [N]: networks are told the median, and nothing else."""
+        return np.isnan(values) & (not self.flagged)
+
     def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers [N, width], and whether each row's value was never seen [N]."""
+        """Numbers [N, width], and whether each row's value may be any that was seen [N]."""
         missing = np.isnan(values)
         known = np.where(missing, self.median, values)[:, None]
         parts = [(known - self.mean) / self.deviation]
@@ -96,6 +107,11 @@ class Category:
     def most_values(self) -> int:
         """That an unseen value may be taken for."""
         return len(self.values)
+
+    @property
+    def mark(self) -> str:
+        """Its values, by which it is known again."""
+        return "\n".join(self.values)
 
     def column(self, values: np.ndarray) -> np.ndarray:
         """New values as texts, whatever the values beside them: 007 is no number here, even if all others are."""
@@ -130,6 +146,10 @@ class Category:
                 found[number] = value
         return found
 
+    def unseen(self, values: np.ndarray) -> np.ndarray:
+        """Whether each was never seen in training [N]."""
+        return self.encode(values, 0)[1]
+
     def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
         """The same; a value that was never seen is taken for one that was, another in each variant."""
         found = as_texts(values)[:, None] == np.array(self.values, dtype=str)
@@ -157,6 +177,11 @@ class Columns:
         """That an unseen value of any column may be taken for."""
         return max((part.most_values for part in self.parts), default=1)
 
+    @property
+    def marks(self) -> list[tuple[str, str]]:
+        """Names, units and values, which encoded rows do not tell."""
+        return [(part.name, part.mark) for part in self.parts]
+
     def frame(self, rows: Any) -> Frame:
         """Rows as they came, as columns; those that are needed must be there, others are not looked at."""
         found = frame_of(rows, None if hasattr(rows, "columns") else self.names)
@@ -173,7 +198,9 @@ class Columns:
         """Images of one pixel [N, 1, 1, D] in float32, and whether a row has a category that was never seen [N]."""
         pairs = [part.encode(frame[part.name], variant) for part in self.parts]
         rows = np.concatenate([values for values, _ in pairs], axis=1)
-        return rows.astype(np.float32)[:, None, None], np.any([strange for _, strange in pairs], axis=0)
+        with np.errstate(over="ignore"):  # what is then infinite has no prediction, which is told
+            images = rows.astype(np.float32)[:, None, None]
+        return images, np.any([strange for _, strange in pairs], axis=0)
 
     def as_json(self) -> dict[str, Any]:
         return {"columns": [{"kind": type(part).__name__.lower(), **asdict(part)} for part in self.parts]}
@@ -229,6 +256,10 @@ def _number(name: str, values: np.ndarray, pieces: int) -> Number:
     if (largest := float(np.nanmax(np.abs(values)))) > MOST_VALUE:
         raise UraenasError(
             f"column {name} holds {largest:g}, and at most {MOST_VALUE:g} is allowed; divide it"
+        )
+    if 0 < (spread := float(np.nanmax(values) - np.nanmin(values))) < LEAST_SPREAD:
+        raise UraenasError(
+            f"values of column {name} differ by {spread:g}, and at least {LEAST_SPREAD:g} is needed; multiply it"
         )
     imputer, scaler = SimpleImputer(strategy="median"), StandardScaler()
     scaler.fit(imputer.fit_transform(values[:, None]))

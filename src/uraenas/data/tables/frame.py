@@ -13,11 +13,17 @@ Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked f
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
 
+# Days with a year of two digits may be anything else, too, so all values of a column must be such.
+SHORT_DATE = re.compile(r"(0?[1-9]|[12]\d|3[01])[-/.](0?[1-9]|[12]\d|3[01])[-/.]\d{2}")
+COMMAS = re.compile(
+    r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?,\d+([eE][+-]?\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?"
+)  # 1,5 and 1.234,5 and 1,234.5
+
 
 def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, without importing it
-        return {str(name): rows[name].to_numpy() for name in rows.columns}
+        return {str(name): _of_pandas(rows[name]) for name in rows.columns}
     if isinstance(rows, Mapping):
         return {str(name): np.asarray(values) for name, values in rows.items()}
     array = np.asarray(rows)
@@ -29,8 +35,20 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     return {name: array[:, number] for number, name in enumerate(called)}
 
 
+def _of_pandas(column: Any) -> np.ndarray:
+    return as_category(column.to_numpy()) if str(column.dtype) == "category" else column.to_numpy()
+
+
+def as_category(values: np.ndarray) -> np.ndarray:
+    """Values of a category whatever they look like: in numpy's own type of texts, which are never read as numbers."""
+    texts = [
+        as_text(one) if isinstance(one, float) and one == one else text_of(one) for one in values.tolist()
+    ]
+    return np.array(texts, np.dtypes.StringDType())
+
+
 def checked(columns: Mapping[str, np.ndarray]) -> Frame:
-    """Columns as numbers where all their values are, else as texts; dates and infinite values are refused."""
+    """Columns as numbers where all their values are, else as texts; dates, commas and infinite values are refused."""
     return of_one_length({name: column_of(name, values) for name, values in columns.items()})
 
 
@@ -46,6 +64,8 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     require_column(name, values)
     if values.dtype.kind in "biuf":
         return _finite(name, values.astype(np.float64))
+    if values.dtype.kind == "T":
+        return np.array(values.tolist(), dtype=str)
     texts = [text_of(one) for one in values.tolist()]
     numbers = [number_of(text) for text in texts]
     if None not in numbers:
@@ -53,6 +73,13 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     for text in texts:
         if DATE.fullmatch(text):
             raise _no_dates(name, text)
+    if all(SHORT_DATE.fullmatch(text) for text in texts if text):
+        raise _no_dates(name, next(filter(None, texts)))
+    strange = [text for text, number in zip(texts, numbers, strict=True) if number is None]
+    if all(map(COMMAS.fullmatch, strange)):
+        raise UraenasError(
+            f"column {name} holds numbers with a comma such as {strange[0]}; write 1234.5 for 1234 and a half"
+        )
     return np.array(texts, dtype=str)
 
 
@@ -62,7 +89,7 @@ def require_column(name: str, values: np.ndarray) -> None:
         raise UraenasError(f"column {name} has the shape {values.shape}; it must be one value for each row")
     if values.dtype.kind == "M":
         raise _no_dates(name, values[0])
-    if values.dtype.kind not in "biufOUS":
+    if values.dtype.kind not in "biufOUST":
         raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset
 from uraenas.data.files import Damaged, blaming, open_limited
 from uraenas.data.npz import read_npz
-from uraenas.data.tables.frame import Frame, frame_of
+from uraenas.data.tables.frame import Frame, as_category, frame_of
 from uraenas.data.tables.table import TableSettings, table_dataset
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
@@ -23,13 +24,14 @@ ARRAYS = (
 )
 MOST_BYTES = 4 << 30
 DELIMITERS = ",;\t|"
+INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls a table's index, or nothing
 NONE = TableSettings()
 MEND = "It should be a table with a line of column names."
 
 
 def is_table(path: Path) -> bool:
     """Whether a file is a table: by its ending, or an .npz file whose examples are rows."""
-    if path.name.endswith(ENDINGS):
+    if path.name.lower().endswith(ENDINGS):
         return True
     return path.suffix == ".npz" and path.is_file() and _arrays_in(path) is not None
 
@@ -38,7 +40,7 @@ def load_table(path: Path, settings: TableSettings) -> Dataset:
     """The dataset in a file; in an .npz file the target is y, or each of its columns, and rows for testing may be."""
     name, frame = path.name.split(".")[0], read_frame(path)
     if path.suffix != ".npz":
-        return table_dataset(name, frame, settings)
+        return _without_index(name, frame, settings)
     if not settings.target:
         settings = replace(settings, target=",".join(name for name in frame if name.startswith("y")))
     tested = _arrays_in(path, 2)
@@ -52,9 +54,21 @@ def load_table(path: Path, settings: TableSettings) -> Dataset:
     return table_dataset(name, joined, settings, np.repeat([False, True], counts))
 
 
+def _without_index(name: str, frame: Frame, settings: TableSettings) -> Dataset:
+    """The dataset of a table without columns that only count rows, which a file's order may tie to the target."""
+    meant = {*settings.targets(frame), settings.weight, *settings.leave_out}
+    counts = [column for column in frame if INDEX.fullmatch(column) and column not in meant - {""}]
+    if not counts:
+        return table_dataset(name, frame, settings)
+    others = {column: values for column, values in frame.items() if column not in counts}
+    found = table_dataset(name, others, settings)
+    named = ", ".join(column or "without a name" for column in counts)
+    return replace(found, notes=(f"taken for an index, and left out: the column {named}", *found.notes))
+
+
 def read_frame(path: Path) -> Frame:
     """The columns in a file."""
-    if path.name.endswith(".parquet"):
+    if path.name.lower().endswith(".parquet"):
         return _parquet(path)
     if path.suffix == ".npz":
         arrays = _arrays_in(path)
@@ -72,28 +86,33 @@ def _frame_in(x: np.ndarray, y: np.ndarray | None) -> Frame:
 
 def _csv(path: Path) -> Frame:
     with blaming(path, MEND), open_limited(path, MOST_BYTES) as file:
-        try:
-            text = file.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise Damaged("it is not in UTF-8, in which tables are read") from error
-        first = text.partition("\n")[0]
-        delimiter = max(DELIMITERS, key=first.count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        lines, rows = [], []
-        for row in reader:
-            if row:
-                lines.append(reader.line_num)
-                rows.append(row)
-        if len(rows) < 2:
-            raise Damaged("it has no rows below its first line")
-        names = [name.strip() for name in rows[0]]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise Damaged(f"two columns are called {sorted(twice)[0]!r}")
-        for number, row in zip(lines, rows, strict=True):
-            if len(row) != len(names):
-                raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
-        columns = zip(*rows[1:], strict=True)
-        return {name: np.array(own, dtype=object) for name, own in zip(names, columns, strict=True)}
+        return frame_in_text(file.read())
+
+
+def frame_in_text(content: bytes) -> Frame:
+    """The columns in a text whose first line names them, whatever divides its cells."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Damaged("it is not in UTF-8, in which tables are read") from error
+    first = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines, rows = [], []
+    for row in reader:
+        if row:
+            lines.append(reader.line_num)
+            rows.append(row)
+    if len(rows) < 2:
+        raise Damaged("it has no rows below its first line")
+    names = [name.strip() for name in rows[0]]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise Damaged(f"two columns are called {sorted(twice)[0]!r}")
+    for number, row in zip(lines, rows, strict=True):
+        if len(row) != len(names):
+            raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
+    columns = zip(*rows[1:], strict=True)
+    return {name: np.array(own, dtype=object) for name, own in zip(names, columns, strict=True)}
 
 
 def _parquet(path: Path) -> Frame:
@@ -103,7 +122,10 @@ def _parquet(path: Path) -> Frame:
         raise UraenasError(f"{path} needs pyarrow; install it with: pip install uraenas[tables]") from error
     with blaming(path, MEND):
         table = parquet.read_table(path)
-    return {name: table[name].to_numpy() for name in table.column_names}
+        arrays = {name: table[name].to_numpy() for name in table.column_names}
+        told = (table.schema.pandas_metadata or {}).get("columns", ())
+        categories = {one["name"] for one in told if one.get("pandas_type") == "categorical"}
+        return {name: as_category(own) if name in categories else own for name, own in arrays.items()}
 
 
 def _arrays_in(path: Path, first: int = 0) -> tuple[np.ndarray, np.ndarray | None] | None:

@@ -9,7 +9,7 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import columns_of
-from uraenas.data.tables.frame import Frame, as_texts, checked
+from uraenas.data.tables.frame import Frame, as_texts, checked, number_of
 from uraenas.data.targets import Classes, Target, numbers_of
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
@@ -58,13 +58,15 @@ def table_dataset(
     targets = settings.targets(frame)
     _check(name, frame, settings, targets)
     notes: list[str] = []
+    categories = {column for column, values in frame.items() if values.dtype.kind == "T"}
     frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
     needed: list[tuple[str, MaskOf]] = [(column, _known) for column in targets]
     needed += [(settings.weight, _counting)] if settings.weight else []
     used = _used(name, frame, needed, notes)
     frame = {column: values[used] for column, values in frame.items()}
     weights = frame.pop(settings.weight).astype(np.float32) if settings.weight else None
-    target, classes, labels = _labels(name, settings.kind, [(one, frame[one]) for one in targets], notes)
+    kind = "classes" if settings.kind == "auto" and categories.issuperset(targets) else settings.kind
+    target, classes, labels = _labels(name, kind, [(one, frame[one]) for one in targets], notes)
     inputs = {column: values for column, values in frame.items() if column not in targets}
     if test is None:
         shares = (1 - TEST_FRACTION, TEST_FRACTION)
@@ -77,16 +79,32 @@ def table_dataset(
     places = stratified_split(target.strata(labels[rest]), shares, key + 1)
     train, held_out = (rest[place] for place in places)
     columns = columns_of({column: values[train] for column, values in inputs.items()}, settings.pieces)
+    read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
+    notes += filter(None, read)
     parts = []
     for rows in (train, tested if len(tested) else train, held_out, *([apart] if len(apart) else [])):
         images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})
         if rows is tested and strange.any():
-            notes.append(f"{strange.sum():,} of its test rows have a category that no training row has")
+            unlike = f"{strange.sum():,} of its test rows have a category that no training row has"
+            notes.append(f"{unlike}, and are measured with the most frequent one")
         names = tuple(f"row {row + 1}" for row in used[rows])
         parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
     first, second, *others = parts
     return Dataset(
         name, first, second, classes, False, 0, tuple(notes), others[0], target, columns, *others[1:]
+    )
+
+
+def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
+    """Said of a column that is mostly numbers, where a word such as <5 may have made texts of measurements."""
+    texts = [] if values.dtype.kind == "f" else [text for text in np.unique(values).tolist() if text]
+    words = [text for text in texts if number_of(text) is None]
+    numbers = len(texts) - len(words)
+    if not words or numbers <= max(FEW_VALUES, len(words)):
+        return ""
+    return (
+        f"{name} has {numbers:,} different numbers, which are read as texts since it also holds {words[0]!r}; "
+        "leave such cells empty where they are to be numbers"
     )
 
 
@@ -184,6 +202,8 @@ def _one_target(
     is_number = values.dtype.kind == "f" and not (whole and distinct <= FEW_VALUES)
     if kind == "numbers" or (kind == "auto" and is_number):
         return numbers_of([column]), (), values.astype(np.float64)
+    if kind == "auto" and (said := _on_numbers_among_texts(column, values)):
+        raise UraenasError(f"{said}, or take them for classes: data.predict=classes")
     if kind == "auto" and whole:
         notes.append(
             f"{column} has {distinct} different whole numbers, taken for classes; data.predict=numbers "

@@ -1,7 +1,6 @@
 """What the server says of rows of a table: a number with its interval, or a class with its set, and doubt by source."""
 
 import csv
-import io
 import math
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ import numpy as np
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Category, Frame
 from uraenas.data.tables.frame import as_texts
+from uraenas.data.tables.reading import frame_in_text
 from uraenas.data.targets import names_of
 from uraenas.deploy.serving.limits import Refused
 from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
@@ -59,10 +59,10 @@ class RowsModel:
                 400, 'expected {"rows": [{column: value, …}, …]}, or CSV with Content-Type: text/csv'
             )
         require_number(len(given), most, "rows")
-        missing = [name for name in self.columns.names if name not in given[0]]
-        if missing:
-            raise Refused(422, f"column {missing[0]!r} is missing")
-        values = {name: [row.get(name) for row in given] for name in self.columns.names}
+        for number, row in enumerate(given, 1):
+            if missing := [name for name in self.columns.names if name not in row]:
+                raise Refused(422, f"column {missing[0]!r} is missing in row {number}; null where not known")
+        values = {name: [row[name] for row in given] for name in self.columns.names}
         items = self._items(values)
         return items, [""] * len(items)
 
@@ -199,7 +199,7 @@ def _is_end(name: str) -> bool:
 
 def _csv(body: bytes) -> list[dict[str, str]]:
     try:
-        text = body.decode("utf-8-sig")
-        return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(400, "this is no CSV file in UTF-8") from error
+        frame = frame_in_text(body)
+    except (UraenasError, csv.Error) as error:
+        raise Refused(400, f"this is no table: {error}") from error
+    return [dict(zip(frame, row, strict=True)) for row in zip(*frame.values(), strict=True)]

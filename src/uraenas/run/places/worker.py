@@ -143,7 +143,8 @@ class Worker:
                     f"{run.path} is not there; workers need the run directory on a file system that all machines share"
                 )
             task = prepare(config, known)
-            if task.facts != run.data():
+            began_with = run.data()
+            if began_with is None or not began_with.fits(task.facts):
                 raise UraenasError(f"{task.dataset.name} holds other data here than where the run began")
             self._prepared = config, task
         return self._prepared[1]

@@ -45,6 +45,13 @@ def test_markdown_is_the_table(rows: list[Row]) -> None:
     assert formats.write("md", [("demo", rows)], Contents()).count("**") >= 2 * len(COLUMNS)
 
 
+@pytest.mark.parametrize(("form", "bold"), [("md", "**0.123**"), ("latex", "\\textbf{0.123}")])
+def test_values_that_print_alike_are_bold_alike(form: str, bold: str) -> None:
+    values = {"a": 0.12301, "b": 0.12302, "c": 0.2}
+    rows = [Row(name, "x", "none", 0, "nll", value, 1, "raw", 0) for name, value in values.items()]
+    assert formats.write(form, [("demo", rows)], Contents()).count(bold) == 2
+
+
 def test_intervals_are_there_when_asked_for(rows: list[Row]) -> None:
     plain, full = (
         formats.write("latex", [("demo", rows)], Contents(intervals=asked)) for asked in (False, True)

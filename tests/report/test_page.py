@@ -123,6 +123,15 @@ def test_what_prints_the_best_value_and_all_not_clearly_worse_are_marked_alike(
     assert 0 < len(expected) < len(lines) * len(COLUMNS)
 
 
+def test_the_page_says_which_of_its_marks_chance_may_set(html: str, make_run: MakeRun) -> None:
+    """Seven equal methods have one that is called worse in two tables of five, and ECE leans with confidence."""
+    several = report.build([make_run(), make_run("other")])
+    for words in (html, several):
+        assert "of many equal methods some miss it by chance" in words
+    assert "most where a method is least sure, and its intervals and differences with it" in html
+    assert "of two perfectly calibrated methods the surer one may look better" in several
+
+
 def test_predictions_lead_to_the_numbers_of_metrics(demo: Source, page: Page) -> None:
     """What is drawn from predictions agrees with what evaluation wrote down."""
     run, test = demo

@@ -91,7 +91,9 @@ def _about(entries: Entries) -> Facts:
 ECE_LEANS = (
     "ECE leans upwards: chance alone opens gaps between confidence and accuracy, the more the smaller the test set, so "
     "even a perfectly calibrated method has an ECE above zero, and a resample of the test set a larger one than "
-    "the set itself. Differences of ECE between methods lean less than the values."
+    "the set itself: intervals of ECE lie too high. Differences of ECE lean, too: chance opens larger gaps where a "
+    "method is less sure, so of two perfectly calibrated methods the surer one may look better, and a calibrated one "
+    "less far ahead of others than it is. A run's own section “Calibration” has the ECE by chance of each method."
 )
 
 
@@ -189,7 +191,8 @@ def _values(entries: Entries, kind: str) -> Table | None:
     if entries.competing:
         caption += (
             " Bold: the best value of a column, as printed, and all that are not clearly worse: the paired interval of "
-            f"the difference holds zero{', or seeds disagree' if entries.folded else ''}."
+            f"the difference holds zero{', or seeds disagree' if entries.folded else ''}. Each is judged by itself: of "
+            "many equal methods some miss it by chance."
         )
     if any("unjudged" in found.values() for found in standing.values()):
         caption += " °: not judged, as it shares no seed with the best of the column or has no replicates to be paired."

@@ -22,8 +22,8 @@ LEADS = {
 }
 COLUMN = attrgetter("metric", "shift", "calibration")
 BOLD = (
-    "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "
-    "95\u00a0% intervals, where there are any, stand beneath."
+    "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference, each "
+    "by itself: of many equal methods some miss it by chance); 95\u00a0% intervals, where there are any, stand beneath."
 )
 
 
@@ -35,7 +35,10 @@ def lead_of(facts: RunFacts) -> str:
 def section(facts: RunFacts) -> Section:
     lead = f"{lead_of(facts)} {BOLD}"
     if facts.classes:
-        lead += " ECE leans upwards, and its intervals with it. Dis: how often two members name different classes."
+        lead += (
+            " ECE leans upwards, most where a method is least sure, and its intervals and differences with it: see ECE "
+            "by chance under Calibration. Dis: how often two members name different classes."
+        )
     if facts.data.targets:
         lead += (
             f" The first table, the figures and the tiles above have means over {len(facts.data.targets)} targets, "

@@ -211,6 +211,27 @@ def test_why_two_runs_cannot_be_paired(
         differences(run, f"{elsewhere.path}:drnas")
 
 
+def test_held_out_images_of_two_seeds_are_not_the_same_images(make_own_run: MakeRun) -> None:
+    """Nor are they the test images: nothing is paired, and n is the number of those that were measured on."""
+
+    def held_out(name: str, seed: int) -> Run:
+        run, _ = make_own_run(name, seed=seed)
+        run.write_config(override(run.config(), {"evaluate.part": "held_out"}))
+        found = run.metrics()
+        settings = {**found.settings, "evaluate.part": "held_out"}
+        run.write_outcome(replace(found, settings=settings), run.replicates())
+        return run
+
+    tested, (a, b) = make_own_run("tested", seed=1)[0], (held_out("a", 1), held_out("b", 2))
+    for one, other in ((a, b), (a, tested), (tested, b)):
+        with pytest.raises(UraenasError, match="measured on the same part"):
+            differences(one, f"{other.path}:drnas")
+        assert "not tested on the same images" in report.build([(one, None), (other, None)])
+    assert differences(a, f"{held_out('again', 1).path}:drnas")
+    page = report.build([(a, None)])
+    assert ("n = 100 test images" in page, "n = 120" in page) == (True, False)
+
+
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])
 def test_a_table_goes_where_it_is_told(demo: Source, tmp_path: Path, uraenas: Command, form: str) -> None:
     path = demo[0].path

@@ -49,7 +49,7 @@ class Picked:
     @property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        known = self.rows[0].dataset if self.data is None else self.data.blake2b
+        known = self.rows[0].dataset if self.data is None else self.data.measured_on(self.settings)
         return known, frozenset(map(PLACE, self.rows))
 
 

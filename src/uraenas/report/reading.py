@@ -174,12 +174,13 @@ class RunFacts:
     @cached_property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        return (self.data.blake2b, frozenset(self._evaluated))
+        return (self.data.measured_on(self.settings), frozenset(self._evaluated))
 
     @property
     def n(self) -> str:
         """How many test images or rows each value rests on."""
-        return f"n = {self.data.test_images:,}"
+        of_test = self.settings["evaluate.part"] == "test"
+        return f"n = {self.data.test_images if of_test else self.data.held_out_images:,}"
 
     @property
     def examples(self) -> str:

@@ -1,6 +1,7 @@
 """What a run's small files say, typed: the images it was made with."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,6 +41,14 @@ class DataFacts:
     def outputs(self) -> int:
         """How many numbers a member says of an image."""
         return len(self.classes) or numbers_of(self.targets or ("",)).outputs(0)
+
+    def measured_on(self, settings: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What tells on which of these images a run of these settings was measured."""
+        if settings["evaluate.part"] == "test":
+            return (self.blake2b,)
+        # Held-out rows of a table are drawn once and for all, held-out images by the seed.
+        drawn_by = ("data.held_out",) if self.is_table else ("data.held_out", "data.limit", "seed")
+        return (self.blake2b, *(settings[key] for key in drawn_by))
 
     def unlike(self, new: "DataFacts") -> str:
         """The first thing in which new data differ from these, in brackets; nothing where only what they hold does."""

@@ -132,6 +132,20 @@ def test_the_page_says_which_of_its_marks_chance_may_set(html: str, make_run: Ma
     assert "of two perfectly calibrated methods the surer one may look better" in several
 
 
+def test_an_accuracy_of_few_errors_is_said_to_have_too_short_an_interval(make_own_run: MakeRun) -> None:
+    """Of 120 images with three errors one resample in twenty has none; without an error all are alike."""
+    run, test = make_own_run()
+    found, values = run.metrics(), {"drnas": 115 / 120, "uraenas": 117 / 120, "deep-ensemble": 1.0}
+    rows = [
+        row._replace(value=values[row.method]) if row.metric == "accuracy" and row.shift == "none" else row
+        for row in found.rows
+    ]
+    run.write_outcome(replace(found, rows=rows), run.replicates())
+    words = "uraenas and deep-ensemble: fewer than 5 errors, so the interval of the accuracy is too short"
+    html = report.build([(run, test)])
+    assert (words in html, f"drnas, {words}" in html) == (True, False)
+
+
 def test_predictions_lead_to_the_numbers_of_metrics(demo: Source, page: Page) -> None:
     """What is drawn from predictions agrees with what evaluation wrote down."""
     run, test = demo

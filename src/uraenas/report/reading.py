@@ -177,10 +177,15 @@ class RunFacts:
         return (self.data.measured_on(self.settings), frozenset(self._evaluated))
 
     @property
-    def n(self) -> str:
+    def tested(self) -> int:
         """How many test images or rows each value rests on."""
         of_test = self.settings["evaluate.part"] == "test"
-        return f"n = {self.data.test_images if of_test else self.data.held_out_images:,}"
+        return self.data.test_images if of_test else self.data.held_out_images
+
+    @property
+    def n(self) -> str:
+        """The same in words."""
+        return f"n = {self.tested:,}"
 
     @property
     def examples(self) -> str:

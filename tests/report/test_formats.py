@@ -356,6 +356,31 @@ def test_what_a_mean_over_seeds_does_not_look_at(make_own_run: MakeRun, uraenas:
     assert "the runs of uraenas differ in more than their seed: train.sampling.samples" in done.stderr
 
 
+def test_references_that_learned_from_more_images_are_no_seeds_of_one_thing(
+    make_own_run: MakeRun, uraenas: Command
+) -> None:
+    runs = {}
+    for seed, (name, method) in enumerate({"a": "drnas", "b": "drnas", "c": "uraenas"}.items()):
+        run = runs[name] = make_own_run(name, seed=seed, methods=(method,), shifts=())[0]
+        found = run.metrics()
+        plain = [row._replace(method="logistic", members=1) for row in found.rows if row.members == 1]
+        temperatures = {**found.temperatures, "logistic": 1.0}
+        run.write_outcome(
+            replace(found, rows=[*found.rows, *plain], temperatures=temperatures), run.replicates()
+        )
+    change(runs["c"], data__limit=500)
+
+    def lines(*names: str) -> list[str]:
+        page = taken_apart(report.build([(runs[name], None) for name in names]))
+        return [line[0] for line in page.tables[0][1:]]
+
+    assert lines("a", "b") == ["drnas", "logistic"]
+    assert lines("a", "b", "c").count("logistic") == 2
+    paths = [run.path for run in runs.values()]
+    done = uraenas("report", *paths, "--format", "md", "--over-seeds")
+    assert (done.returncode, "plain classifiers learned from other images" in done.stderr) == (2, True)
+
+
 def test_best_are_marked_among_means_of_as_many_runs(make_run: MakeRun, uraenas: Command) -> None:
     a, b = (make_run(name, seed=seed)[0] for seed, name in enumerate("ab"))
     even = uraenas("report", a.path, b.path, "--format", "md", "--over-seeds")

@@ -61,6 +61,10 @@ def settings_of(config: Config, metrics: Metrics) -> dict[str, Any]:
     return {**config.values, **metrics.settings}
 
 
+# What images references learn from, but for the seed.
+LEARNED_FROM = ("data.held_out", "data.limit", "train.folds", "train.class_weights")
+
+
 class Tested(Protocol):
     """A run, or some of its methods, as others are held against it."""
 
@@ -78,6 +82,11 @@ def alike(runs: Sequence[Tested]) -> bool:
     """Whether the runs were tested on the same images."""
     suites = (one.metrics.suite for one in runs)
     return len({one.images for one in runs}) == 1 and same_suite(*suites)
+
+
+def same_references(one: Tested, other: Tested) -> bool:
+    """Whether plain classifiers of both learned in the same way, but for the seed."""
+    return all(one.settings.get(key) == other.settings.get(key) for key in LEARNED_FROM)
 
 
 def differing(runs: Sequence[Tested]) -> dict[str, list[Any]]:

@@ -146,6 +146,16 @@ def test_an_accuracy_of_few_errors_is_said_to_have_too_short_an_interval(make_ow
     assert (words in html, f"drnas, {words}" in html) == (True, False)
 
 
+def test_differences_of_one_run_are_said_not_to_cover_another_seed(demo: Source, make_run: MakeRun) -> None:
+    other = make_run("other")[0]
+    own, between = report.build([demo]), report.build([demo], against=f"{other.path}:drnas")
+    for html in (own, between):
+        assert "not over seeds: another seed may move a method by more" in html
+    assert ["The baseline is of another run" in html for html in (own, between)] == [False, True]
+    two_seeds = report.build([make_run(name, seed=seed) for seed, name in enumerate("ab")])
+    assert "where fewer than 5 runs are paired" in two_seeds
+
+
 def test_predictions_lead_to_the_numbers_of_metrics(demo: Source, page: Page) -> None:
     """What is drawn from predictions agrees with what evaluation wrote down."""
     run, test = demo

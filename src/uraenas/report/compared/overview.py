@@ -20,6 +20,7 @@ from uraenas.weights import WEIGHTS
 ROW = 18
 GAP = 8  # between methods
 MOST_TIED = 3  # named in a tile
+FEW_SEEDS = 5  # so many agree by chance in one case of sixteen
 
 
 SHIFTED = (
@@ -248,9 +249,10 @@ def _of_which_seeds(entries: Entries, baseline: Entry) -> str:
             f" Of other seeds than the baseline, which may be all of a difference, so without ▲ and ▼: "
             f"{listed(strange)}."
         )
-    if any(len(of) == 1 for of in pairs.values()):
+    if any(len(of) < FEW_SEEDS for of in pairs.values()):
         words += (
-            " Where one run is held against one, another seed may move a method by more than the interval."
+            f" Intervals are over {entries.examples}, not over seeds: where fewer than {FEW_SEEDS} runs are paired, "
+            "another seed may move a method by more than the interval, and a few agree by chance."
         )
     return words
 

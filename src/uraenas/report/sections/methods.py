@@ -179,8 +179,11 @@ def _differences(facts: RunFacts, kind: str) -> Table:
             lines.append(Line(name, [_difference(row) for row in found], colour(name)))
     caption = (
         f"Differences to {facts.baseline}, {CALIBRATIONS[kind]}: paired bootstrap over the same {facts.examples}, "
-        f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero."
+        f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero. It is over "
+        f"{facts.examples}, not over seeds: another seed may move a method by more."
     )
+    if ":" in (facts.baseline or ""):
+        caption += " The baseline is of another run, and what was set differently may be all of a difference."
     return Table(caption, ["Method", *(column.title for column in columns)], lines)
 
 

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import t
 
-from uraenas.evaluation.architecture import architecture_effect, effects_of
+from uraenas.evaluation.architecture import ArchitectureEffect, architecture_effect, effects_of
 from uraenas.evaluation.row import Row
 
 
@@ -85,9 +85,18 @@ def test_rows_bring_it_back() -> None:
     rows = [row(f"architecture_effect_{k}", v) for k, v in (("value", 0.01), ("low", -0.01), ("high", 0.03))]
     found = effects_of([row("accuracy", 0.9), *rows])["uraenas"]
     assert str(found) == (
-        "architectures differ no more than initialisations of one do "
+        "it is not clear that architectures differ more than initialisations of one do "
         "(0.0100 nats, 95 % interval -0.0100 to 0.0300)"
     )
+
+
+def test_that_nothing_was_found_is_not_taken_for_nothing_being_there() -> None:
+    """Of a small true difference five architectures often have an interval that holds 0."""
+    found = [one for seed in range(20) if (one := architecture_effect(*members(0.2, seed)))]
+    unclear = [str(one) for one in found if one.low <= 0 < one.high]
+    assert unclear
+    assert all("not clear" in words and "no more" not in words for words in unclear)
+    assert "differ no more" in str(ArchitectureEffect(-0.02, -0.03, -0.01))
 
 
 def test_rows_that_lack_a_part_of_it_say_nothing() -> None:

@@ -78,6 +78,36 @@ def test_p_values_of_categories_are_those_of_the_standard_test() -> None:
 def test_the_error_of_a_mean_is_that_of_new_and_of_training_rows() -> None:
     (one,) = moved(Columns(COLUMNS.parts[:1]), np.array([[1.0], [-1.0], [1.5], [0.5]]), 9)
     spread = np.std([1.0, -1.0, 1.5, 0.5])
-    error = math.sqrt(spread**2 / 4 + 1 / 9)
+    error = math.sqrt((4 * spread**2 + 9) / 13 * (1 / 4 + 1 / 9))
     assert (one.shift, one.spread) == (0.5, pytest.approx(spread))
     assert one.by_chance == pytest.approx(math.sqrt(2 / math.pi) * error)
+
+
+@pytest.mark.parametrize("training", [20_000, 400])
+def test_a_rare_flag_that_no_new_row_has_is_no_drift(training: int) -> None:
+    """One row in two hundred has it, so of a hundred new rows often none does."""
+    columns, alarms = Columns((Number("flag", 0.0, 0.0, 1.0, False, 0.0),)), 0
+    for seed in range(200):
+        draw = np.random.default_rng(seed)
+        old, new = ((draw.random(n) < 0.005).astype(float) for n in (training, 100))
+        units = ((new - old.mean()) / (old.std() or 1.0)).astype(np.float32)[:, None]
+        alarms += moved(columns, units, training)[0].p_value < 0.05
+    assert alarms / 200 <= 0.09
+
+
+def test_skewed_columns_are_called_drift_little_more_often_than_others() -> None:
+    columns, alarms = Columns((Number("age", 0.0, 0.0, 1.0, False, 0.0),)), 0
+    for seed in range(300):
+        draw = np.random.default_rng(seed)
+        old, new = draw.exponential(size=400), draw.exponential(size=100)
+        units = ((new - old.mean()) / old.std())[:, None]
+        alarms += moved(columns, units, 400)[0].p_value < 0.05
+    assert alarms / 300 <= 0.08
+
+
+def test_one_value_in_all_rows_is_drift_where_few_training_rows_can_have_it() -> None:
+    """No more than 1 / (1 + x²) of rows with mean 0 and deviation 1 have the value x."""
+    for value, p_value in ((0.3, 1.09**-100), (0.0, 1.0), (-0.07, 1.0049**-100)):
+        rows = np.full((100, 1), value)
+        (found,) = moved(Columns((Number("stuck", 0.0, 0.0, 1.0, False, 0.0),)), rows, 10_000)
+        assert found.p_value == pytest.approx(p_value, rel=1e-6)

@@ -112,10 +112,12 @@ const svg = document.getElementById(id).querySelector('svg');
 svg.scrollIntoView({ block: 'center' });
 requestAnimationFrame(() => requestAnimationFrame(() => {
   const box = svg.getBoundingClientRect();
+  const at = (x, y) => document.elementFromPoint(x, y)?.closest('[data-tip]');
   for (let y = Math.max(box.top, 60) + 3; y < Math.min(box.bottom, innerHeight); y += 5)
     for (let x = box.left + 3; x < box.right; x += 5) {
-      const mark = document.elementFromPoint(x, y)?.closest('[data-tip]');
-      if (mark && svg.contains(mark)) return done({ x, y, tip: mark.dataset.tip });
+      const mark = at(x, y);  // not on its very edge, where a pointer may miss it
+      if (mark && svg.contains(mark) && at(x - 1, y - 1) === mark && at(x + 1, y + 1) === mark)
+        return done({ x, y, tip: mark.dataset.tip });
     }
   done(null);
 }));

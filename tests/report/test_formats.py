@@ -53,6 +53,13 @@ def test_members_disagree_as_they_predict_with_and_without_a_temperature_not_wit
     assert any(line.disagreement is not None for line in table([*rows, *viewed], calibration)) == known
 
 
+@pytest.mark.parametrize(("form", "bold"), [("md", "**0.123**"), ("latex", "\\textbf{0.123}")])
+def test_values_that_print_alike_are_bold_alike(form: str, bold: str) -> None:
+    values = {"a": 0.12301, "b": 0.12302, "c": 0.2}
+    rows = [Row(name, "x", "none", 0, "nll", value, 1, "raw", 0) for name, value in values.items()]
+    assert formats.write(form, [("demo", rows)], Contents()).count(bold) == 2
+
+
 def test_intervals_are_there_when_asked_for(rows: list[Row]) -> None:
     plain, full = (
         formats.write("latex", [("demo", rows)], Contents(intervals=asked)) for asked in (False, True)
@@ -212,6 +219,27 @@ def test_why_two_runs_cannot_be_paired(
         differences(run, f"{elsewhere.path}:drnas")
 
 
+def test_held_out_images_of_two_seeds_are_not_the_same_images(make_own_run: MakeRun) -> None:
+    """Nor are they the test images: nothing is paired, and n is the number of those that were measured on."""
+
+    def held_out(name: str, seed: int) -> Run:
+        run, _ = make_own_run(name, seed=seed)
+        run.write_config(override(run.config(), {"evaluate.part": "held_out"}))
+        found = run.metrics()
+        settings = {**found.settings, "evaluate.part": "held_out"}
+        run.write_outcome(replace(found, settings=settings), run.replicates())
+        return run
+
+    tested, (a, b) = make_own_run("tested", seed=1)[0], (held_out("a", 1), held_out("b", 2))
+    for one, other in ((a, b), (a, tested), (tested, b)):
+        with pytest.raises(UraenasError, match="measured on the same part"):
+            differences(one, f"{other.path}:drnas")
+        assert "not tested on the same images" in report.build([(one, None), (other, None)])
+    assert differences(a, f"{held_out('again', 1).path}:drnas")
+    page = report.build([(a, None)])
+    assert ("n = 100 held-out images" in page, "n = 120" in page) == (True, False)
+
+
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])
 def test_a_table_goes_where_it_is_told(demo: Source, tmp_path: Path, uraenas: Command, form: str) -> None:
     path = demo[0].path
@@ -334,6 +362,31 @@ def test_what_a_mean_over_seeds_does_not_look_at(make_own_run: MakeRun, uraenas:
     assert points.returncode == 0, points.stderr  # it has no samples
     done = uraenas("report", a.path, b.path, "--format", "md", "--over-seeds")
     assert "the runs of uraenas differ in more than their seed: train.sampling.samples" in done.stderr
+
+
+def test_references_that_learned_from_more_images_are_no_seeds_of_one_thing(
+    make_own_run: MakeRun, uraenas: Command
+) -> None:
+    runs = {}
+    for seed, (name, method) in enumerate({"a": "drnas", "b": "drnas", "c": "uraenas"}.items()):
+        run = runs[name] = make_own_run(name, seed=seed, methods=(method,), shifts=())[0]
+        found = run.metrics()
+        plain = [row._replace(method="logistic", members=1) for row in found.rows if row.members == 1]
+        temperatures = {**found.temperatures, "logistic": 1.0}
+        run.write_outcome(
+            replace(found, rows=[*found.rows, *plain], temperatures=temperatures), run.replicates()
+        )
+    change(runs["c"], data__limit=500)
+
+    def lines(*names: str) -> list[str]:
+        page = taken_apart(report.build([(runs[name], None) for name in names]))
+        return [line[0] for line in page.tables[0][1:]]
+
+    assert lines("a", "b") == ["drnas", "logistic"]
+    assert lines("a", "b", "c").count("logistic") == 2
+    paths = [run.path for run in runs.values()]
+    done = uraenas("report", *paths, "--format", "md", "--over-seeds")
+    assert (done.returncode, "plain classifiers learned from other images" in done.stderr) == (2, True)
 
 
 def test_best_are_marked_among_means_of_as_many_runs(make_run: MakeRun, uraenas: Command) -> None:

@@ -123,6 +123,39 @@ def test_what_prints_the_best_value_and_all_not_clearly_worse_are_marked_alike(
     assert 0 < len(expected) < len(lines) * len(COLUMNS)
 
 
+def test_the_page_says_which_of_its_marks_chance_may_set(html: str, make_run: MakeRun) -> None:
+    """Seven equal methods have one that is called worse in two tables of five, and ECE leans with confidence."""
+    several = report.build([make_run(), make_run("other")])
+    for words in (html, several):
+        assert "of many equal methods some miss it by chance" in words
+    assert "most where a method is least sure, and its intervals and differences with it" in html
+    assert "of two perfectly calibrated methods the surer one may look better" in several
+
+
+def test_an_accuracy_of_few_errors_is_said_to_have_too_short_an_interval(make_own_run: MakeRun) -> None:
+    """Of 120 images with three errors one resample in twenty has none; without an error all are alike."""
+    run, test = make_own_run()
+    found, values = run.metrics(), {"drnas": 115 / 120, "uraenas": 117 / 120, "deep-ensemble": 1.0}
+    rows = [
+        row._replace(value=values[row.method]) if row.metric == "accuracy" and row.shift == "none" else row
+        for row in found.rows
+    ]
+    run.write_outcome(replace(found, rows=rows), run.replicates())
+    words = "uraenas and deep-ensemble: fewer than 5 errors, so the interval of the accuracy is too short"
+    html = report.build([(run, test)])
+    assert (words in html, f"drnas, {words}" in html) == (True, False)
+
+
+def test_differences_of_one_run_are_said_not_to_cover_another_seed(demo: Source, make_run: MakeRun) -> None:
+    other = make_run("other")[0]
+    own, between = report.build([demo]), report.build([demo], against=f"{other.path}:drnas")
+    for html in (own, between):
+        assert "not over seeds: another seed may move a method by more" in html
+    assert ["The baseline is of another run" in html for html in (own, between)] == [False, True]
+    two_seeds = report.build([make_run(name, seed=seed) for seed, name in enumerate("ab")])
+    assert "where fewer than 5 runs are paired" in two_seeds
+
+
 def test_predictions_lead_to_the_numbers_of_metrics(demo: Source, page: Page) -> None:
     """What is drawn from predictions agrees with what evaluation wrote down."""
     run, test = demo

@@ -1,6 +1,7 @@
 """The page's promises: what stands there, counted again from the run's files by a plain loop."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,15 @@ def test_coverage_sizes_and_risk_are_those_of_a_plain_count(run_and_test: tuple[
     assert known.threshold(0.01).certainty == 0
     assert "An estimate: there are too few held-out" in words
     assert "not for each" in words  # class by class is shown, not promised
+
+
+def test_where_members_leave_out_images_in_turn_promises_are_not_called_exact(
+    own_run: Path, run_and_test: tuple[Run, LabelledImages]
+) -> None:
+    run, test = Run(own_run), run_and_test[1]
+    assert "hold nearly" not in taken_apart(report.build([(run, test)])).sections["promises"]
+    run.write_data(replace(run.data(), held_out_images=0))
+    assert "hold nearly, not exactly" in taken_apart(report.build([(run, test)])).sections["promises"]
 
 
 def test_without_what_they_rest_on_promises_are_left_out(demo: Source, own_run: Path, run_and_test) -> None:

@@ -157,7 +157,7 @@ def methods_table(rows: "Sequence[Row]", calibration: str, title: str) -> Table:
         shown.add_column(heading, justify="right")
     for line, own in zip(lines, values, strict=True):
         cells = [
-            f"[bold]{text}[/]" if own[k] is not None and own[k] == tops[k] else text
+            f"[bold]{text}[/]" if columns[k].is_top(own[k], tops[k]) else text
             for k in measured
             for text in [columns[k].show(own[k])]
         ]

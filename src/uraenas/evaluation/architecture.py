@@ -25,7 +25,9 @@ class ArchitectureEffect:
         found = f"{self.value:.4f} nats, 95 % interval {self.low:.4f} to {self.high:.4f}"
         if self.low > 0:
             return f"architectures differ more than initialisations of one do ({found})"
-        return f"architectures differ no more than initialisations of one do ({found})"
+        if self.high <= 0:
+            return f"architectures differ no more than initialisations of one do ({found})"
+        return f"it is not clear that architectures differ more than initialisations of one do ({found})"
 
 
 def architecture_effect(

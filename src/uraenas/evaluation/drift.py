@@ -1,8 +1,12 @@
 """Whether new rows of a table look like training rows, column by column, and how far chance alone would move them.
 
 n new rows with mean x̄ and deviation s in units of the m training rows, whose mean is 0 and deviation 1: by chance x̄ is
-normal with variance s²/n + 1/m, and log s with variance (κ − 1) / 4 · (1/n + 1/m), κ the kurtosis. Of a category the
-shares p of new rows are held against those q of training rows: they differ by ½ Σ |p − q|, and
+normal with the variance of both together, (n s² + m) / (n + m), times 1/n + 1/m; and log s, or (s² − 1) / 2 where s
+is below 1, with variance (κ − 1) / 4 · (1/n + 1/m), κ the kurtosis. Where a column has rare large values κ is
+larger than few rows show, and p too small. All new rows have one value x with a probability of at most (1 + x²)⁻ⁿ: no
+larger share of the training rows can have it (Cantelli).
+
+Of a category the shares p of new rows are held against those q of training rows: they differ by ½ Σ |p − q|, and
 Σ (p − q)² / r / (1/n + 1/m), r the shares of both together, is chi-squared.
 """
 
@@ -14,6 +18,8 @@ import numpy as np
 import torch
 
 from uraenas.data.tables.columns import Category, Columns, Number
+
+ROUNDING = 1e-6  # a deviation no larger is that of one value
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,15 @@ def moved(columns: Columns, rows_ND: np.ndarray, training_rows: int) -> list[Mov
 def _number(column: Number, values: np.ndarray, training_rows: int) -> Moved:
     units, n = values[:, 0], len(values)
     mean, spread = float(units.mean()), float(units.std())
-    error = math.sqrt(spread**2 / n + 1 / training_rows)
-    p_values = [_two_sided(mean / error)]
-    if spread > 0:
+    per_row = 1 / n + 1 / training_rows
+    error = math.sqrt((n * spread**2 + training_rows) / (n + training_rows) * per_row)
+    if spread > ROUNDING:
         kurtosis = float(((units - mean) ** 4).mean()) / spread**4
-        around = math.sqrt(max(kurtosis - 1, 1e-3) / 4 * (1 / n + 1 / training_rows))
-        p_values.append(_two_sided(math.log(spread) / around))
+        around = math.sqrt(max(kurtosis - 1, 1e-3) / 4 * per_row)
+        wider = math.log(spread) if spread > 1 else (spread**2 - 1) / 2
+        p_values = [_two_sided(mean / error), _two_sided(wider / around)]
+    else:
+        p_values = [(1 + mean**2) ** -n]
     if column.flagged and column.missing is not None:
         share = float(values[:, 1].mean())
         p_values.append(

@@ -59,7 +59,7 @@ def _columns(tables: Tables) -> tuple[Column, ...]:
 
 
 def markdown(tables: Tables, contents: Contents) -> str:
-    """A pipe table with the best values in bold."""
+    """A pipe table with the best values, as printed, in bold."""
     header, lines = _cells(tables, contents, "**{}**", "{} ({}, {})")
     header = [name.replace("|", "\\|") for name in header]
     names = 2 if len(tables) > 1 else 1
@@ -69,7 +69,7 @@ def markdown(tables: Tables, contents: Contents) -> str:
 
 
 def latex(tables: Tables, contents: Contents) -> str:
-    """A booktabs tabular with the best values in bold."""
+    """A booktabs tabular with the best values, as printed, in bold."""
     header, lines = _cells(
         tables,
         contents,
@@ -157,7 +157,7 @@ def _cells(
             cells = []
             shown = zip(_columns(tables), line.values, line.intervals, line.spreads, tops, strict=True)
             for column, value, interval, spread, top in shown:
-                good = column.is_better(interval) if against else value is not None and value == top
+                good = column.is_better(interval) if against else column.is_top(value, top)
                 cell = column.show(value, signed=against != "")
                 cell = bold.format(cell) if good else cell
                 if contents.with_intervals and interval is not None:

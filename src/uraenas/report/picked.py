@@ -49,7 +49,7 @@ class Picked:
     @property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        known = self.rows[0].dataset if self.data is None else self.data.blake2b
+        known = self.rows[0].dataset if self.data is None else self.data.measured_on(self.settings)
         return known, frozenset(map(PLACE, self.rows))
 
 
@@ -59,6 +59,10 @@ def trained(methods: Iterable[str]) -> list[str]:
 
 def settings_of(config: Config, metrics: Metrics) -> dict[str, Any]:
     return {**config.values, **metrics.settings}
+
+
+# What images references learn from, but for the seed.
+LEARNED_FROM = ("data.held_out", "data.limit", "train.folds", "train.class_weights")
 
 
 class Tested(Protocol):
@@ -78,6 +82,11 @@ def alike(runs: Sequence[Tested]) -> bool:
     """Whether the runs were tested on the same images."""
     suites = (one.metrics.suite for one in runs)
     return len({one.images for one in runs}) == 1 and same_suite(*suites)
+
+
+def same_references(one: Tested, other: Tested) -> bool:
+    """Whether plain classifiers of both learned in the same way, but for the seed."""
+    return all(one.settings.get(key) == other.settings.get(key) for key in LEARNED_FROM)
 
 
 def differing(runs: Sequence[Tested]) -> dict[str, list[Any]]:

@@ -174,19 +174,26 @@ class RunFacts:
     @cached_property
     def images(self) -> tuple:
         """What says on which images they were tested, but for the checksum of those that are shifted."""
-        return (self.data.blake2b, frozenset(self._evaluated))
+        return (self.data.measured_on(self.settings), frozenset(self._evaluated))
+
+    @property
+    def measured(self) -> int:
+        """How many images or rows each value rests on."""
+        return self.data.test_images if self._of_test else self.data.held_out_images
 
     @property
     def n(self) -> str:
-        """How many images or rows each value rests on."""
-        of_test = self.config.evaluate.part == "test"
-        return f"n = {self.data.test_images if of_test else self.data.held_out_images:,}"
+        """The same in words."""
+        return f"n = {self.measured:,}"
 
     @property
     def tested(self) -> str:
         """The same, and which they are."""
-        kind = "test" if self.config.evaluate.part == "test" else "held-out"
-        return f"{self.n} {kind} {self.examples}"
+        return f"{self.n} {'test' if self._of_test else 'held-out'} {self.examples}"
+
+    @property
+    def _of_test(self) -> bool:
+        return self.settings["evaluate.part"] == "test"
 
     @property
     def examples(self) -> str:

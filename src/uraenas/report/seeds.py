@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from uraenas.evaluation import REFERENCES
-from uraenas.report.picked import Picked, alike
+from uraenas.report.picked import Picked, alike, same_references
 from uraenas.report.reading import RunFacts
 from uraenas.report.table import table
 from uraenas.run.config import Config, differences
@@ -26,6 +26,9 @@ def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
     for method, of_method in found.items():
         if why := _why_not(method, *zip(*of_method, strict=True)):
             return why
+    referring = [one for one in runs if any(name in REFERENCES for name in one.sizes)]
+    if not all(same_references(referring[0], one) for one in referring):
+        return "their plain classifiers learned from other images; pick methods with RUN:METHOD"
     if all(len(of_method) < 2 for of_method in found.values()):
         return "no method has runs of several seeds"
     return ""

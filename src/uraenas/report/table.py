@@ -29,6 +29,10 @@ class Column:
         percent = self.metric == "accuracy" or self.metric.startswith("coverage")
         return f"{100 * value:{sign}.2f}" if percent else three_decimals(self.metric, value, sign)
 
+    def is_top(self, value: float | None, top: float | None) -> bool:
+        """Whether it prints as the best one does."""
+        return value is not None and top is not None and self.show(value) == self.show(top)
+
     def is_better(self, interval: tuple[float, float] | None) -> bool:
         """Of a difference: whether its whole interval lies on the good side of zero."""
         return interval is not None and (interval[0] > 0 if self.larger_is_better else interval[1] < 0)

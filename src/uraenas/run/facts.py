@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -47,6 +48,14 @@ class DataFacts:
     def fits(self, new: "DataFacts") -> bool:
         """Whether new data are these."""
         return self == (new if self.columns else replace(new, columns=""))
+
+    def measured_on(self, settings: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What tells on which of these images a run of these settings was measured."""
+        if settings["evaluate.part"] == "test":
+            return (self.blake2b,)
+        # Held-out rows of a table are drawn once and for all, held-out images by the seed.
+        drawn_by = ("data.held_out",) if self.is_table else ("data.held_out", "data.limit", "seed")
+        return (self.blake2b, *(settings[key] for key in drawn_by))
 
     def unlike(self, new: "DataFacts") -> str:
         """The first thing in which new data differ from these, in brackets; nothing where only what they hold does."""

@@ -1,5 +1,7 @@
 """Paired differences, which need what a run's files hold: to one of its own methods, or to a method of another run."""
 
+from typing import Any
+
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.evaluation import Measured, Metrics, Row, sizes_of
 from uraenas.run.directory import REPLICATES, Run
@@ -30,17 +32,20 @@ def _within(run: Run, metrics: Metrics, to: str) -> list[Row]:
 
 
 def _between(run: Run, metrics: Metrics, other: Run, method: str, name: str) -> list[Row]:
-    own, others = _measured(run, metrics), _measured(other, other.metrics())
+    found = other.metrics()
+    own, others = _measured(run, metrics), _measured(other, found)
     if method not in others.sizes:
         raise unknown(f"method of {other.path}", method, others.sizes)
     both = f"{run.path} and {other.path}"
-    if _images(run) != _images(other):
-        raise UraenasError(f"{both} were not made with the same data: their methods cannot be paired")
+    if _images(run, metrics) != _images(other, found):
+        raise UraenasError(
+            f"{both} were not made with the same data, or not measured on the same part of it, and cannot be paired"
+        )
     if own.resamples != others.resamples:
         raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
     itself = method if run.path.resolve() == other.path.resolve() else ""
-    found = [row for row in own.differences_to(others, method) if row.method != itself]
-    return [row._replace(baseline=name) for row in found]
+    rows = [row for row in own.differences_to(others, method) if row.method != itself]
+    return [row._replace(baseline=name) for row in rows]
 
 
 def _measured(run: Run, metrics: Metrics) -> Measured:
@@ -51,9 +56,9 @@ def _measured(run: Run, metrics: Metrics) -> Measured:
     return Measured(metrics.rows, run.replicates(), metrics.suite)
 
 
-def _images(run: Run) -> str:
-    """The checksum of the images the run was made with."""
+def _images(run: Run, metrics: Metrics) -> tuple[Any, ...]:
+    """What tells on which images the run was measured."""
     facts = run.data()
     if facts is None:
         raise UraenasError(f"{run.path} does not say with which data it was made")
-    return facts.blake2b
+    return facts.measured_on({**run.config().values, **metrics.settings})

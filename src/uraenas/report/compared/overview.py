@@ -20,6 +20,7 @@ from uraenas.weights import WEIGHTS
 ROW = 18
 GAP = 8  # between methods
 MOST_TIED = 3  # named in a tile
+FEW_SEEDS = 5  # so many agree by chance in one case of sixteen
 
 
 SHIFTED = (
@@ -91,7 +92,9 @@ def _about(entries: Entries) -> Facts:
 ECE_LEANS = (
     "ECE leans upwards: chance alone opens gaps between confidence and accuracy, the more the smaller the test set, so "
     "even a perfectly calibrated method has an ECE above zero, and a resample of the test set a larger one than "
-    "the set itself. Differences of ECE between methods lean less than the values."
+    "the set itself: intervals of ECE lie too high. Differences of ECE lean, too: chance opens larger gaps where a "
+    "method is less sure, so of two perfectly calibrated methods the surer one may look better, and a calibrated one "
+    "less far ahead of others than it is. A run's own section “Calibration” has the ECE by chance of each method."
 )
 
 
@@ -189,7 +192,8 @@ def _values(entries: Entries, kind: str) -> Table | None:
     if entries.competing:
         caption += (
             " Bold: the best value of a column, as printed, and all that are not clearly worse: the paired interval of "
-            f"the difference holds zero{', or seeds disagree' if entries.folded else ''}."
+            f"the difference holds zero{', or seeds disagree' if entries.folded else ''}. Each is judged by itself: of "
+            "many equal methods some miss it by chance."
         )
     if any("unjudged" in found.values() for found in standing.values()):
         caption += " °: not judged, as it shares no seed with the best of the column or has no replicates to be paired."
@@ -245,9 +249,10 @@ def _of_which_seeds(entries: Entries, baseline: Entry) -> str:
             f" Of other seeds than the baseline, which may be all of a difference, so without ▲ and ▼: "
             f"{listed(strange)}."
         )
-    if any(len(of) == 1 for of in pairs.values()):
+    if any(len(of) < FEW_SEEDS for of in pairs.values()):
         words += (
-            " Where one run is held against one, another seed may move a method by more than the interval."
+            f" Intervals are over {entries.examples}, not over seeds: where fewer than {FEW_SEEDS} runs are paired, "
+            "another seed may move a method by more than the interval, and a few agree by chance."
         )
     return words
 

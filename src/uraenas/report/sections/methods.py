@@ -10,7 +10,7 @@ from uraenas.evaluation import CALIBRATIONS, Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, marker
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, listed, marker
 from uraenas.report.table import DISAGREEMENT, TableLine, best, columns_of, table
 
 LEADS = {
@@ -21,9 +21,10 @@ LEADS = {
     "the truth, in percent, and their width.",
 }
 COLUMN = attrgetter("metric", "shift", "calibration")
+FEW = 5  # errors: resamples of fewer often have none
 BOLD = (
-    "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference); "
-    "95\u00a0% intervals, where there are any, stand beneath."
+    "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference, each "
+    "by itself: of many equal methods some miss it by chance); 95\u00a0% intervals, where there are any, stand beneath."
 )
 
 
@@ -35,7 +36,10 @@ def lead_of(facts: RunFacts) -> str:
 def section(facts: RunFacts) -> Section:
     lead = f"{lead_of(facts)} {BOLD}"
     if facts.classes:
-        lead += " ECE leans upwards, and its intervals with it. Dis: how often two members name different classes."
+        lead += (
+            " ECE leans upwards, most where a method is least sure, and its intervals and differences with it: see ECE "
+            "by chance under Calibration. Dis: how often two members name different classes."
+        )
     if facts.data.targets:
         lead += (
             f" The first table, the figures and the tiles above have means over {len(facts.data.targets)} targets, "
@@ -50,6 +54,13 @@ def section(facts: RunFacts) -> Section:
     tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
     found.blocks += [Note(f"{line}.") for line in unbeaten(facts.main_rows, facts.primary)]
+    if few := _few_errors(facts):
+        found.blocks.append(
+            Note(
+                f"{listed(few)}: fewer than {FEW} errors, so the interval of the accuracy is too short; without an "
+                "error it has no width."
+            )
+        )
     if facts.metrics.diverged:
         found.blocks.append(Note(_divergence(facts.metrics.diverged)))
     if facts.baseline is None:
@@ -58,6 +69,12 @@ def section(facts: RunFacts) -> Section:
     found.blocks.append(Key([(n, colour(n), mark(marker(n), 0, 0)) for n in facts.methods]))
     found.blocks.append(Grid(_forests(facts)))
     return found
+
+
+def _few_errors(facts: RunFacts) -> list[str]:
+    """Methods whose errors are too few to be resampled."""
+    rows = [row for name in facts.methods if (row := facts.row(name, "accuracy")) and row.interval]
+    return [row.method for row in rows if round((1 - row.value) * facts.measured) < FEW]
 
 
 def _divergence(diverged: list[Diverged]) -> str:
@@ -162,8 +179,11 @@ def _differences(facts: RunFacts, kind: str) -> Table:
             lines.append(Line(name, [_difference(row) for row in found], colour(name)))
     caption = (
         f"Differences to {facts.baseline}, {CALIBRATIONS[kind]}: paired bootstrap over the same {facts.examples}, "
-        f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero."
+        f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero. It is over "
+        f"{facts.examples}, not over seeds: another seed may move a method by more."
     )
+    if ":" in (facts.baseline or ""):
+        caption += " The baseline is of another run, and what was set differently may be all of a difference."
     return Table(caption, ["Method", *(column.title for column in columns)], lines)
 
 

@@ -31,6 +31,14 @@ def section(facts: RunFacts) -> Section:
     if not able:
         found.blocks.append(missing("promises"))
         return found
+    if not facts.data.held_out_images:
+        found.blocks.append(
+            Note(
+                f"Members leave out {facts.examples} in turn: each was judged by those that did not learn from it, new "
+                "ones are judged by all. So promises hold nearly, not exactly; where more members err less, sets hold "
+                "the true class more often than promised. With train.folds=0 they are exact."
+            )
+        )
     found.blocks += [_sets(facts, able), _risks(facts, able)]
     if facts.primary in able:
         found.blocks.append(_classes(facts, facts.held_out[facts.primary]))

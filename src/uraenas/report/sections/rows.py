@@ -58,7 +58,8 @@ def _table(facts: RunFacts, columns: list[Moved]) -> Table:
     of = f", the {SHOWN} least likely by chance of {len(columns)}" if len(columns) > SHOWN else ""
     caption = (
         f"Test minus training rows, by column{of}. {facts.n} test, {_learned_from(facts):,} training rows. p is "
-        "adjusted for the number of columns (Holm); ▼ below 0.05."
+        "adjusted for the number of columns (Holm); ▼ below 0.05. Of a number with rare large values p is too "
+        "small: its spread varies by more than so few rows show."
     )
     return Table(caption, ["Column", "Moved by", "By chance", "Spread", "p"], lines)
 

@@ -49,7 +49,7 @@ def test_coins_fall_the_same_way(chance: float) -> None:
 def test_keys_of_steps_are_the_same(key: torch.Tensor, step: int) -> None:
     expected, here = draws.at(key, step), key.to(DEVICE)
     on_device = draws_on_gpu.at(here, torch.tensor(step, device=DEVICE), 0)
-    by_host = draws_on_gpu.at(here, None, draws._mixed(step * draws._GOLDEN))
+    by_host = draws_on_gpu.at(here, None, draws._mixed(step * draws.GOLDEN))
     assert torch.equal(on_device.cpu(), expected)
     assert torch.equal(by_host.cpu(), expected)
 

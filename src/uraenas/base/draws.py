@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as a signed word
-_FIRST = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
-_SECOND = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
+GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as a signed word
+FIRST = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
+SECOND = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
 _WORD = (1 << 64) - 1
 
 
@@ -28,8 +28,8 @@ def key(seed: int, *purpose: int | str) -> int:
 
 
 def _mix(word: Tensor) -> Tensor:
-    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * _FIRST  # the masks make the arithmetic shifts logical ones
-    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * _SECOND
+    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * FIRST  # the masks make the arithmetic shifts logical ones
+    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * SECOND
     return word ^ ((word >> 31) & 0x1FFFFFFFF)
 
 
@@ -52,18 +52,18 @@ def at(key: int | Tensor, step: int | Tensor, device: torch.device | None = None
     if not isinstance(key, Tensor):
         key = torch.tensor(key).to(device or torch.device("cpu"))
     if not isinstance(step, Tensor):
-        own, number = _own(key), _mixed(step * _GOLDEN)
+        own, number = _own(key), _mixed(step * GOLDEN)
         return own.at(key, None, number) if own else _mix(key + number)
     own = _own(key) if step.is_cuda and step.dim() == 0 else None
-    return own.at(key, step, 0) if own else _mix(key + _mix(step * _GOLDEN))
+    return own.at(key, step, 0) if own else _mix(key + _mix(step * GOLDEN))
 
 
 @lru_cache(maxsize=4096)  # places in networks are few, steps are many
 def _mixed(word: int) -> int:
     """`_mix` of a number that the host knows: on a GPU that spares a dozen small kernels for each key."""
     word &= _WORD
-    word = (word ^ word >> 30) * _FIRST & _WORD
-    word = (word ^ word >> 27) * _SECOND & _WORD
+    word = (word ^ word >> 30) * FIRST & _WORD
+    word = (word ^ word >> 27) * SECOND & _WORD
     word ^= word >> 31
     return word - (word >> 63 << 64)  # as a signed word
 
@@ -73,7 +73,7 @@ def words(key: Tensor, count: int) -> Tensor:
     if own := _own(key):
         return own.words(key, count)
     counter = torch.arange(1, count + 1, dtype=torch.int64, device=key.device)
-    return _mix(key + counter * _GOLDEN)
+    return _mix(key + counter * GOLDEN)
 
 
 def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -9,10 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from uraenas.base import draws
+
 BLOCK = 1024
-_GOLDEN = tl.constexpr(-0x61C8864680B583EB)
-_FIRST = tl.constexpr(-0x40A7B892E31B1A47)
-_SECOND = tl.constexpr(-0x6B2FB644ECCEEE15)
+_GOLDEN, _FIRST, _SECOND = (tl.constexpr(word) for word in (draws.GOLDEN, draws.FIRST, draws.SECOND))
 _WORDS, _UNIFORM, _COINS, _NORMAL = (tl.constexpr(kind) for kind in range(4))
 
 

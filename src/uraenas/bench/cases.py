@@ -27,7 +27,7 @@ from uraenas.spaces import CellSpace, Genotype
 from uraenas.weights import WEIGHTS, Point, WeightMethod
 
 POINT = Point()
-# As searches find them; DrNAS finds this one on NAS-Bench-201.
+# As searches find them: the best that DrNAS finds on NAS-Bench-201, 94.36 % there.
 FOUND = Genotype.from_string(
     "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
 )

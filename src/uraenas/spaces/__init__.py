@@ -7,7 +7,7 @@ from uraenas.base.parts import Part, row_of
 from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
 from uraenas.spaces.layout import Entry, Layout, Tensors, carried_over
 from uraenas.spaces.networks import Draw, Forward, Network, Stack, Supernet, as_it_is
-from uraenas.spaces.passage import PLAIN, Apply, Passage, Term
+from uraenas.spaces.passage import PLAIN, Apply, Layer, Passage, Term
 from uraenas.spaces.perceptrons import Perceptron, PerceptronSpace
 from uraenas.spaces.space import (
     Architecture,
@@ -74,6 +74,7 @@ __all__ = [
     "Forward",
     "Genotype",
     "InParts",
+    "Layer",
     "Layout",
     "Network",
     "Passage",

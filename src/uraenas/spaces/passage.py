@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 Apply = Callable[[Tensor, Tensor], Tensor]  # (values, weight) → values, linear in both; a bias is added later
+Layer = Callable[[str, Tensor, Tensor, Apply], Tensor]  # (name, values, weight, how it is applied) → values
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def _term(term: Term, x: Tensor) -> Tensor:
 class Passage:
     """What happens at these places. Names of layers are those of their weights, without `.weight`."""
 
-    layer: Callable[[str, Tensor, Tensor, Apply], Tensor] = _layer  # name, values, weight, how it is applied
+    layer: Layer = _layer
     output: Callable[[str, Tensor], Tensor] = _output  # what a layer gives, after its norm if it has one
     term: Callable[[Term, Tensor], Tensor] = _term
 

@@ -8,18 +8,16 @@ In prediction a draw is W̄ + σ ∘ ε, for all images.
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from uraenas.base import draws
-from uraenas.spaces import Apply, Draw, Entry, Layout, Tensors
+from uraenas.spaces import Apply, Draw, Entry, Layer, Layout, Tensors
 from uraenas.weights.masks import number_of
 
 SPREAD = ".spread"
-Layer = Callable[[str, Tensor, Tensor, Apply], Tensor]  # as a passage has it
 
 
 def raw_spread(deviation: float) -> float:

@@ -62,7 +62,8 @@ def test_nothing_is_drawn_where_nothing_is_asked_for() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_a_gpu_draws_by_them() -> None:
     key = torch.tensor(KEYS[0], device="cuda")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+    cuda = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=cuda, acc_events=True) as seen:  # without: a warning
         draws.normal(draws.at(key, 3), 100)
         torch.cuda.synchronize()
     assert sum(row.count for row in seen.key_averages() if row.self_device_time_total > 0) == 2

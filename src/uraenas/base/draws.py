@@ -6,14 +6,14 @@ nothing to checkpoint. On a GPU one kernel takes the place of these operations (
 """
 
 import hashlib
-import importlib
-import importlib.util
 import math
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from uraenas.base.kernels import kernels_in
 
 GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as a signed word
 FIRST = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
@@ -33,18 +33,11 @@ def _mix(word: Tensor) -> Tensor:
     return word ^ ((word >> 31) & 0x1FFFFFFFF)
 
 
-@cache
-def _kernels() -> Any:
-    """The module of GPU kernels, where Triton is installed."""
-    return (
-        importlib.import_module("uraenas.base.draws_on_gpu") if importlib.util.find_spec("triton") else None
-    )
-
-
 def _own(key: Tensor) -> Any:
     """The kernels that draw for this key, or nothing."""
     one_each = key.dim() == 0 or key.shape[-1] == 1
-    return _kernels() if key.is_cuda and one_each and key.is_contiguous() else None
+    fits = key.is_cuda and one_each and key.is_contiguous()
+    return kernels_in("uraenas.base.draws_on_gpu") if fits else None
 
 
 def at(key: int | Tensor, step: int | Tensor, device: torch.device | None = None) -> Tensor:

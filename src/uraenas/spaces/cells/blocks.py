@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from uraenas.base.kernels import kernels_in
 from uraenas.spaces.cells.skeleton import Block, Skeleton
 from uraenas.spaces.layout import MOMENTUM, Entry, Tensors, convolution, norm, statistics
 from uraenas.spaces.passage import PLAIN, Passage, Term
@@ -152,7 +153,9 @@ def head(x: Tensor, filling: Filling) -> Tensor:
 def pool(x: Tensor) -> Tensor:
     """The operation `avg_pool_3x3`: padding is not counted.
 
-    With the channels innermost a CPU is faster, but a GPU's gradient is wrong (docs/gotchas.md).
+    With the channels innermost PyTorch's gradient is wrong on a GPU (docs/gotchas.md).
     """
+    if x.is_cuda and (own := kernels_in("uraenas.spaces.cells.pool_on_gpu")):
+        return own.pool(x)
     x = x.contiguous() if x.is_cuda else x
     return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)

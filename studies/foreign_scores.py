@@ -8,7 +8,7 @@ level of the members' networks: Mahalanobis to the nearest class, that less the 
 to the tenth nearest neighbour of unit features. `a + b` joins two by Fisher's sum of log ranks.
 """
 
-import sys
+import argparse
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor
 from uraenas import Run
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import MembersPredictor
+from uraenas.run import location
 from uraenas.run.task import prepare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -65,16 +66,23 @@ def fitted(features: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
     return found
 
 
-def main(run_path: str, method: str, *others: str) -> None:
-    run = Run(run_path) if run_path != "pretrained" else Run.pretrained("cifar10")
-    ensemble, task = run.ensemble(method), prepare(run.config())
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="a run directory, or cifar10, which comes with the package")
+    parser.add_argument("method")
+    parser.add_argument("sets", nargs="*", metavar="NAME=FILE.npz")
+    given = parser.parse_args()
+    run = Run(location.found(given.run))
+    ensemble, task = run.ensemble(given.method), prepare(run.config())
     engine = Engine(EngineSettings(device=DEVICE, precision="float32"))
     predictor = WithLogits(ensemble.members, ensemble.space, ensemble.normalisation, engine)
     random = np.random.default_rng(0)
     train = random.permutation(len(task.train))[:5000]
     images = {"held out": task.held_out.images, "test": task.dataset.test.images}
     shape = task.dataset.test.images.shape[1:]  # grey images may be stored without a channel
-    for other in others:
+    for other in given.sets:
         name, file = other.split("=")
         images[name] = np.load(file)["images"].reshape(-1, *shape)
     seen = predictor.look(task.train.images[train])[1]
@@ -133,4 +141,4 @@ def main(run_path: str, method: str, *others: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -1,0 +1,65 @@
+"""The studies still run, at toy size: their commands stand beside the results."""
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+STUDIES = Path(__file__).parents[2] / "studies"
+SHORT = ("train.epochs=2", "search.epochs=1", "data.limit=200", "evaluate.suite=none")
+
+Study = Callable[..., str]
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Study:
+    """`study("weights", …)` → what it prints."""
+
+    def run(name: str, *arguments: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        monkeypatch.syspath_prepend(str(STUDIES))
+        runpy.run_path(str(STUDIES / f"{name}.py"), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_kinds_of_weights_have_a_row_each(study: Study, tmp_path: Path) -> None:
+    few = ("--preset", "tiny", "--epochs", 2, "--seeds", 0, "--members", 2, "--set", *SHORT[2:])
+    printed = study("weights", tmp_path, *few, "--methods", "drnas", "mc-dropout")
+    assert printed.endswith((tmp_path / "table.md").read_text())
+    assert [line.split("|")[1].strip() for line in printed.splitlines()[2:]] == ["drnas", "mc-dropout"]
+
+
+def test_ways_to_learn_an_architecture_have_a_row_each_and_go_on(study: Study, tmp_path: Path) -> None:
+    changes = (*SHORT, "ensemble.members=2", "search.queries=2")
+    few = ("--preset", "tiny", "--seeds", 0, *(word for one in changes for word in ("--set", one)))
+    study("architectures", tmp_path, "--entries", "snas", *few)
+    first = (tmp_path / "snas-0" / "metrics.json").stat()
+    study("architectures", tmp_path, "--entries", "snas,random", *few)
+    assert (tmp_path / "snas-0" / "metrics.json").stat() == first
+    table = (tmp_path / "table.md").read_text()
+    assert "snas" in table
+    assert "random" in table
+
+
+def test_false_alarms_are_near_their_theory(study: Study, finished_run: Path) -> None:
+    *_, last = study("false_alarms", finished_run, "--splits", 50).splitlines()
+    found, theory = (float(cell.split()[0]) for cell in last.split("|")[2:4])
+    assert abs(found - theory) < 2
+
+
+def test_every_score_of_foreign_images_tells_noise(study: Study, finished_run: Path, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "noise.npz", images=images)
+    printed = study("foreign_scores", finished_run, "uraenas", f"noise={tmp_path / 'noise.npz'}")
+    rows = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in printed.splitlines()[1:]}
+    assert float(rows["last"].split()[0]) > 60
+    assert {"1 − p", "total", "energy", "relative", "kNN"} <= rows.keys()
+
+
+def test_the_expected_architecture_has_a_rank(study: Study, finished_run: Path) -> None:
+    assert "of 3 on 189 images" in study("genotype_rank", finished_run, "--random", 2)

@@ -39,7 +39,7 @@ def test_a_run_says_what_it_left_out_and_that_it_is_too_short(uraenas, photos, t
     assert done.returncode == 0, done.stderr
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert "note: 1 file without the ending of an image left out" in notes
-    assert "note: 2 of 20 images are not square and were stretched to be so, such as 0.png" in notes
+    assert "note: 2 of 20 images are not square and were stretched to be so, such as cat/0.png" in notes
     few = next(line for line in notes if "too few to learn well" in line)
     images = json.loads((out / "data.json").read_text())["training_images"]
     assert few.startswith(f"note: 2 epochs of {images} images are 2 steps")

@@ -17,6 +17,7 @@ from uraenas.run.recipes import taking_recipes
 from uraenas.run.task import Task
 from uraenas.spaces import Space
 
+FILES = (".onnx", ".pt2", ".pt", ".zip", ".tar", ".gz")  # endings that no directory is meant to have
 FEW_IMAGES = 10_000  # for training; with fewer a search finds no more than chance does
 
 
@@ -52,6 +53,11 @@ def export(
 
 
 def _require_new(path: Path, run: Run) -> None:
+    if path.suffix.lower() in FILES:
+        raise UraenasError(
+            f"{path.name} would be a directory, since a copy of a run is one: choose a name without {path.suffix}; one "
+            "file is written with --format onnx or torch"
+        )
     if path.is_symlink() or path == Path.cwd() or (path.exists() and not path.is_dir()):
         raise UraenasError(f"{path} cannot become a run directory; choose another directory (--out)")
     if path.exists() and any(path.iterdir()):

@@ -29,6 +29,7 @@ class DataFacts:
     targets: tuple[str, ...] = ()  # where there are several
     apart_images: int = 0  # where chains leave out parts in turn: those that none learns from
     columns: str = ""  # checksum of a table's names and units, which rows do not tell; none in files of old
+    tested: str = ""  # checksum of the test images, whatever is learned from; none in files of old
 
     @property
     def is_table(self) -> bool:
@@ -47,7 +48,14 @@ class DataFacts:
 
     def fits(self, new: "DataFacts") -> bool:
         """Whether new data are these."""
-        return self == (new if self.columns else replace(new, columns=""))
+        known = replace(new, tested=self.tested)  # which follows from all images
+        return self == (known if self.columns else replace(known, columns=""))
+
+    def same_images(self, settings: Mapping[str, Any], other: "DataFacts", theirs: Mapping[str, Any]) -> bool:
+        """Whether runs of these settings were measured on the same images, whatever they learned from."""
+        on_test = settings["evaluate.part"] == theirs["evaluate.part"] == "test"
+        same_test = on_test and self.tested != "" and self.tested == other.tested
+        return same_test or self.measured_on(settings) == other.measured_on(theirs)
 
     def measured_on(self, settings: Mapping[str, Any]) -> tuple[Any, ...]:
         """What tells on which of these images a run of these settings was measured."""
@@ -74,7 +82,7 @@ class DataFacts:
         return next((f" ({what}: {old}, now {now})" for what, old, now in ways if old != now), of_columns)
 
     def as_json(self) -> dict[str, Any]:
-        seldom = ("targets", "apart_images", "columns")
+        seldom = ("targets", "apart_images", "columns", "tested")
         return {name: value for name, value in asdict(self).items() if name not in seldom or value}
 
     @classmethod
@@ -96,6 +104,7 @@ class DataFacts:
             targets=stored.texts("targets") if stored.has("targets") else (),
             apart_images=stored.whole("apart_images") if stored.has("apart_images") else 0,
             columns=stored.text("columns") if stored.has("columns") else "",
+            tested=stored.text("tested") if stored.has("tested") else "",
         )
 
 

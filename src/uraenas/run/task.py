@@ -149,6 +149,7 @@ class Task:
             tuple(part.column for part in data.target.parts) if len(data.target.parts) > 1 else (),
             0 if self.apart is None else len(self.apart),
             digest_of_columns(data.columns),
+            digest_of_images(data.test),
         )
 
 

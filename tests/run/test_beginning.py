@@ -90,7 +90,8 @@ def test_the_checksum_of_test_images_changes_neither_a_run_nor_what_it_goes_on_w
     assert facts[0].tested == facts[1].tested != ""
     assert facts[0].blake2b != facts[1].blake2b
     run, stored = Run(tmp_path / "run-60"), read_json(tmp_path / "run-60/data.json")
-    del stored["tested"]
+    assert len(stored["learned"]) == 16 * facts[0].training_images
+    del stored["tested"], stored["learned"]
     write_json(tmp_path / "run-60/data.json", stored)
     own = digest_of(json.dumps(deciding(run.config())), json.dumps(run.data().as_json()))
     assert run.identity == own

@@ -113,12 +113,23 @@ def check_starts(config: Config, task: Task) -> None:
 def require_same_division(source: Run, config: Config, task: Task, what: str, instead: str) -> None:
     """Refuse another run's work that may have seen images which are held out now, and say what to do instead.
 
-    Work on other images is welcome. On the same images the seed and the data's settings say which are held out.
+    Work on other images is welcome, if none of them is held out or tested on now. On the same images the seed and the
+    data's settings say which are held out.
     """
     images = source.data()
-    if images is not None and images.blake2b == task.facts.blake2b:
+    if images is None:
+        return
+    if images.blake2b == task.facts.blake2b:
         why = f", so it may have seen what is held out now; set this as it was there, or {instead}"
         _require_alike(source, config, ("seed", "data."), what, why)
+        return
+    own = task.dataset
+    for name, part in (("held-out", task.held_out), ("test", own.test)):
+        if part is not own.train and (count := images.has_learned(part)):
+            raise UraenasError(
+                f"the {what} of {source.path} has seen {count:,} of the {len(part):,} {name} images; keep held-out and "
+                f"test images apart from run to run, in val/ and test/ of a folder, or {instead}"
+            )
 
 
 def _searched(source: Run) -> Searched:

@@ -169,7 +169,7 @@ class RunFiles:
     def begin(self, config: Config, data: DataFacts, chains_of: "RunFiles | None" = None) -> None:
         """Write settings and what the images are known by. A run that has begun stays who it is."""
         if not self.exists:
-            known = replace(data, tested="")  # which follows from all images
+            known = replace(data, tested="", learned="")  # which follow from all images
             own = digest_of(json.dumps(deciding(config)), json.dumps(known.as_json()))
             self._identities = own, own if chains_of is None else chains_of.chains_identity
         self.write_config(config)

@@ -85,6 +85,12 @@ def test_networks_that_have_learned_from_what_is_tested_on_now_are_refused(
         going_on("held-out", unseen, learned.take(np.arange(12)))
     assert not (tmp_path / "tested").exists()
     going_on("apart", first.test, unseen)  # which nothing was learned from
+    others = replace(first, train=LabelledImages(255 - first.train.images, first.train.labels))
+    second = Pipeline.start(tmp_path / "second", config, dataset=others)
+    second.train(second.search())
+    later = override(config, {"train.sampled.start": str(second.run.path)})
+    with pytest.raises(UraenasError, match=r"of .*first has seen 20 of the 20 test images"):
+        Pipeline.start(tmp_path / "later", later, dataset=replace(others, test=learned.take(np.arange(20))))
     began.run.write_data(replace(began.run.data(), learned=""))  # as it was before there were marks
     going_on("unknown", learned.take(np.arange(20)), unseen)
 

@@ -1,7 +1,7 @@
 """What one run hands to another: a small copy of itself, its search, or its chains."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,7 +107,17 @@ def check_starts(config: Config, task: Task) -> None:
     """Refuse to start chains from networks that may have been trained on images which are held out now."""
     for start in {config.method(name).source.start for name in config.methods} - {""}:
         what, instead = "training (train.sampled.start)", "start from another run's networks, or from none"
-        require_same_division(Run.find(start), config, task, what, instead)
+        for source in _line_of(start):
+            require_same_division(source, config, task, what, instead)
+
+
+def _line_of(start: str) -> Iterator[Run]:
+    """The run whose networks chains start from, the one whose networks those started from, and so on."""
+    seen = set()
+    while start and start not in seen:
+        seen.add(start)
+        yield (source := Run.find(start))
+        start = source.config().values.get("train.sampled.start", "") if source.exists else ""
 
 
 def require_same_division(source: Run, config: Config, task: Task, what: str, instead: str) -> None:

@@ -39,7 +39,7 @@ def test_a_run_says_what_it_left_out_and_that_it_is_too_short(uraenas, photos, t
     assert done.returncode == 0, done.stderr
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert "note: 1 file without the ending of an image left out" in notes
-    assert "note: 2 of 20 images are not square and were stretched to be so, such as 0.png" in notes
+    assert "note: 2 of 20 images are not square and were stretched to be so, such as cat/0.png" in notes
     few = next(line for line in notes if "too few to learn well" in line)
     images = json.loads((out / "data.json").read_text())["training_images"]
     assert few.startswith(f"note: 2 epochs of {images} images are 2 steps")
@@ -113,3 +113,35 @@ def test_a_run_leaves_out_unreadable_images_where_told_to(uraenas, photos, tmp_p
     assert "note: 1 of 21 images cannot be read and were left out" in done.stderr
     assert "broken.png" in done.stderr
     assert uraenas("evaluate", tmp_path / "run").returncode == 0  # it is kept among the settings
+
+
+def test_a_page_has_its_test_images_as_long_as_these_are_the_same(uraenas, tmp_path):
+    """Training images may have come since; where the test images are others, the note gives no advice on --out."""
+    images = np.random.default_rng(0).integers(0, 256, (120, 8, 8, 1), dtype=np.uint8)
+    labels, out, file = np.arange(120) % 2, tmp_path / "run", tmp_path / "data.npz"
+
+    def store(learned: int, tested: int) -> None:
+        arrays = {"x_train": images[:learned], "y_train": labels[:learned]}
+        np.savez(file, **arrays, x_test=images[tested:], y_test=labels[tested:])
+
+    store(60, 90)
+    ways = (
+        "--preset",
+        "tiny",
+        "--methods",
+        "drnas",
+        "--set",
+        "evaluate.suite=none",
+        "--search-of",
+        "cifar10",
+    )
+    done = uraenas("run", file, *ways, "--out", out)
+    assert done.returncode == 0, done.stderr
+    store(80, 90)
+    done = uraenas("report", out)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the test set is not at hand" not in (out / "report.html").read_text()
+    store(80, 80)
+    done = uraenas("report", out)
+    assert done.stderr.endswith("holds now (training images: 51, now 68)\n"), done.stderr
+    assert "the test set is not at hand" in (out / "report.html").read_text()

@@ -65,6 +65,24 @@ def test_a_path_that_does_not_exist_does_not_stop_the_others(uraenas, finished_r
     assert "does not exist" in nothing.stderr
 
 
+def test_folders_that_are_named_as_classes_say_how_many_are_right(uraenas, finished_run, tmp_path):
+    ensemble, digits = Run(finished_run).ensemble(), load_digits()
+    images = np.uint8(digits.images[:30] * 255 / 16)
+    for number, image in enumerate(images):
+        folder = tmp_path / "new" / str(digits.target[number])
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number}.png")
+    said = " ".join(uraenas("predict", finished_run, tmp_path / "new").stdout.split())
+    right = int((ensemble.predict(images) == digits.target[:30].astype(str)).sum())
+    rows = json.loads(uraenas("predict", finished_run, tmp_path / "new", "--json").stdout)["predictions"]
+    kept = [row["label"] == row["file"].split("/")[-2] for row in rows if not row["abstain"]]
+    share = f"{right} of 30 are right ({100 * right / 30:.1f} %)"
+    assert f"By the names of their folders {share}, and {sum(kept)} of {len(kept)} that it answers." in said
+    (tmp_path / "new" / "0").rename(tmp_path / "new" / "nought")
+    assert "By the names" not in uraenas("predict", finished_run, tmp_path / "new").stdout
+    assert "By the names" not in uraenas("predict", finished_run, tmp_path / "new" / "1").stdout
+
+
 def test_of_several_frames_the_first_is_predicted_with_a_note(uraenas, finished_run, tmp_path):
     frames = [Image.new("L", (8, 8), level) for level in (10, 250, 90)]
     frames[0].save(tmp_path / "film.gif", save_all=True, append_images=frames[1:])

@@ -77,6 +77,11 @@ def test_what_is_no_batch_of_images_is_refused(array: object) -> None:
         as_images(array)
 
 
+def test_rows_are_told_what_they_need() -> None:
+    with pytest.raises(UraenasError, match=r"give image_shape; rows of a table: use UraeNASClassifier\)"):
+        as_images(np.zeros((4, 64)))
+
+
 @pytest.mark.parametrize("value_range", [(1, 0), (0, np.inf), (0,), "ab", (0, 0), 3])
 def test_a_senseless_range_is_refused(value_range: tuple[float, float]) -> None:
     with pytest.raises(UraenasError, match="value_range"):

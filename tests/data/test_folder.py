@@ -96,6 +96,9 @@ def test_unreadable_images_are_named_together(tmp_path: Path) -> None:
         (tmp_path / "a" / f"text{number}.jpg").write_text("not an image")
     with pytest.raises(UraenasError, match=r"7 of 8 images cannot be read: .*cut\.png.* and 2 more"):
         load_folder(tmp_path)
+    (tmp_path / "a" / "0.jpg").write_bytes(b"")
+    with pytest.raises(UraenasError, match=r"0\.jpg \(it is empty\)"):
+        load_folder(tmp_path)
 
 
 def test_folders_without_classes_or_images_are_refused(tmp_path: Path) -> None:
@@ -165,8 +168,8 @@ def test_what_is_not_as_in_other_images_is_noted(tmp_path: Path) -> None:
     frames[0].save(tmp_path / "a" / "film.gif", save_all=True, append_images=frames[1:])
     Image.fromarray(np.full((20, 20), 4000, np.uint16)).save(tmp_path / "a" / "camera.png")
     notes = load_folder(tmp_path).notes
-    assert "1 of 10 images hold several frames, of which the first is used, such as film.gif" in notes
-    assert "1 of 10 images use at most 12 of their 16 bits and come out dark, such as camera.png" in notes
+    assert "1 of 10 images hold several frames, of which the first is used, such as a/film.gif" in notes
+    assert "1 of 10 images use at most 12 of their 16 bits and come out dark, such as a/camera.png" in notes
     assert (read_image(tmp_path / "a" / "film.gif", 8, 1) == 10).all()
 
 

@@ -1,5 +1,6 @@
 import csv
 import io
+import re
 import shutil
 import statistics
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from reading_html import taken_apart
 from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.evaluation import Row
-from uraenas.report import COLUMNS, formats, table
+from uraenas.report import COLUMNS, Picked, alike, formats, table
 from uraenas.report.formats import Contents
+from uraenas.report.seeds import why_no_mean
 from uraenas.run import task
 from uraenas.run.config import override
 from uraenas.run.directory import Run
@@ -215,8 +217,27 @@ def test_why_two_runs_cannot_be_paired(
         differences(run, f"{bare.path}:drnas")
     elsewhere, _ = make_own_run("elsewhere")
     elsewhere.write_data(replace(elsewhere.data(), blake2b="11"))
-    with pytest.raises(UraenasError, match="not made with the same data"):
+    with pytest.raises(UraenasError, match="not measured on the same images"):
         differences(run, f"{elsewhere.path}:drnas")
+
+
+def test_runs_that_learned_from_more_images_pair_on_the_same_test_images(make_own_run: MakeRun) -> None:
+    """They compete, but are no seeds of one another, and the page says what each has learned from."""
+    (few, _), (many, _) = make_own_run("few", seed=1), make_own_run("many", seed=2)
+    few.write_data(replace(few.data(), tested="aa"))
+    many.write_data(replace(few.data(), tested="aa", blake2b="11", training_images=1900))
+    assert differences(many, f"{few.path}:drnas")
+    picks = [Picked(few), Picked(many)]
+    assert alike(picks)
+    assert why_no_mean(picks) == "the runs did not learn from the same data"
+    page = report.build([(few, None), (many, None)])
+    told = re.search(r"training images(.*?)</tr>", page, re.DOTALL)
+    assert told is not None
+    assert re.findall(r"[\d,]+", re.sub(r"<[^>]*>", " ", told[1])) == ["900", "1,900"]
+    many.write_data(replace(many.data(), tested="bb"))
+    assert not alike([Picked(few), Picked(many)])
+    with pytest.raises(UraenasError, match="not measured on the same images"):
+        differences(many, f"{few.path}:drnas")
 
 
 def test_held_out_images_of_two_seeds_are_not_the_same_images(make_own_run: MakeRun) -> None:
@@ -232,7 +253,7 @@ def test_held_out_images_of_two_seeds_are_not_the_same_images(make_own_run: Make
 
     tested, (a, b) = make_own_run("tested", seed=1)[0], (held_out("a", 1), held_out("b", 2))
     for one, other in ((a, b), (a, tested), (tested, b)):
-        with pytest.raises(UraenasError, match="measured on the same part"):
+        with pytest.raises(UraenasError, match="not measured on the same images"):
             differences(one, f"{other.path}:drnas")
         assert "not tested on the same images" in report.build([(one, None), (other, None)])
     assert differences(a, f"{held_out('again', 1).path}:drnas")

@@ -1,11 +1,13 @@
 """Where a run may begin, and with which run it may go on."""
 
+import json
+
 import numpy as np
 import pytest
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.files import read_json, write_json
-from uraenas.run.config import preset
+from uraenas.base.files import digest_of, read_json, write_json
+from uraenas.run.config import deciding, preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.task import prepare
@@ -73,6 +75,27 @@ def test_columns_that_changed_under_a_run_are_refused(tmp_path, changed):
     del facts["columns"]  # as it was before columns were looked at
     write_json(tmp_path / "run/data.json", facts)
     Pipeline.resume(tmp_path / "run")
+
+
+def test_the_checksum_of_test_images_changes_neither_a_run_nor_what_it_goes_on_with(tmp_path):
+    """Of runs that began before there was one, data.json has none; more training images leave it as it is."""
+    random = np.random.default_rng(0)
+    images, labels = random.integers(0, 256, (90, 8, 8, 1), dtype=np.uint8), np.arange(90) % 2
+    facts = []
+    for learned in (60, 70):
+        arrays = {"x_train": images[:learned], "y_train": labels[:learned]}
+        np.savez(tmp_path / f"{learned}.npz", **arrays, x_test=images[70:], y_test=labels[70:])
+        settings = preset("tiny", {"data.name": str(tmp_path / f"{learned}.npz")})
+        facts.append(Pipeline.start(tmp_path / f"run-{learned}", settings).run.data())
+    assert facts[0].tested == facts[1].tested != ""
+    assert facts[0].blake2b != facts[1].blake2b
+    run, stored = Run(tmp_path / "run-60"), read_json(tmp_path / "run-60/data.json")
+    assert len(stored["learned"]) == 16 * facts[0].training_images
+    del stored["tested"], stored["learned"]
+    write_json(tmp_path / "run-60/data.json", stored)
+    own = digest_of(json.dumps(deciding(run.config())), json.dumps(run.data().as_json()))
+    assert run.identity == own
+    Pipeline.resume(tmp_path / "run-60")
 
 
 def test_a_note_counts_images_that_are_both_learned_from_and_measured_on(tmp_path):

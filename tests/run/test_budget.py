@@ -256,6 +256,14 @@ def test_members_come_from_the_chains_that_are_through_when_time_is_up(tmp_path)
     assert whole.left_out == []
 
 
+def test_time_that_is_left_but_too_short_for_other_chains_is_not_called_up(tmp_path):
+    late = begun(tmp_path / "late", "random-ensemble", end=56)
+    late.train(late.search())
+    assert late.left_out == [
+        "16 s were left, too few for other chains: 2 of 4 chains are trained to their end"
+    ]
+
+
 def test_where_no_chain_is_through_members_are_what_chains_are_by_then(tmp_path):
     late = begun(tmp_path / "late", "random-ensemble", end=20)
     late.train(late.search())

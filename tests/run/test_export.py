@@ -141,6 +141,13 @@ def test_places_where_a_copy_cannot_be(
     for target in (".", "", "link", "file"):
         with pytest.raises(UraenasError, match="cannot become a run directory"):
             export(Run(finished_run), target)
+    for target in ("mine.onnx", "mine.ZIP"):
+        with pytest.raises(
+            UraenasError, match=r"would be a directory.* one file is written with --format onnx"
+        ):
+            export(Run(finished_run), target)
+    with pytest.raises(UraenasError, match=r"is a file, and a run is a directory; .*Exported\('file'\)"):
+        Run.find("file").config()
     with pytest.raises(UraenasError, match="lies in the run itself"):
         export(Run(finished_run), finished_run / "copy")
     with pytest.raises(UraenasError, match="cannot write"):

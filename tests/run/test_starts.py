@@ -1,5 +1,6 @@
 """Chains that start from another run's members."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,41 @@ def test_a_run_starts_from_members_with_a_new_head(source: Run, tmp_path: Path) 
     pipeline.train(pipeline.search())
     assert len(pipeline.run.ensemble("uraenas")) == config.ensemble.members
     assert pipeline.run.chains.names()[0].startswith("sampled-")
+
+
+def test_networks_that_have_learned_from_what_is_tested_on_now_are_refused(
+    source: Run, tmp_path: Path
+) -> None:
+    """As when images are added to a folder that is divided anew each time."""
+    first = other_images(1)
+    began = Pipeline.start(
+        tmp_path / "first", override(source.config(), {"methods": "uraenas"}), dataset=first
+    )
+    began.train(began.search())
+    config = override(began.config, {"train.sampled.start": str(began.run.path)})
+    learned, fresh = began.task.train, other_images(1).test
+    unseen = LabelledImages(255 - fresh.images, fresh.labels)
+
+    def going_on(name: str, test: LabelledImages, held_out: LabelledImages) -> Pipeline:
+        more = replace(first, train=learned, test=test, validation=held_out)
+        return Pipeline.start(tmp_path / name, config, dataset=more)
+
+    with pytest.raises(
+        UraenasError, match="has seen 20 of the 20 test images; keep held-out and test images apart"
+    ):
+        going_on("tested", learned.take(np.arange(20)), unseen)
+    with pytest.raises(UraenasError, match="has seen 12 of the 12 held-out images"):
+        going_on("held-out", unseen, learned.take(np.arange(12)))
+    assert not (tmp_path / "tested").exists()
+    going_on("apart", first.test, unseen)  # which nothing was learned from
+    others = replace(first, train=LabelledImages(255 - first.train.images, first.train.labels))
+    second = Pipeline.start(tmp_path / "second", config, dataset=others)
+    second.train(second.search())
+    later = override(config, {"train.sampled.start": str(second.run.path)})
+    with pytest.raises(UraenasError, match=r"of .*first has seen 20 of the 20 test images"):
+        Pipeline.start(tmp_path / "later", later, dataset=replace(others, test=learned.take(np.arange(20))))
+    began.run.write_data(replace(began.run.data(), learned=""))  # as it was before there were marks
+    going_on("unknown", learned.take(np.arange(20)), unseen)
 
 
 def test_colours_become_grey(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _effect(run: "Run", method: str) -> str | None:
 
 def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str | None) -> str | None:
     """What a reader of the table should know."""
-    notes = []
+    notes = _right_by_folders(predictions, ensemble.classes)
     if foreign := [
         f"{shown(Path(row.file).name)} (p = {row.p_value:.2g})" for row in predictions if row.foreign
     ]:
@@ -150,6 +150,19 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
             f"{len(ensemble)} members have {distinct} architectures: Arch also holds the effect of initialisation."
         )
     return " ".join(notes) or None
+
+
+def _right_by_folders(predictions: list["Prediction"], classes: tuple[str, ...]) -> list[str]:
+    """How many are right, where all files lie in folders that are named as classes, and not all in one."""
+    named = [Path(row.file).parent.name for row in predictions]
+    if len(set(named)) < 2 or not set(named) <= set(classes):
+        return []
+    right = [row.label == name for row, name in zip(predictions, named, strict=True)]
+    answered = [own for own, row in zip(right, predictions, strict=True) if not row.abstain]
+    share = f"{sum(right):,} of {len(right):,} are right ({100 * sum(right) / len(right):.1f} %)"
+    return [
+        f"By the names of their folders {share}, and {sum(answered):,} of {len(answered):,} that it answers."
+    ]
 
 
 def _table(

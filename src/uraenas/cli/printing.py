@@ -142,6 +142,27 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
     console.print(shown)
 
 
+MEANINGS = {  # of the headings of the table of methods
+    "E": "members",
+    "Acc": "accuracy in %",
+    "ECE": "gap between confidence and accuracy",
+    "NLL": "surprise at the truth",
+    "RMSE": "root mean squared error",
+    "MAE": "mean absolute error",
+    "CRPS": "distance of the prediction from the truth",
+    "In 90 %": "share within 90 % intervals",
+    "Width 90 %": "how wide these are",
+    "cAcc": "accuracy on shifted images, and so cECE, cNLL",
+    "Dis": "share on which two members disagree",
+}
+
+
+def headings_in_words(table: Table) -> str:
+    """What the columns of a table of methods are, in a line."""
+    headings = (str(column.header) for column in table.columns)
+    return "; ".join(f"{heading}: {MEANINGS[heading]}" for heading in headings if heading in MEANINGS)
+
+
 def methods_table(rows: "Sequence[Row]", calibration: str, title: str) -> Table:
     """The table of methods in the form of the paper's Table 1, best values in bold, without empty columns."""
     from uraenas import report

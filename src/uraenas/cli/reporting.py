@@ -3,6 +3,7 @@
 import shlex
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -191,7 +192,23 @@ def _with_test_images(
     try:
         opened = Pipeline.resume(path, dataset=datasets.get(config.data))
     except UraenasError as error:
-        note([f"the page of {path} is without what needs its test data: {error}"], quiet)
-        return run, None
+        test = _same_test_images(run)
+        if test is None:
+            why = str(error).removesuffix("; choose another directory (--out)")  # which nothing is written to
+            note([f"the page of {path} is without what needs its test data: {why}"], quiet)
+        return run, test
     datasets[config.data] = opened.task.dataset
     return run, opened.measured.test
+
+
+def _same_test_images(run: "Run") -> "LabelledImages | None":
+    """Those of the images that are there now, where they are the run's, though others have changed."""
+    from uraenas.run.task import prepare
+
+    known, config = run.data(), run.config()
+    if known is None or config.evaluate.part != "test":
+        return None
+    with suppress(UraenasError):
+        task = prepare(config)
+        return task.dataset.test if known.tested == task.facts.tested else None
+    return None

@@ -14,6 +14,7 @@ from uraenas.cli.printing import (
     AsJson,
     bars,
     console,
+    headings_in_words,
     methods_table,
     note,
     outside_table,
@@ -196,7 +197,7 @@ def evaluate(
     on: On = "local",
     as_json: AsJson = False,
 ) -> None:
-    """Measure the trained members of a run; --set evaluate.… measures otherwise than before."""
+    """Measure the trained members of a run; --set evaluate.… measures differently than before."""
     from uraenas import report
     from uraenas.run.directory import REPORT
 
@@ -275,6 +276,7 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
         for target in targets:
             rows = rows_of_target(metrics.rows, target)
             console.print(methods_table(rows, calibration, f"{shown(target)}, {words}"))
+    console.print(headings_in_words(methods_table(metrics.rows, "raw", "")), highlight=False)
     if apart := separations(metrics.rows):
         console.print(outside_table(apart))
     if others := [name for name in pipeline.run.trained if name not in pipeline.config.methods]:

@@ -34,7 +34,9 @@ def lines_of(path: Path, facts: dict[str, Any]) -> Group:
         parts += [f"  {of}as predicted, without a temperature:", _headline(facts["metrics"])]
     for method, own in facts["members"].items():
         distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
-        words = f"{len(own)} members of {chains} chains; distinct architectures: {distinct}"
+        words = (
+            f"{len(own)} members of {chains} chain{'s' * (chains > 1)}; distinct architectures: {distinct}"
+        )
         if len(own) == 1:
             words = "one member"
         parts.append(f"  {shown(method):18} {words}")

@@ -38,8 +38,10 @@ def as_images(
             raise UraenasError(f"rows of {array.shape[1]} values are no images of {form}; see image_shape")
         array = array.reshape(len(array), *shape)
     if array.ndim not in (3, 4):
+        rows = " (rows of pixels: give image_shape; rows of a table: use UraeNASClassifier)"
         raise UraenasError(
             f"images of shape {array.shape} are not allowed; allowed: N×H×W, N×H×W×C or N×C×H×W"
+            f"{rows if array.ndim == 2 else ''}"
         )
     if array.size == 0:
         raise UraenasError(f"there are no images: the array is {array.shape}")

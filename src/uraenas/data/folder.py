@@ -58,7 +58,10 @@ def load_folder(
         fractions = [1 - TEST_FRACTION, TEST_FRACTION]
         train, test = stratified_split(everything.labels[training], fractions, SPLIT_KEY, classes)
         of_part |= {"train": training[train], "test": training[test]}
-        notes.append(f"{path.name} has no test part: {len(test)} of its images, stratified, became one")
+        notes.append(
+            f"{path.name} has no test part: {len(test)} of its images, stratified, became one; other ones will when "
+            "images are added, unless you divide them into train/ and test/"
+        )
     return Dataset(
         path.resolve().name,
         everything.take(of_part["train"]),
@@ -216,7 +219,11 @@ def _notes_on(pictures: Mapping[Path, Picture]) -> list[str]:
         "use at most 12 of their 16 bits and come out dark": [p for p, one in pictures.items() if one.dim],
     }
     of = f"of {len(pictures)} images"
-    return [f"{len(those)} {of} {words}, such as {those[0].name}" for words, those in kinds.items() if those]
+    return [
+        f"{len(those)} {of} {words}, such as {those[0].parent.name}/{those[0].name}"
+        for words, those in kinds.items()
+        if those
+    ]
 
 
 def _and_more(names: Sequence[str]) -> str:

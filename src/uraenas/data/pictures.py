@@ -119,11 +119,15 @@ def try_picture(source: Path | io.BytesIO, size: tuple[int, int]) -> Picture | s
     except FileNotFoundError:
         return "it does not exist"
     except UnidentifiedImageError:
-        return "it has the form of none that is known"
+        return "it is empty" if _is_empty(source) else "it has the form of none that is known"
     except UraenasError as error:
         return str(error).removeprefix(f"cannot read {source}: ")
     except Exception as error:  # Pillow's decoders raise a dozen kinds on hostile bytes
         return " ".join(str(error).split())[:100] or type(error).__name__
+
+
+def _is_empty(source: Path | io.BytesIO) -> bool:
+    return (source.stat().st_size if isinstance(source, Path) else source.getbuffer().nbytes) == 0
 
 
 def _opened(source: Path | io.BytesIO) -> AbstractContextManager[BinaryIO]:

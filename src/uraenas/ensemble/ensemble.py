@@ -20,6 +20,7 @@ from uraenas.data.loader import Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.description import DESCRIPTION, DRAWS, NOBODY, Description, Owner
+from uraenas.ensemble.graph import ImagesNetwork, MembersNetwork
 from uraenas.ensemble.held_out import COVERAGE, SHARE
 from uraenas.ensemble.known import FILE as KNOWN
 from uraenas.ensemble.known import Known
@@ -155,6 +156,13 @@ class Ensemble:
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and pickled: all but what predictions have made ready."""
         return {name: value for name, value in self.__dict__.items() if name != "_predictors"}
+
+    def module(self) -> ImagesNetwork:
+        """The members as one PyTorch module, for images [N, C, H, W]: what they say is [M, N, K], not calibrated."""
+        if self.normalisation.columns is not None:
+            raise UraenasError("rows of a table have no module; ask predict or member_log_probabilities")
+        members = MembersNetwork(self.members, self.space, self.normalisation, looks=False)
+        return ImagesNetwork(members, self.of_bytes).eval()
 
     def look(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor]:
         """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""

@@ -76,6 +76,23 @@ class MembersNetwork(nn.Module):
         return torch.stack(log_p, dim=1), *levels
 
 
+class ImagesNetwork(nn.Module):
+    """All members as a module for loops that are PyTorch's own: log-probabilities [M, N, K] of images [N, C, H, W].
+
+    Images are floats from 0 to 1, or bytes. Gradients reach the images; weights are buffers, and are not trained.
+    """
+
+    def __init__(self, members: MembersNetwork, of_bytes: bool) -> None:
+        super().__init__()
+        self.members, self.of_bytes = members, of_bytes
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.of_bytes == images.is_floating_point():
+            images = images * 255 if self.of_bytes else images / 255
+        log_p, _ = self.members.look(images.permute(0, 2, 3, 1))
+        return torch.stack(log_p)
+
+
 def feature_name(network: int, level: int) -> str:
     """Of an output: what a network sees at a level."""
     return f"features_{network}_{level}"

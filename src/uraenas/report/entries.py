@@ -9,7 +9,7 @@ import numpy as np
 
 from uraenas.evaluation import REFERENCES
 from uraenas.evaluation.summaries import INTERVAL
-from uraenas.report.picked import alike, same_references
+from uraenas.report.picked import alike, same_learning, same_references
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import LARGER_IS_BETTER, show
 from uraenas.run.config import Config, differences
@@ -290,6 +290,8 @@ def _is_seed_of(
     seeds = [one.config.seed for one in others]
     same_size = others[0].sizes[method] == facts.sizes[method]
     if facts.config.seed in seeds or not same_size or not alike([others[0], facts]):
+        return False
+    if not same_learning(others[0], facts):
         return False
     if config is None or own is None:
         return same_references(others[0], facts)

@@ -9,6 +9,7 @@ from uraenas.base.errors import unknown
 from uraenas.evaluation import REFERENCES, Metrics, Row, same_suite, sizes_of
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
+from uraenas.run.facts import DataFacts
 from uraenas.run.pairing import differences
 
 PLACE = attrgetter("shift", "severity")
@@ -47,10 +48,9 @@ class Picked:
         return replace(self.metrics, rows=self.rows, diverged=diverged)
 
     @property
-    def images(self) -> tuple:
-        """What says on which images they were tested, but for the checksum of those that are shifted."""
-        known = self.rows[0].dataset if self.data is None else self.data.measured_on(self.settings)
-        return known, frozenset(map(PLACE, self.rows))
+    def evaluated(self) -> frozenset[tuple[str, int]]:
+        """All (shift, severity) of its rows."""
+        return frozenset(map(PLACE, self.rows))
 
 
 def trained(methods: Iterable[str]) -> list[str]:
@@ -75,18 +75,40 @@ class Tested(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
     @property
-    def images(self) -> tuple: ...
+    def rows(self) -> list[Row]: ...
+
+    @property
+    def data(self) -> DataFacts | None: ...
+
+    @property
+    def evaluated(self) -> frozenset[tuple[str, int]]: ...
 
 
 def alike(runs: Sequence[Tested]) -> bool:
-    """Whether the runs were tested on the same images."""
+    """Whether the runs were tested on the same images, whatever they learned from."""
     suites = (one.metrics.suite for one in runs)
-    return len({one.images for one in runs}) == 1 and same_suite(*suites)
+    return all(_same_images(runs[0], one) for one in runs) and same_suite(*suites)
+
+
+def _same_images(one: Tested, other: Tested) -> bool:
+    """But for the checksum of those that are shifted."""
+    if one.data is None or other.data is None:
+        known = one.data is other.data and one.rows[0].dataset == other.rows[0].dataset
+    else:
+        known = one.data.same_images(one.settings, other.data, other.settings)
+    return known and one.evaluated == other.evaluated
+
+
+def same_learning(one: Tested, other: Tested) -> bool:
+    """Whether both learned from the same images."""
+    checksums = [run.data and run.data.blake2b for run in (one, other)]
+    return checksums[0] == checksums[1]
 
 
 def same_references(one: Tested, other: Tested) -> bool:
-    """Whether plain classifiers of both learned in the same way, but for the seed."""
-    return all(one.settings.get(key) == other.settings.get(key) for key in LEARNED_FROM)
+    """Whether plain classifiers of both learned from the same images in the same way, but for the seed."""
+    same = all(one.settings.get(key) == other.settings.get(key) for key in LEARNED_FROM)
+    return same and same_learning(one, other)
 
 
 def differing(runs: Sequence[Tested]) -> dict[str, list[Any]]:

@@ -172,9 +172,9 @@ class RunFacts:
         return sorted({severity for _, severity in self.cells})
 
     @cached_property
-    def images(self) -> tuple:
-        """What says on which images they were tested, but for the checksum of those that are shifted."""
-        return (self.data.measured_on(self.settings), frozenset(self._evaluated))
+    def evaluated(self) -> frozenset[tuple[str, int]]:
+        """All (shift, severity) of its rows."""
+        return frozenset(self._evaluated)
 
     @property
     def measured(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from uraenas.evaluation import REFERENCES
-from uraenas.report.picked import Picked, alike, same_references
+from uraenas.report.picked import Picked, alike, same_learning, same_references
 from uraenas.report.reading import RunFacts
 from uraenas.report.table import table
 from uraenas.run.config import Config, differences
@@ -16,6 +16,8 @@ def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
     """
     if not alike(runs):
         return "the runs were not tested on the same data"
+    if not all(same_learning(runs[0], one) for one in runs):
+        return "the runs did not learn from the same data"
     found: dict[str, list[tuple[Config, int]]] = {}  # method → settings and members of its runs
     for one in runs:
         for line in table(one.rows):

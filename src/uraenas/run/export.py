@@ -1,7 +1,7 @@
 """What one run hands to another: a small copy of itself, its search, or its chains."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from uraenas.run.recipes import taking_recipes
 from uraenas.run.task import Task
 from uraenas.spaces import Space
 
+FILES = (".onnx", ".pt2", ".pt", ".zip", ".tar", ".gz")  # endings that no directory is meant to have
 FEW_IMAGES = 10_000  # for training; with fewer a search finds no more than chance does
 
 
@@ -52,6 +53,11 @@ def export(
 
 
 def _require_new(path: Path, run: Run) -> None:
+    if path.suffix.lower() in FILES:
+        raise UraenasError(
+            f"{path.name} would be a directory, since a copy of a run is one: choose a name without {path.suffix}; one "
+            "file is written with --format onnx or torch"
+        )
     if path.is_symlink() or path == Path.cwd() or (path.exists() and not path.is_dir()):
         raise UraenasError(f"{path} cannot become a run directory; choose another directory (--out)")
     if path.exists() and any(path.iterdir()):
@@ -101,18 +107,39 @@ def check_starts(config: Config, task: Task) -> None:
     """Refuse to start chains from networks that may have been trained on images which are held out now."""
     for start in {config.method(name).source.start for name in config.methods} - {""}:
         what, instead = "training (train.sampled.start)", "start from another run's networks, or from none"
-        require_same_division(Run.find(start), config, task, what, instead)
+        for source in _line_of(start):
+            require_same_division(source, config, task, what, instead)
+
+
+def _line_of(start: str) -> Iterator[Run]:
+    """The run whose networks chains start from, the one whose networks those started from, and so on."""
+    seen = set()
+    while start and start not in seen:
+        seen.add(start)
+        yield (source := Run.find(start))
+        start = source.config().values.get("train.sampled.start", "") if source.exists else ""
 
 
 def require_same_division(source: Run, config: Config, task: Task, what: str, instead: str) -> None:
     """Refuse another run's work that may have seen images which are held out now, and say what to do instead.
 
-    Work on other images is welcome. On the same images the seed and the data's settings say which are held out.
+    Work on other images is welcome, if none of them is held out or tested on now. On the same images the seed and the
+    data's settings say which are held out.
     """
     images = source.data()
-    if images is not None and images.blake2b == task.facts.blake2b:
+    if images is None:
+        return
+    if images.blake2b == task.facts.blake2b:
         why = f", so it may have seen what is held out now; set this as it was there, or {instead}"
         _require_alike(source, config, ("seed", "data."), what, why)
+        return
+    own = task.dataset
+    for name, part in (("held-out", task.held_out), ("test", own.test)):
+        if part is not own.train and (count := images.has_learned(part)):
+            raise UraenasError(
+                f"the {what} of {source.path} has seen {count:,} of the {len(part):,} {name} images; keep held-out and "
+                f"test images apart from run to run, in val/ and test/ of a folder, or {instead}"
+            )
 
 
 def _searched(source: Run) -> Searched:

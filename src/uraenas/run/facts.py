@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,6 +12,9 @@ from uraenas.base.fields import Fields
 from uraenas.data import LabelledImages
 from uraenas.data.tables import Columns
 from uraenas.data.targets import numbers_of
+
+MARK = 16  # hexadecimal digits that an image is known by
+MOST_MARKED = 100_000  # images; of more, marks would be megabytes
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class DataFacts:
     targets: tuple[str, ...] = ()  # where there are several
     apart_images: int = 0  # where chains leave out parts in turn: those that none learns from
     columns: str = ""  # checksum of a table's names and units, which rows do not tell; none in files of old
+    tested: str = ""  # checksum of the test images, whatever is learned from; none in files of old
+    learned: str = ""  # marks of own training images, one after the other; none of tables and in files of old
 
     @property
     def is_table(self) -> bool:
@@ -47,7 +52,19 @@ class DataFacts:
 
     def fits(self, new: "DataFacts") -> bool:
         """Whether new data are these."""
-        return self == (new if self.columns else replace(new, columns=""))
+        known = replace(new, tested=self.tested, learned=self.learned)  # which follow from all images
+        return self == (known if self.columns else replace(known, columns=""))
+
+    def same_images(self, settings: Mapping[str, Any], other: "DataFacts", theirs: Mapping[str, Any]) -> bool:
+        """Whether runs of these settings were measured on the same images, whatever they learned from."""
+        on_test = settings["evaluate.part"] == theirs["evaluate.part"] == "test"
+        same_test = on_test and self.tested != "" and self.tested == other.tested
+        return same_test or self.measured_on(settings) == other.measured_on(theirs)
+
+    def has_learned(self, part: LabelledImages) -> int:
+        """How many of these images are among its training images, as far as it has marks of these."""
+        known = {self.learned[place : place + MARK] for place in range(0, len(self.learned), MARK)}
+        return sum(mark in known for mark in _marks(part)) if known else 0
 
     def measured_on(self, settings: Mapping[str, Any]) -> tuple[Any, ...]:
         """What tells on which of these images a run of these settings was measured."""
@@ -74,7 +91,7 @@ class DataFacts:
         return next((f" ({what}: {old}, now {now})" for what, old, now in ways if old != now), of_columns)
 
     def as_json(self) -> dict[str, Any]:
-        seldom = ("targets", "apart_images", "columns")
+        seldom = ("targets", "apart_images", "columns", "tested", "learned")
         return {name: value for name, value in asdict(self).items() if name not in seldom or value}
 
     @classmethod
@@ -96,6 +113,8 @@ class DataFacts:
             targets=stored.texts("targets") if stored.has("targets") else (),
             apart_images=stored.whole("apart_images") if stored.has("apart_images") else 0,
             columns=stored.text("columns") if stored.has("columns") else "",
+            tested=stored.text("tested") if stored.has("tested") else "",
+            learned=stored.text("learned", MARK * MOST_MARKED) if stored.has("learned") else "",
         )
 
 
@@ -107,6 +126,16 @@ def digest_of_images(*parts: LabelledImages) -> str:
         digest.update(part.labels.tobytes())
         digest.update(b"" if part.weights is None else part.weights.tobytes())
     return digest.hexdigest()
+
+
+def marks_of(part: LabelledImages) -> str:
+    """Checksums of single images, one after the other; none of very many."""
+    return "".join(_marks(part)) if len(part) <= MOST_MARKED else ""
+
+
+def _marks(part: LabelledImages) -> Iterator[str]:
+    for image in part.images:
+        yield hashlib.blake2b(image.tobytes(), digest_size=MARK // 2).hexdigest()
 
 
 def digest_of_columns(columns: Columns | None) -> str:

@@ -39,6 +39,11 @@ def require_run(path: Path) -> None:
         raise UraenasError(
             f"{path} is a saved estimator, not a run; open it in Python, by the load of its class"
         )
+    if path.is_file():
+        raise UraenasError(
+            f"{path} is a file, and a run is a directory; a file that `uraenas export` wrote runs in Python: "
+            f"uraenas.deploy.Exported({str(path)!r})"
+        )
     if not is_run(path):
         why = "" if path.exists() else ": it does not exist"
         raise UraenasError(

@@ -5,6 +5,7 @@ from typing import Any
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.evaluation import Measured, Metrics, Row, sizes_of
 from uraenas.run.directory import REPLICATES, Run
+from uraenas.run.facts import DataFacts
 
 
 def differences(run: Run, to: str, metrics: Metrics | None = None) -> list[Row]:
@@ -37,9 +38,9 @@ def _between(run: Run, metrics: Metrics, other: Run, method: str, name: str) -> 
     if method not in others.sizes:
         raise unknown(f"method of {other.path}", method, others.sizes)
     both = f"{run.path} and {other.path}"
-    if _images(run, metrics) != _images(other, found):
+    if not _facts(run).same_images(_settings(run, metrics), _facts(other), _settings(other, found)):
         raise UraenasError(
-            f"{both} were not made with the same data, or not measured on the same part of it, and cannot be paired"
+            f"{both} were not measured on the same {_facts(run).example}s, and cannot be paired"
         )
     if own.resamples != others.resamples:
         raise UraenasError(f"{both} cannot be paired: evaluate.bootstrap differs")
@@ -56,9 +57,12 @@ def _measured(run: Run, metrics: Metrics) -> Measured:
     return Measured(metrics.rows, run.replicates(), metrics.suite)
 
 
-def _images(run: Run, metrics: Metrics) -> tuple[Any, ...]:
-    """What tells on which images the run was measured."""
+def _settings(run: Run, metrics: Metrics) -> dict[str, Any]:
+    return {**run.config().values, **metrics.settings}
+
+
+def _facts(run: Run) -> DataFacts:
     facts = run.data()
     if facts is None:
         raise UraenasError(f"{run.path} does not say with which data it was made")
-    return facts.measured_on({**run.config().values, **metrics.settings})
+    return facts

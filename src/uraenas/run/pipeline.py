@@ -9,6 +9,7 @@ from typing import Any, Literal
 from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress, silent
+from uraenas.base.progress import in_words as as_time
 from uraenas.base.versions import environment
 from uraenas.data import DATASETS, Dataset
 from uraenas.engine import Engine
@@ -257,7 +258,9 @@ class Pipeline:
         used = {spec.name: self.checkpoints.has_finished(spec) for specs in found.values() for spec in specs}
         finished = sum(used.values())
         rest = f"; {len(used) - finished} more are used as far as they came" if finished < len(used) else ""
-        self.left_out.append(f"time was up: {finished} of {count} chains are trained to their end{rest}")
+        room = self.progress.room("train")
+        why = f"{as_time(room)} were left, too few for other chains" if room > 0 else "time was up"
+        self.left_out.append(f"{why}: {finished} of {count} chains are trained to their end{rest}")
         if missing := [name for name in self.config.methods if name not in left]:
             self.left_out.append(f"without members, and left out: {', '.join(missing)}")
             self.config = self.config.only(*left)

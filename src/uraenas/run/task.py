@@ -8,7 +8,7 @@ import numpy as np
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
-from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
+from uraenas.data import DATASETS, Dataset, LabelledImages, load_from_settings, stratified_split
 from uraenas.data.augment import Augmentation
 from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
 from uraenas.data.splits import folds_of
@@ -18,7 +18,7 @@ from uraenas.learning.chains import Start
 from uraenas.learning.search import SearchTask
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
-from uraenas.run.facts import DataFacts, digest_of_columns, digest_of_images
+from uraenas.run.facts import DataFacts, digest_of_columns, digest_of_images, marks_of
 from uraenas.run.starts import starts_of
 from uraenas.spaces import Shape, Space
 
@@ -149,6 +149,8 @@ class Task:
             tuple(part.column for part in data.target.parts) if len(data.target.parts) > 1 else (),
             0 if self.apart is None else len(self.apart),
             digest_of_columns(data.columns),
+            digest_of_images(data.test),
+            "" if data.columns is not None or data.name in DATASETS else marks_of(self.train),
         )
 
 

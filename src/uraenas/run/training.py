@@ -166,7 +166,7 @@ class ChainRunner:
         if losses := self.last_losses:
             whole = made // max(1, steps * len(self.chains))
             words = f"{whole} of {epochs} epochs, mean loss {fmean(losses):.3f}"
-            self.progress.found["train"] = f"{words} of {len(losses)} chains"
+            self.progress.found["train"] = f"{words} of {len(losses)} chain{'s' * (len(losses) > 1)}"
         self.progress("train", made, self.planned * epochs * steps)
 
     def _tick(self, steps: int) -> None:

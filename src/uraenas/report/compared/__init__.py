@@ -63,6 +63,9 @@ def _settings(entries: Entries) -> Section:
     lines = [
         Line(key, [_setting(value) for value in values]) for key, values in differing(entries.runs).items()
     ]
+    learned = [facts.data.training_images for facts in entries.runs]
+    if len(set(learned)) > 1:
+        lines.append(Line(f"training {entries.examples}", [Cell(f"{number:,}") for number in learned]))
     if lines:
         found.blocks.append(Table("Settings that differ.", ["Setting", *entries.labels], lines))
     else:

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,8 @@ class RunFiles:
     def begin(self, config: Config, data: DataFacts, chains_of: "RunFiles | None" = None) -> None:
         """Write settings and what the images are known by. A run that has begun stays who it is."""
         if not self.exists:
-            own = digest_of(json.dumps(deciding(config)), json.dumps(data.as_json()))
+            known = replace(data, tested="", learned="")  # which follow from all images
+            own = digest_of(json.dumps(deciding(config)), json.dumps(known.as_json()))
             self._identities = own, own if chains_of is None else chains_of.chains_identity
         self.write_config(config)
         self.write_data(data)

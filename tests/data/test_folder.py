@@ -232,6 +232,18 @@ def test_transparency_palettes_and_orientation_are_seen_to(tmp_path: Path) -> No
     assert read_image(tmp_path / "turned.png", 8, 1)[7, 7, 0] == 255
 
 
+@pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
+def test_the_size_of_a_turned_picture_is_that_of_the_upright_one(tmp_path: Path, ending: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    lying = tmp_path / f"lying.{ending}"
+    Image.new("RGB", (20, 12), "red").save(lying, exif=exif)
+    found = read_picture(lying, (12, 20))
+    assert (found.note, found.stretched) == ("resized from 12×20", True)
+    found = read_picture(lying, (20, 12))
+    assert (found.note, found.stretched) == ("", False)
+
+
 def test_any_size_in_the_models_size_out(tmp_path: Path) -> None:
     picture(tmp_path / "large.jpg", (0, 120, 0), size=(900, 700))
     assert read_image(tmp_path / "large.jpg", 32, 3).shape == (32, 32, 3)

@@ -195,6 +195,10 @@ def test_a_precision_tells_what_it_costs(
     assert set(cost["now"]) == set(cost["float32"]) >= {"accuracy", "nll", "ece", "total", "architecture"}
     apart = np.abs(exported(DIGITS[:50])["probabilities"] - Exported(file, 1)(DIGITS[:50])["probabilities"])
     assert 0 < apart.max() < most
+    # Its parity is its own, not that of the float32 it was made from.
+    told = exported.facts["parity"]["probabilities"]
+    assert 1e-5 < told < most
+    assert f"probabilities within {told:.1g} of predict's" in done.stdout
 
 
 def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:
@@ -261,6 +265,17 @@ def test_images_of_another_form_are_refused(file: Path) -> None:
         exported(DIGITS[:2] / np.float32(255))
     with pytest.raises(UraenasError, match="no ONNX model that can be run"):
         Exported(b"nothing")
+
+
+@pytest.mark.parametrize("factor", [255, -1])
+def test_floats_beyond_0_to_1_are_refused(finished_run: Path, factor: int) -> None:
+    """As by the ensemble itself: those of another range would get a sure and wrong answer."""
+    ensemble = replace(Run(finished_run).ensemble(), of_bytes=False)
+    model = model_of(EnsembleNetwork(ensemble).eval(), (8, 8, 1), of_bytes=False)
+    exported, images = Exported(model.SerializeToString(), threads=1), np.float32(DIGITS[:3] / 255)
+    assert len(exported(images)["probabilities"]) == 3
+    with pytest.raises(UraenasError, match="values from 0 to 1"):
+        exported(factor * images)
 
 
 def test_a_file_abstains_where_an_image_is_no_number(finished_run: Path) -> None:

@@ -207,7 +207,11 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     ):
         done = uraenas("predict", runs[kind], new, "--json", "--coverage", "50%")
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)["predictions"]
+        told = json.loads(done.stdout)
+        found = told["predictions"]
+        assert ("threshold" in told) == (kind == "classes")
+        if kind == "classes":  # what was asked for, and what so few rows can promise
+            assert (told["certainty"], told["threshold"]["certainty"]) == (0.95, 0.0)
         assert len(found) == 5
         assert keys <= set(found[0])
         text = uraenas("predict", runs[kind], new, "--csv", "--coverage", "0.5").stdout
@@ -295,6 +299,7 @@ def test_a_file_takes_columns_and_says_what_predict_says_without_torch_and_this_
         sets = [[ensemble.classes[k] for k in np.flatnonzero(one)] for one in found["prediction_set"]]
         assert list(map(sorted, sets)) == [sorted(row["prediction_set"]) for row in rows]
         assert found["abstain"].tolist() == [row["abstain"] for row in rows]
+    assert "image" not in json.dumps(facts["outputs"])
     exported = Exported(file)(given)
     assert all(np.array_equal(exported[name], one) for name, one in found.items())
     assert max(facts["parity"][name] for name in same) < 1e-5

@@ -50,7 +50,7 @@ def predict_tables(
         ]
     if as_json:
         said = {"predictions": _finite(rows), "without": without}
-        print(json.dumps({**facts, **asdict(asked), **said}))
+        print(json.dumps({**facts, **asdict(asked), **_threshold(ensemble, asked), **said}))
     elif as_csv and rows:
         writer = csv.writer(sys.stdout)
         flat = [_flat(row) for row in rows]
@@ -64,6 +64,13 @@ def predict_tables(
     if without:
         tell(f"uraenas: {len(rows):,} of {len(rows) + len(without):,} rows predicted")
     return 1 if without else 0
+
+
+def _threshold(ensemble: "Ensemble", asked: "Asked") -> dict[str, Any]:
+    """What was made of the risk, of classes: with which certainty it is kept may be none, whatever was asked for."""
+    if not ensemble.classes:
+        return {}
+    return {"threshold": asdict(ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share))}
 
 
 def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -113,7 +113,7 @@ def _file_in_words(out: Path, facts: dict[str, Any], size: int) -> str:
     apart, members = facts["parity"], len(facts["architectures"])
     name = "probabilities" if "probabilities" in apart else "predicted"
     worst = max(value for key, value in apart.items() if key.rpartition(".")[2] == name)
-    same = f"{name} within {worst:.1g} of predict's in float32"
+    same = f"{name} within {worst:.1g} of predict's, on what was made up to compare them"
     return f"wrote {out}: {facts['method']}, {members} members, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
 
 

@@ -35,7 +35,7 @@ class Picture:
     """The first picture of a file, resized as a whole."""
 
     pixels: np.ndarray  # [height, width, 3], uint8
-    size: tuple[int, int]  # width and height of the file
+    size: tuple[int, int]  # width and height of the file's, upright
     frames: int = 1  # in the file
     dim: bool = False  # 16 bits, of which at most 12 are used
 
@@ -110,7 +110,9 @@ def try_picture(source: Path | io.BytesIO, size: tuple[int, int]) -> Picture | s
             deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
             large = own_size[0] * own_size[1] > LARGE
             with ONE_LARGE if large else nullcontext():
+                lying = image.size
                 ImageOps.exif_transpose(image, in_place=True)
+                own_size = own_size if image.size == lying else own_size[::-1]
                 upright, dim = _as_rgb(image, deep)
                 resized = upright.resize((width, height), Image.Resampling.BILINEAR)
         return Picture(np.array(resized), own_size, frames, dim)

@@ -162,6 +162,8 @@ def _write_onnx(
     if wanted.precision != "float32":
         plain = model.SerializeToString()
         model = _in_precision(model, wanted.precision, held_out)
+        less = Exported(model.SerializeToString(), threads=1)
+        found["parity"] = parity_of_images(ensemble, less, ensemble.of_bytes, network.rule, refused=False)
         if held_out is not None:
             apart = tuple(one[CALIBRATION:] if len(one) > CALIBRATION else one for one in held_out)
             found["cost"] = _cost(plain, model.SerializeToString(), *apart)

@@ -112,6 +112,9 @@ def test_about_itself(client: Any, kind: str) -> None:
     assert [one["name"] for one in about["columns"]] == inputs
     assert about.get("targets") == (["price", "rooms"] if kind == "several" else None)
     assert (about["coverage"], "risk" in about) == (0.5, kind == "classes")
+    if kind == "classes":  # too few rows to promise the risk
+        assert (about["risk"], about["certainty"]) == (0.05, 0.0)
+        assert 0 < about["confidence"] <= 1.1
     document = client("GET", "/openapi.json")[1]
     row = document["paths"]["/api/predict"]["post"]["requestBody"]["content"][JSON]["schema"]
     assert row["properties"]["rows"]["items"]["required"] == inputs

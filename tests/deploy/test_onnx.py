@@ -16,7 +16,7 @@ from torch import nn
 
 from onnx_alone import run_alone
 from uraenas import Run, UraenasError
-from uraenas.deploy import Exported, Wanted, accelerated, export_file
+from uraenas.deploy import Exported, Wanted, accelerated, export_file, writing
 from uraenas.deploy.network import EnsembleNetwork, _interval
 from uraenas.deploy.onnx_file import halved
 from uraenas.deploy.parity import parity_of_images
@@ -199,6 +199,38 @@ def test_a_precision_tells_what_it_costs(
     told = exported.facts["parity"]["probabilities"]
     assert 1e-5 < told < most
     assert f"probabilities within {told:.1g} of predict's" in done.stdout
+
+
+@pytest.mark.parametrize("precision", ["half", "int8"])
+def test_what_a_precision_costs_is_measured_on_all_classes_and_on_images_of_the_run(
+    tmp_path: Path, uraenas: Callable, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """In a folder one class comes after another, and the first 128 images would be of the first ones."""
+    images, labels = DIGITS[np.argsort(LABELS, kind="stable")], np.sort(LABELS)
+    data, out = tmp_path / "sorted.npz", tmp_path / "run"
+    np.savez(data, x_train=images, y_train=labels)
+    settings = ("data.held_out=0.5", "evaluate.suite=none", "evaluate.references=false", "train.epochs=2")
+    assigned = [word for one in settings for word in ("--set", one)]
+    run_it = ("run", data, "--preset", "tiny", "--methods", "drnas", "--search-of", "none")
+    assert uraenas(*run_it, *assigned, "--out", out).returncode == 0
+    seen = []
+
+    def cost(plain: bytes, model: bytes, images: np.ndarray, labels: np.ndarray) -> dict[str, int]:
+        seen.append(labels)
+        return {"images": len(images)}
+
+    monkeypatch.setattr(writing, "_cost", cost)
+    facts = export_file(Run(out), tmp_path / "file", wanted=Wanted(precision))
+    assert facts["cost"] == {"images": 500}
+    assert (np.bincount(seen[0], minlength=10) > 25).all()
+    np.savez(data, x_train=images[:-1], y_train=labels[:-1])
+    if precision == "int8":
+        with pytest.raises(
+            UraenasError, match=r"int8 needs the run's held-out images: those of .* began with"
+        ):
+            export_file(Run(out), tmp_path / "file", wanted=Wanted(precision))
+    else:
+        assert "cost" not in export_file(Run(out), tmp_path / "file", wanted=Wanted(precision))
 
 
 def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:

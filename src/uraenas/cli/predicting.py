@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.words import csv_cell
+from uraenas.base.words import csv_cell, listed
 from uraenas.cli.options import Certainty, Coverage, Foreign, Method, Risk, TrainedRun
 from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
 from uraenas.cli.rows import predict_tables
@@ -174,7 +174,7 @@ def _table(
             shown(row.label),
             *words,
             "foreign" if row.foreign else "abstain" if row.abstain else "",
-            shown(", ".join(row.prediction_set)),
+            shown(listed(row.prediction_set)),
         )
     # Beside the table, not parts of it: those are cut off where it is wider than the terminal.
     above = Text(f"{title}; Prob is temperature-scaled, uncertainty (nats) is not")

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.words import as_precise, csv_cell
+from uraenas.base.words import as_precise, csv_cell, listed
 from uraenas.cli.printing import console, note, shown, tell
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _words(said: Mapping[str, Any], undefined: Container[str]) -> list[str]:
         own = [
             shown(said["predicted"]),
             f"{said['probability']:.3f}",
-            shown(", ".join(said["prediction_set"])),
+            shown(listed(said["prediction_set"])),
         ]
     else:
         middle, low, high = (as_precise(said[key], said["deviation"]) for key in ("predicted", "low", "high"))

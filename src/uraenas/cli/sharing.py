@@ -127,7 +127,8 @@ def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
     words = []
     for name, digits in (("accuracy", 4), ("nll", 4), ("ece", 4), ("total", 3), ("architecture", 3)):
         words.append(f"{name} {cost['now'][name]:.{digits}f} (float32 {cost['float32'][name]:.{digits}f})")
-    return [f"{facts['precision']} on {cost['images']:,} held-out images: {', '.join(words)}"]
+    of = "training images, which members left out in turn" if "folds" in facts else "held-out images"
+    return [f"{facts['precision']} on {cost['images']:,} {of}: {', '.join(words)}"]
 
 
 def push(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from uraenas.base import draws
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.versions import version_of
 from uraenas.base.whole_files import rename_for_good, unfinished
@@ -77,6 +78,10 @@ def export_file(
     facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
     if (teacher := run.teacher()) is not None:
         facts["teacher"] = teacher
+    if folds := run.config().train.folds:
+        facts["folds"] = (
+            folds  # so many parts of the training set were left out in turn, and no more is held out
+        )
     begun = unfinished(target)
     try:
         begun.parent.mkdir(parents=True, exist_ok=True)
@@ -133,13 +138,20 @@ def _held_out(run: Run, wanted: Wanted) -> tuple[np.ndarray, np.ndarray] | None:
     """The run's held-out images, where a precision needs them or its cost is asked for, and they are at hand."""
     if wanted.precision == "float32":
         return None
+    config = run.config()
     try:
-        part = prepare(run.config()).held_out
+        task = prepare(config)
+        if (known := run.data()) is not None and not known.fits(task.facts):
+            changed = known.unlike(task.facts)
+            raise UraenasError(f"those of {config.data.name} are not the ones that it began with{changed}")
     except UraenasError as error:
         if wanted.precision == "int8":
             raise UraenasError(f"int8 needs the run's held-out images: {error}") from error
         return None
-    return part.images[: CALIBRATION + MEASURED], part.labels[: CALIBRATION + MEASURED]
+    # In a random order: folders have one class after another.
+    order = draws.permutation(draws.at(draws.key(config.seed, "precision"), 0), len(task.held_out))
+    part = task.held_out.take(order[: CALIBRATION + MEASURED].numpy())
+    return part.images, part.labels
 
 
 def _write_onnx(

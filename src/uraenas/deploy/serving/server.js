@@ -27,5 +27,5 @@ async function about() {
   at('asks').hidden = answer.status !== 401;
   if (!answer.ok) return '';
   const found = await answer.json();
-  return `${found.members} members tell apart: ${found.classes.join(', ')}.`;
+  return `${found.members} member${found.members === 1 ? ' tells' : 's tell'} apart: ${listed(found.classes)}.`;
 }

@@ -49,5 +49,5 @@ async function about() {
   const facts = await facts_of;
   await session;
   const count = facts.architectures.length;
-  return `${count} member${count === 1 ? '' : 's'}, run on this machine, tell${count === 1 ? 's' : ''} apart: ${facts.classes.join(', ')}.`;
+  return `${count} member${count === 1 ? '' : 's'}, run on this machine, tell${count === 1 ? 's' : ''} apart: ${listed(facts.classes)}.`;
 }

@@ -242,6 +242,24 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     assert "column 'rooms' is missing" in done.stderr
 
 
+@pytest.mark.parametrize("asked", ["risk", "certainty", "coverage", "foreign"])
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_a_share_that_is_none_is_refused_at_once_by_whoever_is_asked(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable, kind: str, asked: str
+) -> None:
+    new, out = table(tmp_path / "new.csv", 5), tmp_path / "file.onnx"
+    for command in (
+        ("predict", runs[kind], new),
+        ("serve", runs[kind]),
+        ("export", runs[kind], "--out", out),
+    ):
+        for wrong in ("1", "nan"):
+            form = ("--format", "onnx") if command[0] == "export" else ()
+            done = uraenas(*command, f"--{asked}", wrong, *form)
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+            assert "is out of range; it must be more than 0 and less than 1" in done.stderr
+
+
 def test_a_note_says_what_is_missing_that_never_was(runs: dict[str, Path]) -> None:
     """Rooms were missing in training, too, and have a column that says so."""
     given = {"area": [np.nan, 80.0], "rooms": [3.0, np.nan], "town": ["a", ""]}

@@ -20,7 +20,7 @@ from uraenas.deploy import Exported, Wanted, accelerated, export_file, writing
 from uraenas.deploy.network import EnsembleNetwork, _interval
 from uraenas.deploy.onnx_file import halved
 from uraenas.deploy.parity import parity_of_images
-from uraenas.engine.runtime import model_of
+from uraenas.engine.runtime import model_of, session
 from uraenas.engine.runtime.operations import Builder
 from uraenas.engine.runtime.recording import record
 from uraenas.engine.runtime.unmerged import unmerged
@@ -297,6 +297,19 @@ def test_images_of_another_form_are_refused(file: Path) -> None:
         exported(DIGITS[:2] / np.float32(255))
     with pytest.raises(UraenasError, match="no ONNX model that can be run"):
         Exported(b"nothing")
+
+
+def test_a_column_called_images_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images are tried on several threads, for which they have a size."""
+    from onnx import TensorProto, helper
+
+    column = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["batch"]) for name in ("images", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["images"], ["y"])], "g", column[:1], column[1:])
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=10)
+    monkeypatch.setattr(session, "available_cores", lambda: 2)
+    found = session.Session(model.SerializeToString(), 0)
+    assert found.of({"images": np.array([1.0, 2.0])})["y"].tolist() == [-1, -2]
 
 
 @pytest.mark.parametrize("factor", [255, -1])

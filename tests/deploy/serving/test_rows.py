@@ -115,6 +115,7 @@ def test_about_itself(client: Any, kind: str) -> None:
     if kind == "classes":  # too few rows to promise the risk
         assert (about["risk"], about["certainty"]) == (0.05, 0.0)
         assert 0 < about["confidence"] <= 1.1
+    assert 'uraenas_batch_images_bucket{le="4096.0"}' in client("GET", "/metrics")[1]  # a batch has up to 3,200
     document = client("GET", "/openapi.json")[1]
     row = document["paths"]["/api/predict"]["post"]["requestBody"]["content"][JSON]["schema"]
     assert row["properties"]["rows"]["items"]["required"] == inputs

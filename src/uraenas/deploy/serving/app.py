@@ -52,8 +52,8 @@ class Server:
         )
         sizes = Histogram(
             "uraenas_batch_images",
-            "Images predicted together",
-            buckets=(1, 2, 4, 8, 16, 32, 64),
+            "Images or rows predicted together",
+            buckets=[2**power for power in range((limits.batch * each).bit_length() + 1)],
             registry=self.registry,
         )
         self.batcher.sizes = sizes.observe

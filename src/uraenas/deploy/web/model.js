@@ -39,7 +39,7 @@ async function ask(file) {
   for (const name of ['total', 'data', 'weights', 'architecture']) row[name] = found[name].data[0];
   if (found.p_value) {
     row.p_value = found.p_value.data[0];
-    row.foreign = row.p_value <= facts.rule.share;
+    row.foreign = row.p_value <= Math.fround(facts.rule.share);  // in float32 both, as the model compares them
     row.abstain = Boolean(found.abstain.data[0]);
     row.prediction_set = order.filter((place) => found.prediction_set.data[place]).map((place) => facts.classes[place]);
   }

@@ -171,6 +171,7 @@ def test_it_runs_without_torch_and_without_this_package(
     assert facts["rule"]["risk"] == 0.2
     assert facts["parity"]["probabilities"] < 1e-5
     assert len(facts["architectures"]) == len(ensemble)
+    assert facts["undefined"] == {"weights": "no architecture has two members"}
 
 
 @pytest.mark.parametrize(("precision", "most"), [("half", 0.01), ("int8", 0.3)])

@@ -78,6 +78,7 @@ def predict(
             "threshold": asdict(threshold),
             "share": share,
             "coverage": coverage,
+            "undefined": ensemble.undefined,
             "predictions": [asdict(row) for row in predictions],
             "unreadable": [asdict(row) for row in unreadable],
             "left_out": left_out,
@@ -142,12 +143,12 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
     if several := sum("frames" in row.note for row in predictions):
         notes.append(f"Of {several:,} with several frames the first is used.")
     notes += [f"The part of {source} is not defined: {why}." for source, why in ensemble.undefined.items()]
-    distinct = len(set(ensemble.functions))
+    distinct, different = len(set(ensemble.functions)), len({member.identity for member in ensemble.members})
     if effect:
         notes.append(f"On the test images {effect}.")
-    elif 1 < len(ensemble) < 2 * distinct:
+    elif 1 < different < 2 * distinct:
         notes.append(
-            f"{len(ensemble)} members have {distinct} architectures: Arch also holds the effect of initialisation."
+            f"{different} members have {distinct} architectures: Arch also holds the effect of initialisation."
         )
     return " ".join(notes) or None
 

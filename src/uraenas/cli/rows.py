@@ -49,7 +49,7 @@ def predict_tables(
             {"file": str(file), "row": n, "why": NOT_FINITE} for n, row in enumerate(found, 1) if not row
         ]
     if as_json:
-        said = {"predictions": _finite(rows), "without": without}
+        said = {"undefined": ensemble.undefined, "predictions": _finite(rows), "without": without}
         print(json.dumps({**facts, **asdict(asked), **_threshold(ensemble, asked), **said}))
     elif as_csv and rows:
         writer = csv.writer(sys.stdout)

@@ -123,6 +123,7 @@ def _facts(ensemble: Ensemble, network: EnsembleNetwork | NumbersNetwork, wanted
         "precision": wanted.precision,
         "uraenas": version_of("uraenas"),
         "outputs": {output.name: output.about for output in network.outputs},
+        "undefined": ensemble.undefined,
     }
     if not ensemble.classes:
         facts["rule"] = {"share": wanted.asked.share, "coverage": wanted.asked.coverage}

@@ -111,11 +111,14 @@ def test_about_itself(client: Any, kind: str) -> None:
     inputs = ["area", "town"] if kind == "several" else ["area", "rooms", "town"]
     assert [one["name"] for one in about["columns"]] == inputs
     assert about.get("targets") == (["price", "rooms"] if kind == "several" else None)
+    assert about["undefined"] == {}
     assert (about["coverage"], "risk" in about) == (0.5, kind == "classes")
     if kind == "classes":  # too few rows to promise the risk
         assert (about["risk"], about["certainty"]) == (0.05, 0.0)
         assert 0 < about["confidence"] <= 1.1
-    assert 'uraenas_batch_images_bucket{le="4096.0"}' in client("GET", "/metrics")[1]  # a batch has up to 3,200
+    assert (
+        'uraenas_batch_images_bucket{le="4096.0"}' in client("GET", "/metrics")[1]
+    )  # a batch has up to 3,200
     document = client("GET", "/openapi.json")[1]
     row = document["paths"]["/api/predict"]["post"]["requestBody"]["content"][JSON]["schema"]
     assert row["properties"]["rows"]["items"]["required"] == inputs

@@ -113,7 +113,8 @@ def test_about_itself(client: Any) -> None:
     metrics = client("GET", "/metrics")[1]
     assert 'uraenas_requests_total{path="/api/predict",status="200"}' in metrics
     assert "uraenas_batch_images_bucket" in metrics
-    assert client("GET", "/api/model")[1]["risk"] == 0.2
+    about = client("GET", "/api/model")[1]
+    assert (about["risk"], list(about["undefined"])) == (0.2, ["weights"])
 
 
 def test_what_has_no_answer_is_told_and_counted(client: Any) -> None:

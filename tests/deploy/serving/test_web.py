@@ -106,7 +106,8 @@ def serving_web(run: Run, folder: Path, runtime: Path | str) -> Iterator[str]:
 
 # A runtime that says of every image the same: p is the share below which one is foreign, as float32 has it.
 SAYS = """globalThis.ort = { env: { wasm: {} }, Tensor: class {}, InferenceSession: { create: async () => ({
-  run: async () => ({ probabilities: { data: new Float32Array(10).fill(0.1) }, prediction_set: { data: Array(10).fill(1) },
+  run: async () => ({ probabilities: { data: new Float32Array(10).fill(0.1) },
+    prediction_set: { data: Array(10).fill(1) },
     total: { data: [1] }, data: { data: [1] }, weights: { data: [0] }, architecture: { data: [0] },
     p_value: { data: new Float32Array([1 / 20]) }, abstain: { data: [1] } }) }) } };"""
 
@@ -121,6 +122,7 @@ def test_an_image_at_the_share_itself_is_foreign_in_a_browser_too(
         browser.find_element("id", "files").send_keys(write(tmp_path / "0.png", DIGITS[0]))
         (words,) = results(browser, 1)
         assert "Not the kind of image I know" in words
+        assert "from weights\nnot defined" in words
 
 
 @pytest.mark.data

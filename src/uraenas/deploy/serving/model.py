@@ -77,6 +77,7 @@ class Model:
             "confidence": threshold.confidence,
             "coverage": rule.coverage,
             "foreign": rule.share,
+            "undefined": self.ensemble.undefined,
         }
 
     def page(self) -> str:

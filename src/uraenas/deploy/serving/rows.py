@@ -123,6 +123,7 @@ class RowsModel:
             "members": len(self.ensemble),
             "coverage": asked.coverage,
             "foreign": asked.share,
+            "undefined": self.ensemble.undefined,
             **(self._promised() if self.ensemble.classes else {}),
         }
 

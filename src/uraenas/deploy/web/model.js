@@ -28,6 +28,7 @@ async function pixels(file, [height, width, channels], values) {
 }
 async function ask(file) {
   const facts = await facts_of;
+  absent = facts.undefined;
   const { tensor, note } = await pixels(file, facts.image, facts.values);
   const model = await session;
   const running = last.then(() => model.run({ images: tensor }));

@@ -175,6 +175,8 @@ def test_images_of_phones_are_read_where_their_package_is(tmp_path: Path) -> Non
     heif.register_heif_opener()
     Image.new("RGB", (64, 48), (200, 30, 30)).save(tmp_path / "phone.heic")
     found = read_image(tmp_path / "phone.heic", 8, 3)
+    (tmp_path / "renamed.jpg").write_bytes((tmp_path / "phone.heic").read_bytes())  # as some programs do
+    np.testing.assert_array_equal(read_image(tmp_path / "renamed.jpg", 8, 3), found)
     assert np.abs(found.astype(int) - [200, 30, 30]).max() < 12
 
 

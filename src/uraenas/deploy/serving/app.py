@@ -132,8 +132,10 @@ class Server:
     async def _predicted(self, items: list[Any]) -> list[dict[str, Any]]:
         """Rows are numbered as they came, not as they were predicted together with others."""
         rows = await self.batcher(items)
-        if not all(rows):
-            raise Refused(422, NOT_FINITE)
+        for number, row in enumerate(rows, start=1):
+            if not row:
+                which = f"number {number} of {len(rows)}: " if len(rows) > 1 else ""
+                raise Refused(422, f"{which}{NOT_FINITE}")
         return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
 
     async def _body(self, request: Request) -> bytes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from uraenas.base.words import as_precise, csv_cell, three_decimals
+from uraenas.base.words import as_precise, csv_cell, listed, three_decimals
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,7 @@ def test_a_number_has_the_decimals_of_its_deviation(value: float, deviation: flo
 )
 def test_a_cell_is_quoted_where_it_could_be_a_formula_and_is_no_number(value: object, cell: object) -> None:
     assert csv_cell(value) == cell
+
+
+def test_a_name_with_a_comma_is_not_two() -> None:
+    assert listed(["cat", "dog, wet", "ü ß"]) == 'cat, "dog, wet", ü ß'

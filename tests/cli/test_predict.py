@@ -2,7 +2,7 @@
 
 import csv
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas.base.errors import UraenasError
+from uraenas.cli.predicting import _caption
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
 from uraenas.ensemble.threshold import Threshold, estimated, promised
@@ -298,6 +299,15 @@ def test_folders_without_images_are_refused_unless_there_are_others(tmp_path):
         find_files([empty, texts])
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(images / "0.png")
     assert find_files([empty, texts, images]) == ([images / "0.png"], 1)
+
+
+def test_members_that_were_taken_repeatedly_count_once_in_what_they_can_tell(finished_run):
+    ensemble = Run(finished_run).ensemble("uraenas")
+    first, second = ensemble.members
+    for members in ((first, second), (first, second, first, second)):
+        words = _caption([], replace(ensemble, members=members), None)
+        assert "The part of weights is not defined" in words
+        assert "2 members have 2 architectures: Arch also holds the effect of initialisation." in words
 
 
 def test_damaged_metrics_do_not_stop_a_prediction(uraenas, own_run, folder):

@@ -178,6 +178,8 @@ def test_images_of_phones_are_read_where_their_package_is(tmp_path: Path) -> Non
     heif.register_heif_opener()
     Image.new("RGB", (64, 48), (200, 30, 30)).save(tmp_path / "phone.heic")
     found = read_image(tmp_path / "phone.heic", 8, 3)
+    (tmp_path / "renamed.jpg").write_bytes((tmp_path / "phone.heic").read_bytes())  # as some programs do
+    np.testing.assert_array_equal(read_image(tmp_path / "renamed.jpg", 8, 3), found)
     assert np.abs(found.astype(int) - [200, 30, 30]).max() < 12
 
 
@@ -233,6 +235,18 @@ def test_transparency_palettes_and_orientation_are_seen_to(tmp_path: Path) -> No
     exif[0x0112] = 3  # upside down
     turned.save(tmp_path / "turned.png", exif=exif)
     assert read_image(tmp_path / "turned.png", 8, 1)[7, 7, 0] == 255
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
+def test_the_size_of_a_turned_picture_is_that_of_the_upright_one(tmp_path: Path, ending: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    lying = tmp_path / f"lying.{ending}"
+    Image.new("RGB", (20, 12), "red").save(lying, exif=exif)
+    found = read_picture(lying, (12, 20))
+    assert (found.note, found.stretched) == ("resized from 12×20", True)
+    found = read_picture(lying, (20, 12))
+    assert (found.note, found.stretched) == ("", False)
 
 
 def test_any_size_in_the_models_size_out(tmp_path: Path) -> None:

@@ -277,6 +277,8 @@ def test_truths_are_the_same_as_words_as_truths_and_as_numbers(words: tuple[str,
     truths = [True, False, True, True]
     as_words = [words[not one] for one in truths]
     forms = (np.array(truths), np.array(truths, object), np.array(truths, float), np.array(as_words, object))
+    for yes, no in (("True", "False"), ("TRUE", "FALSE"), ("true", "false"), ("1", "0")):
+        forms += (np.array([yes if one else no for one in truths], object),)  # as another file may have them
     learned = (columns_of(checked({"ok": np.array([*as_words, None], object)})),)
     learned += (columns_of(checked({"ok": np.array([*truths, False])})),)
     for columns in learned:

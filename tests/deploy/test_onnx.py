@@ -16,11 +16,11 @@ from torch import nn
 
 from onnx_alone import run_alone
 from uraenas import Run, UraenasError
-from uraenas.deploy import Exported, Wanted, accelerated, export_file
+from uraenas.deploy import Exported, Wanted, accelerated, export_file, writing
 from uraenas.deploy.network import EnsembleNetwork, _interval
 from uraenas.deploy.onnx_file import halved
 from uraenas.deploy.parity import parity_of_images
-from uraenas.engine.runtime import model_of
+from uraenas.engine.runtime import model_of, session
 from uraenas.engine.runtime.operations import Builder
 from uraenas.engine.runtime.recording import record
 from uraenas.engine.runtime.unmerged import unmerged
@@ -171,6 +171,7 @@ def test_it_runs_without_torch_and_without_this_package(
     assert facts["rule"]["risk"] == 0.2
     assert facts["parity"]["probabilities"] < 1e-5
     assert len(facts["architectures"]) == len(ensemble)
+    assert facts["undefined"] == {"weights": "no architecture has two members"}
 
 
 @pytest.mark.parametrize(("precision", "most"), [("half", 0.01), ("int8", 0.3)])
@@ -195,6 +196,42 @@ def test_a_precision_tells_what_it_costs(
     assert set(cost["now"]) == set(cost["float32"]) >= {"accuracy", "nll", "ece", "total", "architecture"}
     apart = np.abs(exported(DIGITS[:50])["probabilities"] - Exported(file, 1)(DIGITS[:50])["probabilities"])
     assert 0 < apart.max() < most
+    # Its parity is its own, not that of the float32 it was made from.
+    told = exported.facts["parity"]["probabilities"]
+    assert 1e-5 < told < most
+    assert f"probabilities within {told:.1g} of predict's" in done.stdout
+
+
+@pytest.mark.parametrize("precision", ["half", "int8"])
+def test_what_a_precision_costs_is_measured_on_all_classes_and_on_images_of_the_run(
+    tmp_path: Path, uraenas: Callable, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """In a folder one class comes after another, and the first 128 images would be of the first ones."""
+    images, labels = DIGITS[np.argsort(LABELS, kind="stable")], np.sort(LABELS)
+    data, out = tmp_path / "sorted.npz", tmp_path / "run"
+    np.savez(data, x_train=images, y_train=labels)
+    settings = ("data.held_out=0.5", "evaluate.suite=none", "evaluate.references=false", "train.epochs=2")
+    assigned = [word for one in settings for word in ("--set", one)]
+    run_it = ("run", data, "--preset", "tiny", "--methods", "drnas", "--search-of", "none")
+    assert uraenas(*run_it, *assigned, "--out", out).returncode == 0
+    seen = []
+
+    def cost(plain: bytes, model: bytes, images: np.ndarray, labels: np.ndarray) -> dict[str, int]:
+        seen.append(labels)
+        return {"images": len(images)}
+
+    monkeypatch.setattr(writing, "_cost", cost)
+    facts = export_file(Run(out), tmp_path / "file", wanted=Wanted(precision))
+    assert facts["cost"] == {"images": 500}
+    assert (np.bincount(seen[0], minlength=10) > 25).all()
+    np.savez(data, x_train=images[:-1], y_train=labels[:-1])
+    if precision == "int8":
+        with pytest.raises(
+            UraenasError, match=r"int8 needs the run's held-out images: those of .* began with"
+        ):
+            export_file(Run(out), tmp_path / "file", wanted=Wanted(precision))
+    else:
+        assert "cost" not in export_file(Run(out), tmp_path / "file", wanted=Wanted(precision))
 
 
 def test_half_precision_stores_half_of_the_weights(finished_run: Path) -> None:
@@ -261,6 +298,30 @@ def test_images_of_another_form_are_refused(file: Path) -> None:
         exported(DIGITS[:2] / np.float32(255))
     with pytest.raises(UraenasError, match="no ONNX model that can be run"):
         Exported(b"nothing")
+
+
+def test_a_column_called_images_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images are tried on several threads, for which they have a size."""
+    from onnx import TensorProto, helper
+
+    column = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["batch"]) for name in ("images", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["images"], ["y"])], "g", column[:1], column[1:])
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=10)
+    monkeypatch.setattr(session, "available_cores", lambda: 2)
+    found = session.Session(model.SerializeToString(), 0)
+    assert found.of({"images": np.array([1.0, 2.0])})["y"].tolist() == [-1, -2]
+
+
+@pytest.mark.parametrize("factor", [255, -1])
+def test_floats_beyond_0_to_1_are_refused(finished_run: Path, factor: int) -> None:
+    """As by the ensemble itself: those of another range would get a sure and wrong answer."""
+    ensemble = replace(Run(finished_run).ensemble(), of_bytes=False)
+    model = model_of(EnsembleNetwork(ensemble).eval(), (8, 8, 1), of_bytes=False)
+    exported, images = Exported(model.SerializeToString(), threads=1), np.float32(DIGITS[:3] / 255)
+    assert len(exported(images)["probabilities"]) == 3
+    with pytest.raises(UraenasError, match="values from 0 to 1"):
+        exported(factor * images)
 
 
 def test_a_file_abstains_where_an_image_is_no_number(finished_run: Path) -> None:

@@ -118,6 +118,8 @@ class Handler(BaseHTTPRequestHandler):
             elif line["key"] == "lfsFile":
                 self.server.repos[repo][value["path"]] = self.server.large[value["oid"]]
                 self.server.large_files.add(value["path"])
+            elif line["key"] == "deletedFile":
+                del self.server.repos[repo][value["path"]]
         sha = self.server.sha(repo)
         address = f"{self.server.url}/{repo}/commit/{sha}"
         self._send(200, {"commitUrl": address, "commitOid": sha})

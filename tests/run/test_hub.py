@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from hub_stand_in import TOKEN, Hub
 
 from uraenas import Run, UraenasError
 from uraenas.data import digits
+from uraenas.ensemble import Owner
+from uraenas.run.hub import _size, card, push
 
 hub_client = pytest.importorskip("huggingface_hub")
 
@@ -61,6 +64,40 @@ def test_what_is_pushed_is_the_small_copy_and_a_card(pushed: Hub, finished_run: 
     assert (result.metric_type, result.metric_value) == ("accuracy", round(accuracy, 5))
     assert f"{accuracy:.4f}" in body
     assert Run(finished_run).identity in body
+    assert "For comparison, and not part of this model: drnas, deep-ensemble." in body
+    assert "An ensemble of 2 members, of 2 architectures (uraenas)" in body
+    assert "weights in half precision; figures and promises are those of full precision" in body
+
+
+def test_nothing_of_an_earlier_push_stays_but_what_is_no_part_of_a_run(hub: Hub, finished_run: Path) -> None:
+    repo, run = "someone/twice", Run(finished_run)
+    push(run, repo)
+    hub.repos[repo] |= {"notes.md": b"own", "teacher.json": b"{}"}
+    push(run, repo, ("drnas",), half=False)
+    files = hub.repos[repo]
+    assert {name.split("/")[1] for name in files if name.startswith("methods/")} == {"drnas"}
+    assert ("notes.md" in files, "teacher.json" in files) == (True, False)
+    fetched = Run.from_hub(repo)
+    assert fetched.trained == ["drnas"]
+    np.testing.assert_array_equal(
+        fetched.ensemble().predict_proba(TEST), run.ensemble("drnas").predict_proba(TEST)
+    )
+    body = files["README.md"].decode()
+    assert "One network (drnas)" in body
+    assert "half precision" not in body
+
+
+def test_a_card_says_what_members_share_and_where_the_search_is_from(own_run: Path) -> None:
+    run = Run(own_run)
+    ensemble = run.ensemble("uraenas")
+    (first, second) = ensemble.members
+    thrice = replace(ensemble, members=(first, first, second), known=None, classes=("a, b", *"123456789"))
+    assert _size(thrice) == "An ensemble of 3 members that share 2 networks, of 2 architectures"
+    thrice.save(run.members_folder("uraenas"), owner=Owner(run.identity, "uraenas"))
+    run.write_searched(run.searched(), "dirichlet", of="elsewhere")
+    text = card(run, "someone/thrice", "", half=False)
+    assert 'Classes: "a, b", 1, 2' in text
+    assert "- architectures from the search of elsewhere" in text
 
 
 def test_it_is_opened_from_the_hub_and_predicts(

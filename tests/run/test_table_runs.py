@@ -207,7 +207,11 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     ):
         done = uraenas("predict", runs[kind], new, "--json", "--coverage", "50%")
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)["predictions"]
+        told = json.loads(done.stdout)
+        found = told["predictions"]
+        assert ("threshold" in told) == (kind == "classes")
+        if kind == "classes":  # what was asked for, and what so few rows can promise
+            assert (told["certainty"], told["threshold"]["certainty"]) == (0.95, 0.0)
         assert len(found) == 5
         assert keys <= set(found[0])
         text = uraenas("predict", runs[kind], new, "--csv", "--coverage", "0.5").stdout
@@ -236,6 +240,24 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
     assert "column 'rooms' is missing" in done.stderr
+
+
+@pytest.mark.parametrize("asked", ["risk", "certainty", "coverage", "foreign"])
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_a_share_that_is_none_is_refused_at_once_by_whoever_is_asked(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable, kind: str, asked: str
+) -> None:
+    new, out = table(tmp_path / "new.csv", 5), tmp_path / "file.onnx"
+    for command in (
+        ("predict", runs[kind], new),
+        ("serve", runs[kind]),
+        ("export", runs[kind], "--out", out),
+    ):
+        for wrong in ("1", "nan"):
+            form = ("--format", "onnx") if command[0] == "export" else ()
+            done = uraenas(*command, f"--{asked}", wrong, *form)
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+            assert "is out of range; it must be more than 0 and less than 1" in done.stderr
 
 
 def test_a_note_says_what_is_missing_that_never_was(runs: dict[str, Path]) -> None:
@@ -295,6 +317,7 @@ def test_a_file_takes_columns_and_says_what_predict_says_without_torch_and_this_
         sets = [[ensemble.classes[k] for k in np.flatnonzero(one)] for one in found["prediction_set"]]
         assert list(map(sorted, sets)) == [sorted(row["prediction_set"]) for row in rows]
         assert found["abstain"].tolist() == [row["abstain"] for row in rows]
+    assert "image" not in json.dumps(facts["outputs"])
     exported = Exported(file)(given)
     assert all(np.array_equal(exported[name], one) for name, one in found.items())
     assert max(facts["parity"][name] for name in same) < 1e-5

@@ -21,6 +21,12 @@ def require_range(name: str, value: float, least: float, most: float) -> None:
         raise UraenasError(f"{name} = {value} is out of range; it must lie in {least:,} … {most:,}")
 
 
+def require_share(name: str, value: float) -> None:
+    """Refuse what is no share, or none and all."""
+    if not 0 < value < 1:
+        raise UraenasError(f"{name} = {value} is out of range; it must be more than 0 and less than 1")
+
+
 def require_positive(name: str, value: float) -> None:
     if value <= 0:
         raise UraenasError(f"{name} = {value} is out of range; it must be more than 0")

@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+from collections.abc import Iterable
 
 IN_UNITS = ("rmse", "mae", "crps", "width")  # metrics in the unit of a target, which may be large or small
 
@@ -16,6 +17,11 @@ def printable(text: str) -> str:
         else one.encode("unicode_escape", "surrogatepass").decode()
         for one in text
     )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a row; one that has a comma itself is quoted."""
+    return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def csv_cell(value: object) -> object:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.words import csv_cell
+from uraenas.base.words import csv_cell, listed
 from uraenas.cli.options import Certainty, Coverage, Foreign, Method, Risk, TrainedRun
 from uraenas.cli.printing import AsJson, bars, console, note, shown, tell
 from uraenas.cli.rows import predict_tables
@@ -78,6 +78,7 @@ def predict(
             "threshold": asdict(threshold),
             "share": share,
             "coverage": coverage,
+            "undefined": ensemble.undefined,
             "predictions": [asdict(row) for row in predictions],
             "unreadable": [asdict(row) for row in unreadable],
             "left_out": left_out,
@@ -142,12 +143,12 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
     if several := sum("frames" in row.note for row in predictions):
         notes.append(f"Of {several:,} with several frames the first is used.")
     notes += [f"The part of {source} is not defined: {why}." for source, why in ensemble.undefined.items()]
-    distinct = len(set(ensemble.functions))
+    distinct, different = len(set(ensemble.functions)), len({member.identity for member in ensemble.members})
     if effect:
         notes.append(f"On the test images {effect}.")
-    elif 1 < len(ensemble) < 2 * distinct:
+    elif 1 < different < 2 * distinct:
         notes.append(
-            f"{len(ensemble)} members have {distinct} architectures: Arch also holds the effect of initialisation."
+            f"{different} members have {distinct} architectures: Arch also holds the effect of initialisation."
         )
     return " ".join(notes) or None
 
@@ -187,7 +188,7 @@ def _table(
             shown(row.label),
             *words,
             "foreign" if row.foreign else "abstain" if row.abstain else "",
-            shown(", ".join(row.prediction_set)),
+            shown(listed(row.prediction_set)),
         )
     # Beside the table, not parts of it: those are cut off where it is wider than the terminal.
     above = Text(f"{title}; Prob is temperature-scaled, uncertainty (nats) is not")

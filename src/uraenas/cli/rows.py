@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.words import as_precise, csv_cell
+from uraenas.base.words import as_precise, csv_cell, listed
 from uraenas.cli.printing import console, note, shown, tell
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def predict_tables(
             {"file": str(file), "row": n, "why": NOT_FINITE} for n, row in enumerate(found, 1) if not row
         ]
     if as_json:
-        said = {"predictions": _finite(rows), "without": without}
-        print(json.dumps({**facts, **asdict(asked), **said}))
+        said = {"undefined": ensemble.undefined, "predictions": _finite(rows), "without": without}
+        print(json.dumps({**facts, **asdict(asked), **_threshold(ensemble, asked), **said}))
     elif as_csv and rows:
         writer = csv.writer(sys.stdout)
         flat = [_flat(row) for row in rows]
@@ -64,6 +64,13 @@ def predict_tables(
     if without:
         tell(f"uraenas: {len(rows):,} of {len(rows) + len(without):,} rows predicted")
     return 1 if without else 0
+
+
+def _threshold(ensemble: "Ensemble", asked: "Asked") -> dict[str, Any]:
+    """What was made of the risk, of classes: with which certainty it is kept may be none, whatever was asked for."""
+    if not ensemble.classes:
+        return {}
+    return {"threshold": asdict(ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share))}
 
 
 def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -135,7 +142,7 @@ def _words(said: Mapping[str, Any], undefined: Container[str]) -> list[str]:
         own = [
             shown(said["predicted"]),
             f"{said['probability']:.3f}",
-            shown(", ".join(said["prediction_set"])),
+            shown(listed(said["prediction_set"])),
         ]
     else:
         middle, low, high = (as_precise(said[key], said["deviation"]) for key in ("predicted", "low", "high"))

@@ -70,7 +70,8 @@ def export(
 
         wanted = Wanted(precision, Asked(risk, share, certainty, coverage))
         found = _export_file(Run.find(path), out, form, names, wanted, runtime)
-        size = sum(one.stat().st_size for one in out.rglob("*")) if form == "web" else out.stat().st_size
+        files = [one for one in out.rglob("*") if one.is_file()] if form == "web" else [out]
+        size = sum(one.stat().st_size for one in files)
         say(_file_in_words(out, found, size), as_json, {"file": str(out), "bytes": size, **found})
         return
     copy = write_copy(Run.find(path), out, names, half=not full_precision, report=report)
@@ -113,8 +114,9 @@ def _file_in_words(out: Path, facts: dict[str, Any], size: int) -> str:
     apart, members = facts["parity"], len(facts["architectures"])
     name = "probabilities" if "probabilities" in apart else "predicted"
     worst = max(value for key, value in apart.items() if key.rpartition(".")[2] == name)
-    same = f"{name} within {worst:.1g} of predict's in float32"
-    return f"wrote {out}: {facts['method']}, {members} members, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
+    same = f"{name} within {worst:.1g} of predict's, on what was made up to compare them"
+    count = "1 member" if members == 1 else f"{members} members"
+    return f"wrote {out}: {facts['method']}, {count}, {facts['precision']}, {size / 1e6:.1f} MB; {same}"
 
 
 def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
@@ -127,7 +129,8 @@ def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
     words = []
     for name, digits in (("accuracy", 4), ("nll", 4), ("ece", 4), ("total", 3), ("architecture", 3)):
         words.append(f"{name} {cost['now'][name]:.{digits}f} (float32 {cost['float32'][name]:.{digits}f})")
-    return [f"{facts['precision']} on {cost['images']:,} held-out images: {', '.join(words)}"]
+    of = "training images, which members left out in turn" if "folds" in facts else "held-out images"
+    return [f"{facts['precision']} on {cost['images']:,} {of}: {', '.join(words)}"]
 
 
 def push(

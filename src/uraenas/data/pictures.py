@@ -20,6 +20,7 @@ OF_PHONES = frozenset((".heic", ".heif"))  # Pillow needs pillow-heif for these
 ENDINGS = OF_PHONES | {
     *(".png", ".jpg", ".jpeg", ".jpe", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 }
+HEIF = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1")  # how such files begin, after four bytes
 # Pillow would start Ghostscript for some others.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MOST_PIXELS = 50_000_000  # a picture is in memory up to four times, at four bytes a pixel: less than 1 GB
@@ -35,7 +36,7 @@ class Picture:
     """The first picture of a file, resized as a whole."""
 
     pixels: np.ndarray  # [height, width, 3], uint8
-    size: tuple[int, int]  # width and height of the file
+    size: tuple[int, int]  # width and height of the file's, upright
     frames: int = 1  # in the file
     dim: bool = False  # 16 bits, of which at most 12 are used
 
@@ -98,8 +99,7 @@ def try_picture(source: Path | io.BytesIO, size: tuple[int, int]) -> Picture | s
     """The picture, or in a few words why there is none. To be called where bombs are errors."""
     height, width = size
     try:
-        formats = _with_heif() if _is_of_a_phone(source) else FORMATS
-        with _opened(source) as file, Image.open(file, formats=formats) as image:
+        with _opened(source) as file, Image.open(file, formats=_formats(source, file)) as image:
             if image.width * image.height > MOST_PIXELS:
                 return f"{image.width}×{image.height} pixels are more than {MOST_PIXELS}"
             own_size = image.size
@@ -110,7 +110,9 @@ def try_picture(source: Path | io.BytesIO, size: tuple[int, int]) -> Picture | s
             deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
             large = own_size[0] * own_size[1] > LARGE
             with ONE_LARGE if large else nullcontext():
+                lying = image.size
                 ImageOps.exif_transpose(image, in_place=True)
+                own_size = own_size if image.size == lying else own_size[::-1]
                 upright, dim = _as_rgb(image, deep)
                 resized = upright.resize((width, height), Image.Resampling.BILINEAR)
         return Picture(np.array(resized), own_size, frames, dim)
@@ -134,11 +136,12 @@ def _opened(source: Path | io.BytesIO) -> AbstractContextManager[BinaryIO]:
     return open_regular(source) if isinstance(source, Path) else nullcontext(source)
 
 
-def _is_of_a_phone(source: Path | io.BytesIO) -> bool:
-    """By a file's ending, or by how bytes begin."""
-    if isinstance(source, Path):
-        return source.suffix.lower() in OF_PHONES
-    return source.getbuffer()[4:12].tobytes() in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1")
+def _formats(source: Path | io.BytesIO, file: BinaryIO) -> tuple[str, ...]:
+    """That of phones where a file's ending says so, or where it begins so, whatever its ending."""
+    begins = file.read(12)[4:]
+    file.seek(0)
+    named = isinstance(source, Path) and source.suffix.lower() in OF_PHONES
+    return _with_heif() if named or begins in HEIF else FORMATS
 
 
 def _with_heif() -> tuple[str, ...]:

@@ -32,6 +32,8 @@ class Exported:
         wanted = self.session.dtype
         if images.dtype != wanted:
             raise UraenasError(f"this model takes images of {wanted}, not of {images.dtype}")
+        if wanted == np.float32 and ((images < 0) | (images > 1)).any():
+            raise UraenasError("this model takes images with values from 0 to 1")
         return self.session(images)
 
     @cached_property

@@ -33,6 +33,7 @@ class EnsembleNetwork(nn.Module):
         super().__init__()
         self.members = _members(ensemble)
         self.temperature = ensemble.temperature
+        self.example = ensemble.example
         self.groups = _groups(ensemble)
         self.foreign = None
         if ensemble.known is not None and rule is not None:
@@ -45,7 +46,8 @@ class EnsembleNetwork(nn.Module):
         found = [Output("probabilities", "by class, temperature-scaled")]
         found += [Output(source, f"{source} uncertainty in nats, not scaled") for source in SOURCES]
         if self.rule is not None:
-            found.append(Output("p_value", "how often an image like those of the training looks like this"))
+            like = f"{'an' if self.example == 'image' else 'a'} {self.example} like those of the training"
+            found.append(Output("p_value", f"how often {like} looks like this"))
             found.append(Output("abstain", "it is foreign, or not sure enough"))
             found.append(Output("prediction_set", "whether each class may be the true one"))
         return found

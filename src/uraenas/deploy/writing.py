@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from uraenas.base import draws
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.versions import version_of
 from uraenas.base.whole_files import rename_for_good, unfinished
@@ -77,6 +78,10 @@ def export_file(
     facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
     if (teacher := run.teacher()) is not None:
         facts["teacher"] = teacher
+    if folds := run.config().train.folds:
+        facts["folds"] = (
+            folds  # so many parts of the training set were left out in turn, and no more is held out
+        )
     begun = unfinished(target)
     try:
         begun.parent.mkdir(parents=True, exist_ok=True)
@@ -118,6 +123,7 @@ def _facts(ensemble: Ensemble, network: EnsembleNetwork | NumbersNetwork, wanted
         "precision": wanted.precision,
         "uraenas": version_of("uraenas"),
         "outputs": {output.name: output.about for output in network.outputs},
+        "undefined": ensemble.undefined,
     }
     if not ensemble.classes:
         facts["rule"] = {"share": wanted.asked.share, "coverage": wanted.asked.coverage}
@@ -133,13 +139,20 @@ def _held_out(run: Run, wanted: Wanted) -> tuple[np.ndarray, np.ndarray] | None:
     """The run's held-out images, where a precision needs them or its cost is asked for, and they are at hand."""
     if wanted.precision == "float32":
         return None
+    config = run.config()
     try:
-        part = prepare(run.config()).held_out
+        task = prepare(config)
+        if (known := run.data()) is not None and not known.fits(task.facts):
+            changed = known.unlike(task.facts)
+            raise UraenasError(f"those of {config.data.name} are not the ones that it began with{changed}")
     except UraenasError as error:
         if wanted.precision == "int8":
             raise UraenasError(f"int8 needs the run's held-out images: {error}") from error
         return None
-    return part.images[: CALIBRATION + MEASURED], part.labels[: CALIBRATION + MEASURED]
+    # In a random order: folders have one class after another.
+    order = draws.permutation(draws.at(draws.key(config.seed, "precision"), 0), len(task.held_out))
+    part = task.held_out.take(order[: CALIBRATION + MEASURED].numpy())
+    return part.images, part.labels
 
 
 def _write_onnx(
@@ -162,6 +175,8 @@ def _write_onnx(
     if wanted.precision != "float32":
         plain = model.SerializeToString()
         model = _in_precision(model, wanted.precision, held_out)
+        less = Exported(model.SerializeToString(), threads=1)
+        found["parity"] = parity_of_images(ensemble, less, ensemble.of_bytes, network.rule, refused=False)
         if held_out is not None:
             apart = tuple(one[CALIBRATION:] if len(one) > CALIBRATION else one for one in held_out)
             found["cost"] = _cost(plain, model.SerializeToString(), *apart)

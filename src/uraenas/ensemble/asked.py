@@ -1,7 +1,8 @@
 """What is asked of predictions: how often they may be wrong, call something foreign, or miss what is true."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from uraenas.base.errors import require_share
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE, SHARE
 
 RISK = 0.05  # of errors among what is answered
@@ -15,6 +16,10 @@ class Asked:
     share: float = SHARE  # of examples like those of the training that may be called foreign
     certainty: float = CERTAINTY  # with which the risk is kept
     coverage: float = COVERAGE  # the share of sets, or intervals, that hold the true value
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            require_share(name, value)
 
 
 USUAL = Asked()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.errors import DamagedFile, UraenasError, require_share
 from uraenas.base.files import FORMAT, checksum_of, digest_of, write_json
 from uraenas.base.svg import element
 from uraenas.data.arrays import as_images
@@ -365,6 +365,5 @@ class Ensemble:
 
 def checked_share(share: float) -> float:
     """The share of images like those of the training that may be called foreign."""
-    if not 0 < share < 1:
-        raise UraenasError(f"share = {share} is out of range; it must be more than 0 and less than 1")
+    require_share("share", share)
     return share

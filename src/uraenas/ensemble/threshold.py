@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import require_share
 from uraenas.evaluation import metrics
 from uraenas.evaluation.conformal import least_images, risk_p_values
 
@@ -107,5 +107,4 @@ def _counts(confidence_N: Tensor, right_N: Tensor, thresholds_T: Tensor) -> tupl
 
 def _require_shares(risk: float, certainty: float) -> None:
     for name, value in (("risk", risk), ("certainty", certainty)):
-        if not 0 < value < 1:
-            raise UraenasError(f"{name} = {value} is out of range; it must be more than 0 and less than 1")
+        require_share(name, value)

@@ -111,13 +111,27 @@ def test_about_itself(client: Any, kind: str) -> None:
     inputs = ["area", "town"] if kind == "several" else ["area", "rooms", "town"]
     assert [one["name"] for one in about["columns"]] == inputs
     assert about.get("targets") == (["price", "rooms"] if kind == "several" else None)
+    assert about["undefined"] == {}
     assert (about["coverage"], "risk" in about) == (0.5, kind == "classes")
+    if kind == "classes":  # too few rows to promise the risk
+        assert (about["risk"], about["certainty"]) == (0.05, 0.0)
+        assert 0 < about["confidence"] <= 1.1
+    metrics = client("GET", "/metrics")[1]
+    assert 'uraenas_batch_images_bucket{le="4096.0"}' in metrics  # a batch has up to 3,200 rows
     document = client("GET", "/openapi.json")[1]
     row = document["paths"]["/api/predict"]["post"]["requestBody"]["content"][JSON]["schema"]
     assert row["properties"]["rows"]["items"]["required"] == inputs
 
 
+VAST = {**ROWS[0], "area": 1e60}  # no network gives a number for it
 WRONG = {
+    "no number comes out": (json.dumps({"rows": [VAST]}).encode(), JSON, 422, "no prediction: what members"),
+    "of the second": (
+        json.dumps({"rows": [ROWS[0], VAST]}).encode(),
+        JSON,
+        422,
+        "number 2 of 2: no prediction",
+    ),
     "no rows": (b'{"rows": 7}', JSON, 400, "expected"),
     "none": (b'{"rows": []}', JSON, 400, "1 to 200 rows"),
     "too many": (json.dumps({"rows": [ROWS[0]] * 201}).encode(), JSON, 400, "not 201"),

@@ -70,8 +70,9 @@ def test_it_says_what_predict_says(client: Any, finished_run: Path) -> None:
 
 def test_the_open_inference_protocol(client: Any, finished_run: Path) -> None:
     assert client("GET", "/v2")[1]["name"] == "uraenas"
-    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/uraenas/ready"):
-        assert client("GET", path)[0] == 200
+    assert client("GET", "/v2/health/live") == (200, {"live": True})
+    assert client("GET", "/v2/health/ready") == (200, {"ready": True})
+    assert client("GET", "/v2/models/uraenas/ready") == (200, {"name": "uraenas", "ready": True})
     status, about = client("GET", "/v2/models/uraenas")
     assert about["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, 8, 8, 1]}]
     tensor = {
@@ -112,7 +113,45 @@ def test_about_itself(client: Any) -> None:
     metrics = client("GET", "/metrics")[1]
     assert 'uraenas_requests_total{path="/api/predict",status="200"}' in metrics
     assert "uraenas_batch_images_bucket" in metrics
-    assert client("GET", "/api/model")[1]["risk"] == 0.2
+    about = client("GET", "/api/model")[1]
+    assert (about["risk"], list(about["undefined"])) == (0.2, ["weights"])
+
+
+def test_what_has_no_answer_is_told_and_counted(client: Any) -> None:
+    before = counted(client, "404"), counted(client, "405")
+    for path in (
+        "/none",
+        "/api/model/",
+        "/api/predict/",
+    ):  # no redirection, which would name the host it was told
+        status, found = client("GET", path)
+        assert (status, found["error"]) == (404, "there is nothing here; see /docs")
+    status, found = client("GET", "/api/predict")
+    assert (status, client.headers["allow"]) == (405, "POST")
+    assert "another method" in found["error"]
+    assert (counted(client, "404"), counted(client, "405")) == (before[0] + 3, before[1] + 1)
+
+
+def counted(client: Any, status: str) -> float:
+    """Requests of paths and methods that have no answer."""
+    name = f'uraenas_requests_total{{path="other",status="{status}"}} '
+    lines = [line for line in client("GET", "/metrics")[1].splitlines() if line.startswith(name)]
+    return float(lines[0].removeprefix(name)) if lines else 0.0
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "Application/JSON", "application/x-www-form-urlencoded"]
+)
+def test_json_is_known_whatever_it_is_called(client: Any, kind: str) -> None:
+    body = json.dumps({"images": [base64.b64encode(png(DIGITS[0])).decode()]}).encode()
+    assert client("POST", "/api/predict", body, content_type=kind)[0] == 200
+
+
+@pytest.mark.parametrize("pixel", [True, "1", None])
+def test_a_tensor_holds_numbers_alone(client: Any, pixel: Any) -> None:
+    tensor = {"name": "images", "shape": [1, 8, 8, 1], "datatype": "UINT8", "data": [pixel] * 64}
+    status, found = client("POST", "/v2/models/uraenas/infer", json.dumps({"inputs": [tensor]}).encode())
+    assert (status, found["error"]) == (400, "data are not the numbers of this shape")
 
 
 def test_who_still_sends_what_is_too_large_is_told_so(serve: Callable, finished_run: Path) -> None:
@@ -259,6 +298,7 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
         assert (status, "4 of 8 epochs" in page, 'data-refresh="10"' in page) == (200, True, True)
         assert "default-src 'none'" in client.headers["content-security-policy"]
         assert client("GET", "/healthz") == (200, {"ready": False})
+        assert client("GET", "/v2/health/live") == (200, {"live": True})
         status, told = client("POST", "/api/predict", body)
         assert (status, "in progress" in told["error"]) == (503, True)
         for path, content in ensembles.items():
@@ -292,6 +332,7 @@ def test_a_run_in_progress_is_shown_to_those_who_have_the_token_at_the_allowed_r
             for given in wrong:
                 assert client("GET", "/", authorization=given) == (401, {"error": TOKEN_NEEDED})
                 assert client.headers["www-authenticate"].startswith("Basic realm=")
+                assert client("GET", "/v2/health/ready", authorization=given)[0] == status
                 for verb, path in (("POST", "/api/predict"), ("GET", "/api/model"), ("GET", "/v2")):
                     assert client(verb, path, body, authorization=given)[0] == 401
                     assert client.headers["www-authenticate"] == "Bearer"

@@ -74,6 +74,7 @@ def test_ten_images_at_once_and_a_foreign_one(page: Any, tmp_path: Path) -> None
         assert all(
             name in words for name in ("May be", "Votes", "Uncertainty", "from architecture", "p-value")
         )
+        assert "from weights\nnot defined" in words  # no two members share an architecture
     assert page.find_element("id", "status").text == "11 images predicted"
     assert page.execute_script(UNNAMED) == 0
     assert not [

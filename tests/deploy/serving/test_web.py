@@ -8,6 +8,7 @@ import os
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,39 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def served(finished_run: Path, tmp_path: Path) -> Iterator[str]:
     if not RUNTIME:
         pytest.skip("set ONNXRUNTIME_WEB to npm's package: npm pack onnxruntime-web")
-    export_web(Run(finished_run), tmp_path / "web", RUNTIME)
-    handler = functools.partial(Quiet, directory=tmp_path / "web")
+    with serving_web(Run(finished_run), tmp_path / "web", RUNTIME) as address:
+        yield address
+
+
+@contextmanager
+def serving_web(run: Run, folder: Path, runtime: Path | str) -> Iterator[str]:
+    export_web(run, folder, runtime)
+    handler = functools.partial(Quiet, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
+
+
+# A runtime that says of every image the same: p is the share below which one is foreign, as float32 has it.
+SAYS = """globalThis.ort = { env: { wasm: {} }, Tensor: class {}, InferenceSession: { create: async () => ({
+  run: async () => ({ probabilities: { data: new Float32Array(10).fill(0.1) },
+    prediction_set: { data: Array(10).fill(1) },
+    total: { data: [1] }, data: { data: [1] }, weights: { data: [0] }, architecture: { data: [0] },
+    p_value: { data: new Float32Array([1 / 20]) }, abstain: { data: [1] } }) }) } };"""
+
+
+def test_an_image_at_the_share_itself_is_foreign_in_a_browser_too(
+    browser: Any, finished_run: Path, tmp_path: Path
+) -> None:
+    """With 19 held-out images the smallest p is 0.05, which in float32 is more than 0.05 in double precision."""
+    package = packed(tmp_path / "web.tgz", **{name: SAYS.encode() for name in FILES})
+    with serving_web(Run(finished_run), tmp_path / "web", package) as address:
+        browser.get(address)
+        browser.find_element("id", "files").send_keys(write(tmp_path / "0.png", DIGITS[0]))
+        (words,) = results(browser, 1)
+        assert "Not the kind of image I know" in words
+        assert "from weights\nnot defined" in words
 
 
 @pytest.mark.data

@@ -123,14 +123,17 @@ class Category:
         text = text_of(value)
         if text in self._seen:
             return text
-        is_truth = isinstance(value, bool | np.bool_)
-        number = float(value) if is_truth else number_of(text)
+        is_truth = text.lower() in TRUTHS
+        number = TRUTHS.get(text.lower(), number_of(text))
         if number is None or not text:
             return text
         plain = text if is_truth else as_text(number)
+        same = self._by_number.get(number, plain)
         if is_truth or isinstance(value, Real):
-            return self._by_number.get(number, plain)
-        return plain if plain in self._seen else text
+            return same
+        if plain in self._seen:
+            return plain
+        return same if same.lower() in TRUTHS else text
 
     @cached_property
     def _seen(self) -> frozenset[str]:

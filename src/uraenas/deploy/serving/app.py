@@ -10,6 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -29,7 +30,9 @@ POLICY = (
     "img-src blob: data:; connect-src 'self'"
 )
 PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 READ_ON = 20  # times as large as a request may be
+OTHER = "other"  # what metrics call a path that has no answer
 
 
 class Server:
@@ -49,8 +52,8 @@ class Server:
         )
         sizes = Histogram(
             "uraenas_batch_images",
-            "Images predicted together",
-            buckets=(1, 2, 4, 8, 16, 32, 64),
+            "Images or rows predicted together",
+            buckets=[2**power for power in range((limits.batch * each).bit_length() + 1)],
             registry=self.registry,
         )
         self.batcher.sizes = sizes.observe
@@ -69,10 +72,10 @@ class Server:
             "/api/model": ("GET", self.about),
             "/api/predict": ("POST", self.predict),
             "/v2": ("GET", self.server_metadata),
-            "/v2/health/live": ("GET", self.health),
+            "/v2/health/live": ("GET", self.live),
             "/v2/health/ready": ("GET", self.health),
             f"/v2/models/{name}": ("GET", self.model_metadata),
-            f"/v2/models/{name}/ready": ("GET", self.health),
+            f"/v2/models/{name}/ready": ("GET", self.model_ready),
             f"/v2/models/{name}/infer": ("POST", self.infer),
         }
         routes = [
@@ -85,9 +88,10 @@ class Server:
             yield
             await self.batcher.finish()
 
-        return Starlette(
-            routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 405: _not_found}
-        )
+        nothing = {404: self._not_found, 405: self._not_found}
+        app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=nothing)
+        app.router.redirect_slashes = False  # to an address that the request itself names
+        return app
 
     def _guarded(self, path: str, handler: Handler) -> Handler:
         """Limits before, one line where something is wrong, and counts after."""
@@ -106,7 +110,7 @@ class Server:
             except Exception:
                 logging.getLogger("uvicorn.error").exception("a request failed")
                 found = JSONResponse({"error": "the server failed; its log says why"}, 500)
-            found.headers["X-Content-Type-Options"] = "nosniff"
+            found.headers.update(NO_SNIFFING)
             self.requests.labels(path, str(found.status_code)).inc()
             self.seconds.labels(path).observe(time.perf_counter() - begun)
             return found
@@ -117,7 +121,7 @@ class Server:
 
     async def predict(self, request: Request) -> Response:
         """What the model says of the items in the body."""
-        body, kind = await self._body(request), request.headers.get("content-type", "")
+        body, kind = await self._body(request), request.headers.get("content-type", "").lower()
         if kind.startswith("multipart/"):
             raise Refused(415, "forms are not read; send the file itself, as curl --data-binary @FILE does")
         items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
@@ -128,8 +132,10 @@ class Server:
     async def _predicted(self, items: list[Any]) -> list[dict[str, Any]]:
         """Rows are numbered as they came, not as they were predicted together with others."""
         rows = await self.batcher(items)
-        if not all(rows):
-            raise Refused(422, NOT_FINITE)
+        for number, row in enumerate(rows, start=1):
+            if not row:
+                which = f"number {number} of {len(rows)}: " if len(rows) > 1 else ""
+                raise Refused(422, f"{which}{NOT_FINITE}")
         return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
 
     async def _body(self, request: Request) -> bytes:
@@ -202,8 +208,22 @@ class Server:
     async def health(self, request: Request) -> Response:
         return JSONResponse({"ready": True})
 
+    async def live(self, request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def model_ready(self, request: Request) -> Response:
+        return JSONResponse({"name": self.model.name, "ready": True})
+
     async def metrics(self, request: Request) -> Response:
         return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
+
+    async def _not_found(self, request: Request, error: Exception) -> Response:
+        """Another path or method; counted, too, but not by paths, of which strangers could make up any number."""
+        assert isinstance(error, HTTPException)
+        status = error.status_code
+        why = "there is nothing here; see /docs" if status == 404 else "another method is expected; see /docs"
+        self.requests.labels(OTHER, str(status)).inc()
+        return JSONResponse({"error": why}, status, {**(error.headers or {}), **NO_SNIFFING})
 
 
 def _wanted(outputs: list[Output], asked: Any) -> list[Output]:
@@ -221,9 +241,3 @@ def _wanted(outputs: list[Output], asked: Any) -> list[Output]:
 def _identity(given: dict[str, Any]) -> dict[str, str]:
     id_ = given.get("id")
     return {"id": id_} if isinstance(id_, str) and id_.isprintable() else {}
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    why = "there is nothing here; see /docs" if status == 404 else "another method is expected; see /docs"
-    return JSONResponse({"error": why}, status)

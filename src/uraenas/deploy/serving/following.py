@@ -14,6 +14,11 @@ from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 
 WAITS = "the run is in progress and has no ensemble yet; try again later"
 BROWSERS = 'Basic realm="uraenas: any name, and the token as password", charset="UTF-8"'
+HEALTH = {  # answered without a token
+    "/healthz": (200, {"ready": False}),
+    "/v2/health/live": (200, {"live": True}),
+    "/v2/health/ready": (503, {"ready": False}),
+}
 RETRY = {"Retry-After": "10", "Refresh": "10"}  # the second is for browsers
 
 
@@ -62,8 +67,9 @@ class Following:
 
     async def _answer(self, request: Request) -> Response:
         path = request.url.path
-        if path in ("/healthz", "/v2/health/live"):
-            return JSONResponse({"ready": False})
+        if path in HEALTH:
+            status, words = HEALTH[path]
+            return JSONResponse(words, status)
         try:
             self.rate.take(request.client.host if request.client else "")
         except Refused as refused:

@@ -52,7 +52,8 @@ class Model:
 
     def request(self, body: bytes, kind: str, most: int) -> tuple[list[np.ndarray], list[str]]:
         """One image as the body, or several as base64 in JSON: {"images": […]}."""
-        files = _decoded(parsed(body), most) if kind.startswith("application/json") else [body]
+        is_json = kind.startswith("application/json") or body.lstrip()[:1] == b"{"  # as no image begins
+        files = _decoded(parsed(body), most) if is_json else [body]
         images, notes = [], []
         for number, file in enumerate(files, start=1):
             try:
@@ -76,6 +77,7 @@ class Model:
             "confidence": threshold.confidence,
             "coverage": rule.coverage,
             "foreign": rule.share,
+            "undefined": self.ensemble.undefined,
         }
 
     def page(self) -> str:
@@ -136,7 +138,10 @@ class Model:
         if shape[0] > most_images:
             raise Refused(400, f"a request has at most {most_images} images, not {shape[0]}")
         try:
-            values = np.asarray(data, np.float64).reshape(shape)
+            values = np.asarray(data)
+            if values.dtype.kind not in "iuf":  # true would be 1, and texts would be read
+                raise ValueError
+            values = values.reshape(shape).astype(np.float64)
         except (ValueError, TypeError, OverflowError) as error:
             raise Refused(400, "data are not the numbers of this shape") from error
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > most:

@@ -18,6 +18,7 @@ from uraenas.deploy.serving.limits import Refused
 from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.asked import Asked
+from uraenas.ensemble.predict import Rule
 from uraenas.ensemble.table_rows import predict_rows
 from uraenas.evaluation.metrics import SOURCES
 
@@ -122,8 +123,14 @@ class RowsModel:
             "members": len(self.ensemble),
             "coverage": asked.coverage,
             "foreign": asked.share,
-            **({"risk": asked.risk, "certainty": asked.certainty} if self.ensemble.classes else {}),
+            "undefined": self.ensemble.undefined,
+            **(self._promised() if self.ensemble.classes else {}),
         }
+
+    def _promised(self) -> dict[str, float]:
+        """The risk, and with which certainty it is kept: 0 where held-out rows are too few to promise it."""
+        threshold = Rule.of(self.ensemble, self.asked).threshold
+        return {name: getattr(threshold, name) for name in ("risk", "certainty", "confidence")}
 
     @property
     def inputs(self) -> list[dict[str, Any]]:

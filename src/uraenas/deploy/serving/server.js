@@ -27,5 +27,6 @@ async function about() {
   at('asks').hidden = answer.status !== 401;
   if (!answer.ok) return '';
   const found = await answer.json();
-  return `${found.members} members tell apart: ${found.classes.join(', ')}.`;
+  absent = found.undefined;
+  return `${found.members} member${found.members === 1 ? ' tells' : 's tell'} apart: ${listed(found.classes)}.`;
 }

@@ -28,6 +28,7 @@ async function pixels(file, [height, width, channels], values) {
 }
 async function ask(file) {
   const facts = await facts_of;
+  absent = facts.undefined;
   const { tensor, note } = await pixels(file, facts.image, facts.values);
   const model = await session;
   const running = last.then(() => model.run({ images: tensor }));
@@ -39,7 +40,7 @@ async function ask(file) {
   for (const name of ['total', 'data', 'weights', 'architecture']) row[name] = found[name].data[0];
   if (found.p_value) {
     row.p_value = found.p_value.data[0];
-    row.foreign = row.p_value <= facts.rule.share;
+    row.foreign = row.p_value <= Math.fround(facts.rule.share);  // in float32 both, as the model compares them
     row.abstain = Boolean(found.abstain.data[0]);
     row.prediction_set = order.filter((place) => found.prediction_set.data[place]).map((place) => facts.classes[place]);
   }
@@ -49,5 +50,5 @@ async function about() {
   const facts = await facts_of;
   await session;
   const count = facts.architectures.length;
-  return `${count} member${count === 1 ? '' : 's'}, run on this machine, tell${count === 1 ? 's' : ''} apart: ${facts.classes.join(', ')}.`;
+  return `${count} member${count === 1 ? '' : 's'}, run on this machine, tell${count === 1 ? 's' : ''} apart: ${listed(facts.classes)}.`;
 }

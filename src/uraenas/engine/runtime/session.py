@@ -45,7 +45,8 @@ class Session:
 
     @property
     def takes_images(self) -> bool:
-        return [one.name for one in self.alone.get_inputs()] == ["images"]
+        """And no table whose only column is called so."""
+        return [(one.name, len(one.shape)) for one in self.alone.get_inputs()] == [("images", 4)]
 
     @cached_property
     def image(self) -> tuple[int, ...]:

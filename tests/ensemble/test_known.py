@@ -123,6 +123,14 @@ def test_many_features_are_kept_by_their_variances() -> None:
     torch.testing.assert_close(level.distance(features), expected, rtol=1e-3, atol=0)
 
 
+def test_a_distance_does_not_depend_on_how_many_images_are_asked_about() -> None:
+    """Far from the origin squares of features swallow their differences, which products of matrices subtract."""
+    features, labels = 1000 + torch.randn(60, 4, generator=torch.manual_seed(0)), torch.arange(60) % 2
+    level = Level.fit(features, labels)
+    alone = torch.cat([level.distance(one[None]) for one in features])
+    torch.testing.assert_close(level.distance(features), alone, rtol=1e-3, atol=1e-3)
+
+
 def test_a_level_of_constant_features_or_of_few_images_gives_numbers() -> None:
     few = torch.cat([torch.zeros(5, 30), torch.randn(5, 10)], dim=1)
     level = Level.fit(few, torch.tensor([0, 0, 1, 1, 1]))

@@ -85,7 +85,9 @@ class Level:
                 f"the ensemble knows images by {len(self.whitening)} features, its networks have {features_NF.shape[1]}"
             )
         white = self.white(features_NF.float())
-        nearest = torch.cdist(white, self.means).amin(dim=1) ** 2 / white.shape[1]
+        # By differences, else a batch of more than 25 would be rounded in another way than one image.
+        apart = torch.cdist(white, self.means, compute_mode="donot_use_mm_for_euclid_dist")
+        nearest = apart.amin(dim=1) ** 2 / white.shape[1]
         return nearest.double().nan_to_num(nan=math.inf)
 
 

@@ -1,5 +1,7 @@
 """Which chains a method asks for, and which of their epochs they have in common."""
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -119,6 +121,22 @@ def test_sampled_methods_share_their_architectures_and_those_of_one_trajectory_t
     assert drawn[0] == drawn[1][:2] == drawn[2]
     names = [[spec.name for spec in plan(name)] for name in ("uraenas", "uraenas-swa")]
     assert names[0] == names[1] == ["sampled-sghmc-00", "sampled-sghmc-01"]
+
+
+def test_a_chain_of_one_name_has_one_architecture_in_all_methods_also_where_there_are_copies() -> None:
+    """Methods need different numbers of chains: which architecture a chain has must not depend on that."""
+    ten, values = EnsembleSettings(members=10), {"copies": 2, "architectures": 4}
+    names = ("uraenas-a", "uraenas", "uraenas-swa", "sampled-laplace")
+    plans = {name: plan(name, ten, **values, samples=3) for name in names}
+    assert [len(found) for found in plans.values()] == [10, 4, 5, 4]
+    for name, found in plans.items():
+        counts = Counter(spec.architecture for spec in found).values()
+        assert max(counts) == 2, name
+        assert list(counts).count(1) <= len(found) % 2, name
+    of_root: dict[str, set] = {}
+    for spec in itertools.chain(*plans.values()):
+        of_root.setdefault(spec.root, set()).add(spec.architecture)
+    assert all(len(drawn) == 1 for drawn in of_root.values())
 
 
 def test_architectures_are_drawn_without_none_where_the_settings_say_so() -> None:

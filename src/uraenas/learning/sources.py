@@ -26,6 +26,9 @@ class Source(Protocol):
     def chains(self, needed: int, members: int, greedy: bool) -> int:
         """How many architectures to train, where `needed` chains give enough members."""
 
+    def numbers(self, count: int, most: int) -> list[int]:
+        """Which of the `most` chains that a method may have these are; a number has one architecture in all methods."""
+
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
     ) -> tuple[list[Architecture], int]:
@@ -50,6 +53,9 @@ class Expected:
 
     def chains(self, needed: int, members: int, greedy: bool) -> int:
         return needed
+
+    def numbers(self, count: int, most: int) -> list[int]:
+        return list(range(count))
 
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
@@ -90,6 +96,11 @@ class Sampled:
         drawn = self.architectures
         return max(drawn if greedy else min(drawn, members), needed)
 
+    def numbers(self, count: int, most: int) -> list[int]:
+        """First each architecture once, then each again: as far on as if each of the `most` were there."""
+        distinct, apart = -(-count // self.copies), -(-most // self.copies)
+        return [n // distinct * apart + n % distinct for n in range(count)]
+
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
     ) -> tuple[list[Architecture], int]:
@@ -112,6 +123,9 @@ class Uniform:
 
     def chains(self, needed: int, members: int, greedy: bool) -> int:
         return needed
+
+    def numbers(self, count: int, most: int) -> list[int]:
+        return list(range(count))
 
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int

@@ -8,7 +8,7 @@ from typing import Any
 from uraenas.base.progress import Progress, in_words
 from uraenas.ensemble import at_test_time
 from uraenas.evaluation import REFERENCES, cell_count
-from uraenas.learning.chains import RESTARTS, ChainSpec, chains_for, in_turns, shared_epochs
+from uraenas.learning.chains import RESTARTS, ChainSpec, chain_numbers, chains_for, in_turns, shared_epochs
 from uraenas.learning.loops import LoopSettings
 from uraenas.learning.methods import Assembled
 from uraenas.run.checkpoints import chain_facts
@@ -82,7 +82,7 @@ def _epochs_left(methods: Sequence[Assembled], config: Config, run: Run) -> dict
     specs = {
         spec.name: spec
         for method in methods
-        for number in range(chains_for(method, config.ensemble))
+        for number in chain_numbers(method, config.ensemble)
         for spec in [ChainSpec(method.origin, method.weights, number, "")]
     }
     leaders, _ = in_turns(list(specs.values()), epochs)

@@ -81,6 +81,12 @@ class Task:
         """How many training images a chain learns from: all but the part that it leaves out."""
         return len(self.train) - (0 if self.fold is None else int(np.bincount(self.fold).max()))
 
+    def learned_by(self, number: int) -> LabelledImages:
+        """The training images that the chain of this number learns from."""
+        if self.fold is None:
+            return self.train
+        return self.train.take(np.flatnonzero(self.fold != number % (int(self.fold.max()) + 1)))
+
     def steps(self, batch: int) -> int:
         """Of a chain's epoch, in batches at most this large."""
         return max(1, self.learned_from // suited_batch(batch, len(self.train)))

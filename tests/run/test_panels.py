@@ -70,5 +70,8 @@ def test_what_comes_to_weights_after_training_knows_nothing_of_images_that_the_c
     assert not np.array_equal(turned[0], turned[1])
     for name, found in as_they_are.items():
         for number, (before, after) in enumerate(zip(found, otherwise[name], strict=True)):
-            alike = torch.equal(before.weights, after.weights), torch.equal(before.statistics, after.statistics)
+            alike = (
+                torch.equal(before.weights, after.weights),
+                torch.equal(before.statistics, after.statistics),
+            )
             assert alike == ((True, True) if number % 2 == 0 else (False, False)), (name, number)

@@ -181,7 +181,7 @@ class Pipeline:
         notes = advice(self.config, self.task)
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
-        if taken := search_taken_from(self.run):
+        if self.config.needs_search and (taken := search_taken_from(self.run)):
             notes.append(
                 f"architectures come from the search of {taken}; to search on this data: --search-of none"
             )
@@ -208,6 +208,8 @@ class Pipeline:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
             self.watch("search", found.history)
             return found
+        if not config.needs_search:
+            return None
         self.place.prepare(self.work)
         own = task.for_search(parts.settings.validation, self.engine)
         loop = LOOPS[parts.distribution.loop]

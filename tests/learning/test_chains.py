@@ -12,7 +12,7 @@ from uraenas.architectures import Dirichlet, Searched, queried
 from uraenas.architectures.agebo import Agebo
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import EnsembleSettings
-from uraenas.learning.chains import ChainSpec, epochs_for, in_turns, plan_chains, shared_epochs
+from uraenas.learning.chains import ChainSpec, cycle_of, epochs_for, in_turns, plan_chains, shared_epochs
 from uraenas.learning.methods import METHODS, Assembled, method
 from uraenas.learning.recipes import RECIPES
 from uraenas.learning.sources import SOURCES
@@ -251,3 +251,10 @@ def test_the_first_of_each_root_goes_first() -> None:
     assert [s.name for s in later] == ["sampled-point-01"]
     four = [replace(s, weights=kind("sghmc", cycles=4)) if s.weights == sampled else s for s in asked]
     assert in_turns(four, 200) == (four, [])
+
+
+def test_all_steps_of_a_restarted_chain_are_smaller_also_where_they_end_on_a_floor() -> None:
+    weights = WEIGHTS["point"].make({"step_size": 0.1, "floor": 0.05})
+    first, second = (cycle_of(weights, 4, 3, restarts) for restarts in (0, 1))
+    sizes = [[cycle.step_size_at(step) for step in range(12)] for cycle in (first, second)]
+    assert sizes[1] == pytest.approx([size / 4 for size in sizes[0]])

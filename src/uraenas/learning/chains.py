@@ -58,8 +58,8 @@ class TrainSettings:
 
 def cycle_of(weights: WeightMethod, epochs: int, steps_per_epoch: int, restarts: int) -> Cycle:
     """Step sizes and stages of a chain after so many restarts."""
-    cycle = weights.cycle(epochs, steps_per_epoch)
-    return replace(cycle, step_size=SMALLER**restarts * cycle.step_size)
+    cycle, smaller = weights.cycle(epochs, steps_per_epoch), SMALLER**restarts
+    return replace(cycle, step_size=smaller * cycle.step_size, floor=smaller * cycle.floor)
 
 
 def epochs_for(methods: Sequence[WeightMethod], least: int) -> int:

@@ -234,9 +234,14 @@ def _limited(training: LabelledImages, dataset: Dataset, config: Config) -> Labe
     target, limit = dataset.target, config.data.limit
     if not 0 < limit < len(training):
         return training
-    names = target.strata_names(dataset.classes)
+    names, strata = target.strata_names(dataset.classes), target.strata(training.labels)
+    each = LEAST_EXAMPLES if dataset.validation is None else LEAST_EXAMPLES - 1
+    if limit < (least := each * len(np.unique(strata))):
+        raise UraenasError(
+            f"data.limit = {limit} is too few to hold out and to learn from; allowed: 0 (none), {least} and more"
+        )
     key = _split_key(config.seed, "limit")
-    (chosen,) = stratified_split(target.strata(training.labels), (limit,), key, names or None)
+    (chosen,) = stratified_split(strata, (limit,), key, names or None)
     return training.take(chosen)
 
 

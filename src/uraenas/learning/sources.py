@@ -75,7 +75,8 @@ class Expected:
 class Sampled:
     """Architectures drawn from the learned distribution."""
 
-    architectures: int = 10  # M_θ; as many as members at most, unless they are selected greedily
+    # M_θ, copies counted; as many as members at most, unless they are selected greedily
+    architectures: int = 10
     temperature: float = 1.0  # T_θ: below 1 draws lie closer to the expected architecture
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
     # a run, or one of the package (cifar10-small), whose members are the draws and give their weights

@@ -101,18 +101,30 @@ def check_starts(config: Config, task: Task) -> None:
     """Refuse to start chains from networks that may have been trained on images which are held out now."""
     for start in {config.method(name).source.start for name in config.methods} - {""}:
         what, instead = "training (train.sampled.start)", "start from another run's networks, or from none"
-        require_same_division(Run.find(start), config, task, what, instead)
+        source = Run.find(start)
+        require_same_division(source, config, task, what, instead)
+        if config.train.folds and _same_images(source, task):
+            raise UraenasError(
+                f"the {what} of {source.path} does not fit: with train.folds its networks have learned from what "
+                f"chains leave out now; {instead}"
+            )
 
 
 def require_same_division(source: Run, config: Config, task: Task, what: str, instead: str) -> None:
     """Refuse another run's work that may have seen images which are held out now, and say what to do instead.
 
-    Work on other images is welcome. On the same images the seed and the data's settings say which are held out.
+    Work on other images is welcome. On the same images the seed and the data's settings say which are held out; with
+    folds none is from all.
     """
-    images = source.data()
-    if images is not None and images.blake2b == task.facts.blake2b:
+    if _same_images(source, task):
         why = f", so it may have seen what is held out now; set this as it was there, or {instead}"
-        _require_alike(source, config, ("seed", "data."), what, why)
+        folds = () if config.train.folds else ("train.folds",)
+        _require_alike(source, config, ("seed", "data.", *folds), what, why)
+
+
+def _same_images(source: Run, task: Task) -> bool:
+    images = source.data()
+    return images is not None and images.blake2b == task.facts.blake2b
 
 
 def _searched(source: Run) -> Searched:

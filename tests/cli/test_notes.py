@@ -62,6 +62,20 @@ def test_the_epochs_that_are_advised_are_enough_and_whole_cycles(tmp_path):
     assert Pipeline.start(tmp_path / "longer", longer).notes() == []
 
 
+def test_numbers_of_images_that_a_distribution_is_told_are_held_against_those_there_are(tmp_path):
+    changes = {"methods": "uraenas", "search.distribution": "bayesnas", "train.epochs": 300}
+    (note,) = Pipeline.start(tmp_path / "run", preset("digits", changes)).notes()
+    advised = dict(part.split("=") for part in note.split() if part.startswith("search.") and "=" in part)
+    there = {"search.bayesnas.images"}  # batches of 32 are not far from 64
+    assert advised.keys() == there
+    told = Pipeline.start(tmp_path / "told", preset("digits", {**changes, **advised}))
+    assert told.notes() == []
+    validation = told.task.search_halves(told.config.search.settings.validation)[1]
+    assert advised == {"search.bayesnas.images": str(len(validation))}
+    without = {key: value for key, value in changes.items() if key != "search.distribution"}
+    assert Pipeline.start(tmp_path / "dirichlet", preset("digits", without)).notes() == []
+
+
 def test_an_expected_architecture_that_is_hardly_one_is_named():
     space = CellSpace(8, 1, shape=Shape(8, 8, 1, 10))
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from uraenas.base.errors import UraenasError
+from uraenas.data.augment import AUGMENTATIONS
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation, suited_batch
 
@@ -52,6 +53,28 @@ def test_a_member_never_sees_the_fold_that_it_leaves_out_and_sees_all_others() -
         assert seen == set(np.flatnonzero(fold != left_out))
     alone = loader.draw([4], 7, numbers=[2])
     torch.testing.assert_close(alone.order[0], epochs[7].order[1])
+
+
+@pytest.mark.parametrize("name", ["mixup", "cutmix"])
+def test_images_are_mixed_with_those_of_their_own_fold_alone(name: str) -> None:
+    """Else a member would learn from the fold that it leaves out, labels and all."""
+    fold, where = np.arange(40) % 4, (CPU, torch.float64)
+    part = LabelledImages(np.arange(40, dtype=np.uint8).repeat(64).reshape(40, 8, 8, 1), np.arange(40))
+    kinds = [AUGMENTATIONS["none"].make(), AUGMENTATIONS[name].make({"strength": 1.0})]
+    loader = Loader(part, Normalisation((0.0,), (1.0,)), 5, 1, False, *where, kinds, 40, fold=fold)
+    partners = set()
+    for epoch in range(20):
+        loader.augment(7, epoch)
+        as_they_are, mixed = loader.labels.split(40)
+        assert torch.equal(as_they_are, torch.eye(40, dtype=torch.float64))
+        torch.testing.assert_close(mixed.sum(dim=1), torch.ones(40, dtype=torch.float64))
+        for image, others in enumerate(mixed):
+            found = others.nonzero().flatten().tolist()
+            assert {fold[other] for other in found} == {fold[image]}
+            partners |= {(image, other) for other in found if other != image}
+            pixels = loader.inner[40 + image].unique().tolist()
+            assert min(found) <= min(pixels) <= max(pixels) <= max(found)
+    assert len(partners) > 250  # of 40 · 9
 
 
 def test_crops_and_flips_are_windows_of_the_padded_image() -> None:

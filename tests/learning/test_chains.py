@@ -1,5 +1,7 @@
 """Which chains a method asks for, and which of their epochs they have in common."""
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,7 +12,7 @@ from uraenas.architectures import Dirichlet, Searched, queried
 from uraenas.architectures.agebo import Agebo
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import EnsembleSettings
-from uraenas.learning.chains import ChainSpec, epochs_for, in_turns, plan_chains, shared_epochs
+from uraenas.learning.chains import ChainSpec, cycle_of, epochs_for, in_turns, plan_chains, shared_epochs
 from uraenas.learning.methods import METHODS, Assembled, method
 from uraenas.learning.recipes import RECIPES
 from uraenas.learning.sources import SOURCES
@@ -119,6 +121,22 @@ def test_sampled_methods_share_their_architectures_and_those_of_one_trajectory_t
     assert drawn[0] == drawn[1][:2] == drawn[2]
     names = [[spec.name for spec in plan(name)] for name in ("uraenas", "uraenas-swa")]
     assert names[0] == names[1] == ["sampled-sghmc-00", "sampled-sghmc-01"]
+
+
+def test_a_chain_of_one_name_has_one_architecture_in_all_methods_also_where_there_are_copies() -> None:
+    """Methods need different numbers of chains: which architecture a chain has must not depend on that."""
+    ten, values = EnsembleSettings(members=10), {"copies": 2, "architectures": 4}
+    names = ("uraenas-a", "uraenas", "uraenas-swa", "sampled-laplace")
+    plans = {name: plan(name, ten, **values, samples=3) for name in names}
+    assert [len(found) for found in plans.values()] == [10, 4, 5, 4]
+    for name, found in plans.items():
+        counts = Counter(spec.architecture for spec in found).values()
+        assert max(counts) == 2, name
+        assert list(counts).count(1) <= len(found) % 2, name
+    of_root: dict[str, set] = {}
+    for spec in itertools.chain(*plans.values()):
+        of_root.setdefault(spec.root, set()).add(spec.architecture)
+    assert all(len(drawn) == 1 for drawn in of_root.values())
 
 
 def test_architectures_are_drawn_without_none_where_the_settings_say_so() -> None:
@@ -233,3 +251,10 @@ def test_the_first_of_each_root_goes_first() -> None:
     assert [s.name for s in later] == ["sampled-point-01"]
     four = [replace(s, weights=kind("sghmc", cycles=4)) if s.weights == sampled else s for s in asked]
     assert in_turns(four, 200) == (four, [])
+
+
+def test_all_steps_of_a_restarted_chain_are_smaller_also_where_they_end_on_a_floor() -> None:
+    weights = WEIGHTS["point"].make({"step_size": 0.1, "floor": 0.05})
+    first, second = (cycle_of(weights, 4, 3, restarts) for restarts in (0, 1))
+    sizes = [[cycle.step_size_at(step) for step in range(12)] for cycle in (first, second)]
+    assert sizes[1] == pytest.approx([size / 4 for size in sizes[0]])

@@ -492,6 +492,8 @@ def test_a_progressive_search_prunes_widens_stands_still_and_goes_on_with_the_sa
         ({"partial": (2, 4)}, "each must divide the one before"),
         ({"partial": (3,)}, "have no such parts"),
         ({"keep": (5, 3)}, "one number for each"),
+        ({"partial": (1,) * 5}, "4 epochs are too few for a stage each"),
+        ({"partial": (2, 1), "keep": (3, 4)}, "does not come back"),
         ({"still": 1.0}, "below 1"),
     ],
 )

@@ -33,7 +33,7 @@ def loader(images: int) -> Loader:
 
 def test_statistics_are_those_of_the_networks_own_maps(weights: torch.Tensor) -> None:
     batches = loader(320)
-    statistics = LAYOUT.views(measure_statistics(CELL, weights, SPACE, batches, ENGINE, key=3))
+    statistics = LAYOUT.views(measure_statistics(CELL, weights, SPACE, batches, ENGINE, key=3, number=0))
     stem = SPACE.weight_layout(CELL).views(weights)["stem.weight"]
     drawn = batches.draw([3], epoch=0)
     assert batches.steps == 5 < BATCHES
@@ -47,7 +47,7 @@ def test_statistics_are_those_of_the_networks_own_maps(weights: torch.Tensor) ->
 def test_statistics_of_a_single_batch_make_prediction_the_same_as_training(weights: torch.Tensor) -> None:
     """The whole network: with a batch's own statistics at every norm, it predicts what it computes in training."""
     one = loader(64)
-    statistics = measure_statistics(CELL, weights, SPACE, one, ENGINE, key=5)
+    statistics = measure_statistics(CELL, weights, SPACE, one, ENGINE, key=5, number=0)
     stack = Stack([CELL], SPACE).to(ENGINE.device, ENGINE.dtype)
     images = one.batch_at(one.draw([5], 0), 0)[0]
     stack.put(0, weights, statistics)

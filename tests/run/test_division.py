@@ -46,7 +46,9 @@ def test_without_a_limit_or_above_all_images_nothing_changes():
     assert divided().notes == []
 
 
-@pytest.mark.parametrize(("limit", "words"), [(5, "each at least 10"), (20, "training image"), (-1, "limit")])
+@pytest.mark.parametrize(
+    ("limit", "words"), [(5, "limit = 5 .* 30 and"), (29, "limit = 29 .* 30 and"), (-1, "limit")]
+)
 def test_a_limit_that_is_too_small_is_refused(limit, words):
     with pytest.raises(UraenasError, match=words):
         divided(limit=limit)

@@ -54,7 +54,7 @@ def test_its_weights_are_the_mean_and_its_statistics_are_measured_anew(means: Ru
     loader = pipeline.task.loader(pipeline.task.train, pipeline.config.train.batch, pipeline.engine)
     key = draws.key(0, "statistics", CHAIN, 1)
     made_of = (member.architecture, member.weights, pipeline.task.space)
-    assert torch.equal(member.statistics, measure_statistics(*made_of, loader, pipeline.engine, key))
+    assert torch.equal(member.statistics, measure_statistics(*made_of, loader, pipeline.engine, key, 0))
 
 
 def test_a_mean_in_the_place_of_a_sample_is_refused(means: Run, tmp_path: Path) -> None:

@@ -94,6 +94,22 @@ def test_nothing_is_learned_from_rows_apart(path: Path) -> None:
     )
 
 
+def test_a_search_is_refused_where_rows_that_it_has_seen_are_held_out_or_apart_now(
+    path: Path, tmp_path: Path, uraenas: Callable
+) -> None:
+    """The checksum of the rows is another where others are apart; they are the same rows all the same."""
+    houses, of = path / "houses.csv", ("--search-of", path / "run")
+    done = uraenas(*run_command(houses, tmp_path / "run", **{"train.folds": 0}), *of)
+    assert done.returncode == 2
+    assert "does not fit: train.folds was 5 and is now 0, so it may have seen what is held out" in done.stderr
+    without = {"train.folds": 0, "methods": "uraenas-adam"}
+    assert uraenas(*run_command(houses, tmp_path / "whole", **without)).returncode == 0
+    done = uraenas(*run_command(houses, tmp_path / "run"), "--search-of", tmp_path / "whole")
+    assert "does not fit: train.folds was 0 and is now 5, so it may have seen what is held out" in done.stderr
+    assert not (tmp_path / "run").exists()
+    assert uraenas(*run_command(houses, tmp_path / "run"), *of, "--dry-run").returncode == 0
+
+
 @pytest.mark.parametrize("method", METHODS.split(","))
 def test_intervals_are_those_of_the_whole_ensemble_by_rows_apart(path: Path, method: str) -> None:
     run = Run(path / "run")

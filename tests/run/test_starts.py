@@ -55,7 +55,9 @@ def test_a_run_starts_from_members_with_a_new_head(source: Run, tmp_path: Path) 
         assert head == {"classifier.weight", "classifier.bias"}
         assert all(torch.equal(new[name], old[name]) for name in set(new) - head)
         assert torch.equal(state.tensors["statistics"], member.statistics)
-    pipeline.train(pipeline.search())
+    assert not pipeline.forecast().seconds["search"]
+    assert pipeline.search() is None  # nothing would be drawn from it
+    pipeline.train(None)
     assert len(pipeline.run.ensemble("uraenas")) == config.ensemble.members
     assert pipeline.run.chains.names()[0].startswith("sampled-")
 
@@ -125,3 +127,22 @@ def test_chains_of_a_given_architecture_do_not_start_there(source: Run) -> None:
     )
     assert {spec.architecture for spec in specs} == {BEST}
     assert all(spec.start is None for spec in specs)
+
+
+def test_what_has_seen_the_images_that_are_held_out_now_is_refused_also_where_folds_have_shown_them(
+    source: Run, tmp_path: Path
+) -> None:
+    """With folds no image is held out from all: neither search nor networks of such a run suit where some are."""
+    config = override(source.config(), {"methods": "uraenas"})
+    folded = Pipeline.start(tmp_path / "folded", override(config, {"train.folds": 2}), search_of=source)
+    folded.train(folded.search())
+    with pytest.raises(UraenasError, match=r"search of .* does not fit: train.folds was 2 and is now 0"):
+        Pipeline.checked(tmp_path / "run", config, search_of=folded.run)
+    start = {"train.sampled.start": str(folded.run.path)}
+    with pytest.raises(UraenasError, match=r"training .* does not fit: train.folds was 2 and is now 0"):
+        Pipeline.checked(tmp_path / "run", override(config, start))
+    for before in (folded.run, source):
+        start = {"train.sampled.start": str(before.path), "train.folds": 2}
+        with pytest.raises(UraenasError, match="have learned from what chains leave out now"):
+            Pipeline.checked(tmp_path / "run", override(config, start))
+    Pipeline.checked(tmp_path / "run", override(config, {"train.folds": 3}), search_of=folded.run)

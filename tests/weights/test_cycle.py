@@ -104,6 +104,10 @@ def test_short_cosines_begin_at_a_whole_epoch() -> None:
             "leaves 3 for its 4 samples, of which each needs one; take 14 epochs or more",
         ),
         (
+            {"level": 0.1, "exploration": 0.5, "cycles": 12},
+            "with a level, exploration = 0.5 of a cycle of 1 epochs is less than one epoch",
+        ),
+        (
             {"peak": 0.5, "exploration": 0.5, "cycles": 12},
             "exploration = 0.5 of a cycle of 1 epochs is less than one epoch",
         ),

@@ -17,6 +17,7 @@ from uraenas.spaces import PLAIN, Draw, Entry, Layout, Passage, Shape, Stack
 from uraenas.spaces.perceptrons import PerceptronSpace
 from uraenas.weights import WEIGHTS, prior_decay
 from uraenas.weights.normal import SPREAD, divergence_of_spread, normal_layers, raw_spread
+from uraenas.weights.rank_one import _for_images
 from uraenas.weights.sparse import GATE, JUMP, divergence, sparse_pass
 
 
@@ -33,6 +34,21 @@ class Toy:
 
 
 # BatchEnsemble
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_all_members_learn_also_where_a_batch_has_fewer_images_than_there_are_members(repeats: int) -> None:
+    """Each image's members differ from time to time, and from step to step all have their turn."""
+    factors_MC = torch.arange(5.0)[:, None]
+    batches = [
+        _for_images(factors_MC, Draw(torch.tensor(key)), 2 * repeats, repeats).flatten().tolist()
+        for key in range(100)
+    ]
+    assert {factor for batch in batches for factor in batch} == set(range(5))
+    for batch in batches:
+        assert [factor - batch[0] for factor in batch] in (
+            [(i + k + turn) % 5 - turn for k in range(repeats) for i in range(2)] for turn in range(5)
+        )
 
 
 @pytest.mark.parametrize("repeats", [1, 3])

@@ -1,8 +1,9 @@
-"""Local search: all neighbours of the best architecture, then those of the best of them, until none is better.
+"""Local search: neighbours of the best architecture, until some are better; then those of the best of these.
 
-    a ← argmax over a and all that differ from it in one decision;   at a local optimum, begin anew at random
+    a ← argmax over a and a round of those that differ from it in one decision;   at an optimum, begin anew at random
 
-Neighbours are trained in a random order, each once. A draw is one of the best that were trained.
+Neighbours are trained in a random order, each once, `together` in a round; all of them only where none is better. A
+draw is one of the best that were trained.
 """
 
 from collections.abc import Sequence

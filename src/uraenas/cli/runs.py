@@ -211,7 +211,9 @@ def evaluate(
 def members(
     path: RunPath,
     out: Annotated[Path, typer.Option("--out", help="Directory of the new run.")],
-    methods: Methods = "",
+    methods: Annotated[
+        str, typer.Option("--methods", help="Comma-separated; default: those of the run.")
+    ] = "",
     assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
     as_json: AsJson = False,
 ) -> None:

@@ -170,6 +170,8 @@ class Loader:
             if any(one.mixes for one in self.augmentations):
                 self._take_probabilities(max(classes, int(part.labels.max()) + 1), dtype)
             self.originals, self.original_labels = images, self.labels[: self.count].clone()
+            if self.fold is not None:
+                self.of_fold = [torch.nonzero(self.fold == one).flatten() for one in range(self.folds)]
             inner = self.images[:, padding : padding + self.height, padding : padding + self.width]
             self.inner = inner  # what is refilled: a captured graph looks for images in this memory
 
@@ -178,11 +180,22 @@ class Loader:
         here = draws.at(key, epoch, self.images.device)
         for kind, augmentation in enumerate(self.augmentations):
             start = kind * self.count
+            if augmentation.mixes and self.fold is not None:
+                self._mix_within_folds(augmentation, here, start)
+                continue
             for part, images, labels in in_parts(augmentation, self.originals, self.original_labels, here):
                 place = slice(start + part.start, start + part.stop)
                 self.inner[place].copy_(images)
                 if augmentation.mixes:
                     self.labels[place].copy_(labels)
+
+    def _mix_within_folds(self, augmentation: Augmentation, key: Tensor, start: int) -> None:
+        """Mix images of one fold with each other alone: a member learns nothing of the fold that it leaves out."""
+        for number, own in enumerate(self.of_fold):
+            whole = (self.originals[own], self.original_labels[own], draws.at(key, number))
+            for part, images, labels in in_parts(augmentation, *whole):
+                self.inner[start + own[part]] = images
+                self.labels[start + own[part]] = labels
 
     def draw(
         self,

@@ -58,8 +58,8 @@ class TrainSettings:
 
 def cycle_of(weights: WeightMethod, epochs: int, steps_per_epoch: int, restarts: int) -> Cycle:
     """Step sizes and stages of a chain after so many restarts."""
-    cycle = weights.cycle(epochs, steps_per_epoch)
-    return replace(cycle, step_size=SMALLER**restarts * cycle.step_size)
+    cycle, smaller = weights.cycle(epochs, steps_per_epoch), SMALLER**restarts
+    return replace(cycle, step_size=smaller * cycle.step_size, floor=smaller * cycle.floor)
 
 
 def epochs_for(methods: Sequence[WeightMethod], least: int) -> int:
@@ -141,17 +141,17 @@ def plan_chains(
 
     Where there are networks to start from, these are the draws.
     """
-    count = chains_for(method, settings)
-    given: list[Start | None] = [None] * count
+    numbers = chain_numbers(method, settings)
+    given: list[Start | None] = [None] * len(numbers)
     if starts and method.source.start:
-        given = [starts[n % len(starts)] for n in range(count)]
+        given = [starts[n % len(starts)] for n in numbers]
         architectures, redrawn = [one.architecture for one in given if one], 0
     else:
-        architectures, redrawn = method.source.draw(space, searched, count, seed)
-    recipes = method.recipes.draw(architectures, seed, method.row.source, searched)
-    parts = enumerate(zip(architectures, given, recipes, strict=True))
+        architectures, redrawn = method.source.draw(space, searched, len(numbers), seed)
+    recipes = method.recipes.draw(architectures, numbers, seed, method.row.source, searched)
+    parts = zip(numbers, architectures, given, recipes, strict=True)
     weights = mover(method.weights)
-    return [ChainSpec(method.origin, weights, n, *part) for n, part in parts], redrawn
+    return [ChainSpec(method.origin, weights, *part) for part in parts], redrawn
 
 
 def mover(weights: WeightMethod) -> WeightMethod:
@@ -168,6 +168,12 @@ def chains_for(method: Assembled, settings: EnsembleSettings) -> int:
     per_chain = min(row.most_per_chain, method.weights.members_per_chain)
     needed = math.ceil(settings.members / per_chain)
     return method.source.chains(needed, settings.members, settings.judges)
+
+
+def chain_numbers(method: Assembled, settings: EnsembleSettings) -> list[int]:
+    """The numbers of these chains: a number stands for one architecture, however many chains a method has."""
+    most = method.source.chains(settings.members, settings.members, settings.judges)
+    return method.source.numbers(chains_for(method, settings), most)
 
 
 def in_turns(specs: Sequence[ChainSpec], epochs: int) -> tuple[list[ChainSpec], list[ChainSpec]]:

@@ -95,8 +95,8 @@ class Assembled:
 
     @property
     def needs_search(self) -> bool:
-        """Whether its chains can be planned only when a search is over."""
-        return self.source.needs_search or self.recipes.from_search
+        """Whether its chains can be planned only when a search is over: those that start trained need none."""
+        return (self.source.needs_search and not self.source.start) or self.recipes.from_search
 
     @property
     def chains(self) -> str:

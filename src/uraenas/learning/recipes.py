@@ -42,9 +42,14 @@ class Recipes(Protocol):
     from_search: ClassVar[bool]  # whether they are those of the search, which then has to ask for some
 
     def draw(
-        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+        self,
+        architectures: Sequence[Architecture],
+        numbers: Sequence[int],
+        seed: int,
+        source: str,
+        searched: Searched | None,
     ) -> list[Recipe]:
-        """One for each chain, of these architectures."""
+        """One for each chain, of these architectures and numbers."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,12 @@ class Same:
     from_search: ClassVar[bool] = False
 
     def draw(
-        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+        self,
+        architectures: Sequence[Architecture],
+        numbers: Sequence[int],
+        seed: int,
+        source: str,
+        searched: Searched | None,
     ) -> list[Recipe]:
         return [Recipe()] * len(architectures)
 
@@ -77,10 +87,15 @@ class Varied:
         factors.require_bounds("smoothing", self.smoothing, 0, 0.9)
 
     def draw(
-        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+        self,
+        architectures: Sequence[Architecture],
+        numbers: Sequence[int],
+        seed: int,
+        source: str,
+        searched: Searched | None,
     ) -> list[Recipe]:
         found = []
-        for number in range(len(architectures)):
+        for number in numbers:
             key = draws.at(draws.key(seed, "recipe", source), number)
             first, second, third = draws.uniform(key, 3).tolist()
             step_size = factors.between(self.step_size, first)
@@ -98,7 +113,12 @@ class Learned:
     from_search: ClassVar[bool] = True
 
     def draw(
-        self, architectures: Sequence[Architecture], seed: int, source: str, searched: Searched | None
+        self,
+        architectures: Sequence[Architecture],
+        numbers: Sequence[int],
+        seed: int,
+        source: str,
+        searched: Searched | None,
     ) -> list[Recipe]:
         if searched is None or not len(searched.state.get("recipes", ())):
             raise UraenasError("this method needs a search that asks for recipes first")

@@ -26,6 +26,9 @@ class Source(Protocol):
     def chains(self, needed: int, members: int, greedy: bool) -> int:
         """How many architectures to train, where `needed` chains give enough members."""
 
+    def numbers(self, count: int, most: int) -> list[int]:
+        """Which of the `most` chains that a method may have these are; a number has one architecture in all methods."""
+
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
     ) -> tuple[list[Architecture], int]:
@@ -51,6 +54,9 @@ class Expected:
     def chains(self, needed: int, members: int, greedy: bool) -> int:
         return needed
 
+    def numbers(self, count: int, most: int) -> list[int]:
+        return list(range(count))
+
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
     ) -> tuple[list[Architecture], int]:
@@ -69,7 +75,8 @@ class Expected:
 class Sampled:
     """Architectures drawn from the learned distribution."""
 
-    architectures: int = 10  # M_θ; as many as members at most, unless they are selected greedily
+    # M_θ, copies counted; as many as members at most, unless they are selected greedily
+    architectures: int = 10
     temperature: float = 1.0  # T_θ: below 1 draws lie closer to the expected architecture
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
     # a run, or one of the package (cifar10-small), whose members are the draws and give their weights
@@ -89,6 +96,11 @@ class Sampled:
     def chains(self, needed: int, members: int, greedy: bool) -> int:
         drawn = self.architectures
         return max(drawn if greedy else min(drawn, members), needed)
+
+    def numbers(self, count: int, most: int) -> list[int]:
+        """First each architecture once, then each again: as far on as if each of the `most` were there."""
+        distinct, apart = -(-count // self.copies), -(-most // self.copies)
+        return [n // distinct * apart + n % distinct for n in range(count)]
 
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int
@@ -112,6 +124,9 @@ class Uniform:
 
     def chains(self, needed: int, members: int, greedy: bool) -> int:
         return needed
+
+    def numbers(self, count: int, most: int) -> list[int]:
+        return list(range(count))
 
     def draw(
         self, space: Space, searched: Searched | None, count: int, seed: int

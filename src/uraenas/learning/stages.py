@@ -28,8 +28,14 @@ class Stages:
             require_range("partial", parts, 1, 1000)
         if not self.partial or any(a % b for a, b in zip(self.partial, self.partial[1:], strict=False)):
             raise UraenasError(f"partial = {self.partial} is not allowed; each must divide the one before")
+        if len(self.partial) > self.epochs:
+            raise UraenasError(
+                f"partial = {self.partial} is not allowed; {self.epochs} epochs are too few for a stage each"
+            )
         if self.keep and (len(self.keep) != len(self.partial) or min(self.keep) < 1):
             raise UraenasError(f"keep = {self.keep} is not allowed; there is one number for each of partial")
+        if any(after > before for before, after in zip(self.keep, self.keep[1:], strict=False)):
+            raise UraenasError(f"keep = {self.keep} is not allowed; what is left out does not come back")
         if not 0 <= self.still < 1:
             raise UraenasError(f"still = {self.still} is not allowed; allowed: 0 or more, below 1")
 

@@ -18,11 +18,17 @@ LOOK = 500  # images at a time
 
 @torch.no_grad()
 def measure_statistics(
-    architecture: Architecture, weights: Tensor, space: Space, loader: Loader, engine: Engine, key: int
+    architecture: Architecture,
+    weights: Tensor,
+    space: Space,
+    loader: Loader,
+    engine: Engine,
+    key: int,
+    number: int,
 ) -> Tensor:
-    """The mean over some training batches."""
+    """The mean over some training batches, of images that the chain of this number learns from."""
     stack = Stack([architecture], space).to(engine.device, engine.dtype).train()
-    drawn = loader.draw([key], epoch=0)
+    drawn = loader.draw([key], epoch=0, numbers=[number])
     batches = (loader.batch_at(drawn, position)[0] for position in range(min(BATCHES, loader.steps)))
     return measured_statistics(stack, weights, batches, engine)
 

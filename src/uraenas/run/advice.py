@@ -1,15 +1,18 @@
 """What a user should know of data and settings before a run starts."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from uraenas.data.loader import suited_batch
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import epochs_for
 from uraenas.run.config import Config
 from uraenas.run.recipes import recipe_notes
 from uraenas.run.task import Task
 
+FAR = 2  # times more or less
 FEW_STEPS, ENOUGH_STEPS = 200, 2000  # of a chain, for networks as small as these
 
 
@@ -29,6 +32,23 @@ def advice(config: Config, task: Task) -> list[str]:
             f"well; train.epochs={enough} would be {per_epoch * enough:,}"
         )
     return notes
+
+
+def on_counts(config: Config, task: Task) -> list[str]:
+    """Numbers of images that a distribution is told, where they are far from those that its steps see."""
+    if config.search is None or not config.needs_search:
+        return []
+    settings: Any = config.search.settings
+    judges = len(task.search_halves(settings.validation)[1])
+    there = {"images": judges, "batch": suited_batch(settings.batch, judges)}
+    told = {f"search.{settings.distribution}.{name}": count for name, count in there.items()}
+    values = config.values
+    far = {key: n for key, n in told.items() if key in values and not n / FAR <= values[key] <= n * FAR}
+    if not far:
+        return []
+    words = ", ".join(f"{key} = {values[key]:,}" for key in far)
+    better = " ".join(f"--set {key}={count}" for key, count in far.items())
+    return [f"{words} is far from what there is, and how far draws spread rests on it; it is: {better}"]
 
 
 def _on_leaks(task: Task) -> list[str]:

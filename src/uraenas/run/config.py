@@ -143,6 +143,11 @@ class Config:
     def engine(self) -> EngineSettings:
         return self._made("engine", ENGINE)
 
+    @property
+    def needs_search(self) -> bool:
+        """Whether there is a search, and something is made of what it finds."""
+        return self.search is not None and any(self.method(name).needs_search for name in self.methods)
+
     def method(self, name: str) -> Assembled:
         """A method with the parts that these settings make."""
         row = method(name)

@@ -109,6 +109,11 @@ def check_starts(config: Config, task: Task) -> None:
         what, instead = "training (train.sampled.start)", "start from another run's networks, or from none"
         for source in _line_of(start):
             require_same_division(source, config, task, what, instead)
+            if config.train.folds and _same_images(source, config, task):
+                raise UraenasError(
+                    f"the {what} of {source.path} does not fit: with train.folds its networks have learned from what "
+                    f"chains leave out now; {instead}"
+                )
 
 
 def _line_of(start: str) -> Iterator[Run]:
@@ -124,22 +129,35 @@ def require_same_division(source: Run, config: Config, task: Task, what: str, in
     """Refuse another run's work that may have seen images which are held out now, and say what to do instead.
 
     Work on other images is welcome, if none of them is held out or tested on now. On the same images the seed and the
-    data's settings say which are held out.
+    data's settings say which are held out; with folds none is from all, and rows of a table may be apart.
     """
-    images = source.data()
-    if images is None:
-        return
-    if images.blake2b == task.facts.blake2b:
+    if _same_images(source, config, task):
         why = f", so it may have seen what is held out now; set this as it was there, or {instead}"
-        _require_alike(source, config, ("seed", "data."), what, why)
-        return
-    own = task.dataset
-    for name, part in (("held-out", task.held_out), ("test", own.test)):
-        if part is not own.train and (count := images.has_learned(part)):
-            raise UraenasError(
-                f"the {what} of {source.path} has seen {count:,} of the {len(part):,} {name} images; keep held-out and "
-                f"test images apart from run to run, in val/ and test/ of a folder, or {instead}"
-            )
+        folds = () if config.train.folds and not _other_rows_apart(source, task) else ("train.folds",)
+        _require_alike(source, config, ("seed", "data.", *folds), what, why)
+    elif images := source.data():
+        own = task.dataset
+        for name, part in (("held-out", task.held_out), ("test", own.test)):
+            if part is not own.train and (count := images.has_learned(part)):
+                raise UraenasError(
+                    f"the {what} of {source.path} has seen {count:,} of the {len(part):,} {name} images; keep held-out "
+                    f"and test images apart from run to run, in val/ and test/ of a folder, or {instead}"
+                )
+
+
+def _same_images(source: Run, config: Config, task: Task) -> bool:
+    """Whether a run has these images. Where others of its rows are apart, checksums differ, and a name has to tell."""
+    theirs, ours = source.data(), task.facts
+    if theirs is None or theirs.blake2b == ours.blake2b:
+        return theirs is not None
+    names = {Path(one.data.name).name for one in (source.config(), config)}
+    alike = len(names) == 1 and (theirs.image, theirs.test_images) == (ours.image, ours.test_images)
+    return alike and _other_rows_apart(source, task)
+
+
+def _other_rows_apart(source: Run, task: Task) -> bool:
+    images = source.data()
+    return images is not None and images.apart_images != task.facts.apart_images
 
 
 def _searched(source: Run) -> Searched:

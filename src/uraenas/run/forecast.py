@@ -8,7 +8,7 @@ from typing import Any
 from uraenas.base.progress import Progress, in_words
 from uraenas.ensemble import at_test_time
 from uraenas.evaluation import REFERENCES, cell_count
-from uraenas.learning.chains import RESTARTS, ChainSpec, chains_for, in_turns, shared_epochs
+from uraenas.learning.chains import RESTARTS, ChainSpec, chain_numbers, chains_for, in_turns, shared_epochs
 from uraenas.learning.loops import LoopSettings
 from uraenas.learning.methods import Assembled
 from uraenas.run.checkpoints import chain_facts
@@ -43,7 +43,7 @@ def forecast(config: Config, task: Task, run: Run, rates: Rates, evaluating: boo
     """What is left of a run. With `evaluating`, members are measured on test images, too."""
     left = [config.method(name) for name in config.methods if not run.is_trained(name)]
     chains = _epochs_left(left, config, run)
-    searching = 0 if rates.searched is not None or config.search is None else _search_epochs(config, run)
+    searching = 0 if rates.searched is not None else _search_epochs(config, run)
     sets = _sets_left(config, task, run) if evaluating else {}
     of_search = config.search.settings if config.search else None
     seconds = {
@@ -69,7 +69,7 @@ def _unit(settings: LoopSettings) -> str:
 
 
 def _search_epochs(config: Config, run: Run) -> int:
-    if config.search is None or run.has_search:
+    if config.search is None or run.has_search or not config.needs_search:
         return 0
     done = run.read_tensors(SEARCH_STATE)[1].whole("epoch") if run.has(SEARCH_STATE) else 0
     return max(0, config.search.settings.units - done)
@@ -82,7 +82,7 @@ def _epochs_left(methods: Sequence[Assembled], config: Config, run: Run) -> dict
     specs = {
         spec.name: spec
         for method in methods
-        for number in range(chains_for(method, config.ensemble))
+        for number in chain_numbers(method, config.ensemble)
         for spec in [ChainSpec(method.origin, method.weights, number, "")]
     }
     leaders, _ = in_turns(list(specs.values()), epochs)

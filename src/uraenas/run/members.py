@@ -117,24 +117,25 @@ class Chooser:
         """What the chains have to offer, each the newest first, and its held-out predictions [M, N, K]."""
         found: list[Member] = []
         for spec in specs:
-            made = self._made_of(method, self._samples(spec))
+            made = self._made_of(method, spec, self._samples(spec))
             found += made[: method.row.most_per_chain]
         return self._sound(found)
 
-    def _made_of(self, method: Assembled, samples: list[Member]) -> list[Member]:
+    def _made_of(self, method: Assembled, spec: ChainSpec, samples: list[Member]) -> list[Member]:
         """The members that a chain's samples make."""
         if (fit := method.weights.changes.fit) is not None:
-            samples = [self._fitted(method, sample, fit) for sample in self._sound(samples)[0]]
+            samples = [self._fitted(method, spec, sample, fit) for sample in self._sound(samples)[0]]
         offered = self._offered(method, samples)
         if any(candidate.weights is not None for candidate in offered):
             samples, _ = self._sound(samples)  # one that went astray would spoil a mean
             offered = self._offered(method, samples)
-        return [self._made(method, samples, candidate) for candidate in offered]
+        return [self._made(method, spec, samples, candidate) for candidate in offered]
 
-    def _fitted(self, method: Assembled, sample: Member, fit: Fit) -> Member:
+    def _fitted(self, method: Assembled, spec: ChainSpec, sample: Member, fit: Fit) -> Member:
         """A sample with the weights that come to it after training."""
         task, changes = self.task, method.weights.changes
-        seen = seen_by(sample, task.space, task.train, task.normalisation, self.engine)
+        own = task.learned_by(spec.number)
+        seen = seen_by(sample, task.space, own, task.normalisation, self.engine)
         before = sample.kind.layout(task.space.weight_layout(sample.architecture))
         views = before.views(sample.weights)
         views = {**views, **fit(views, before, seen)}
@@ -148,15 +149,17 @@ class Chooser:
         key = draws.key(self.config.seed, "members", chain)
         return method.weights.candidates([sample.weights for sample in samples], cycles, key)
 
-    def _made(self, method: Assembled, samples: list[Member], candidate: Candidate) -> Member:
+    def _made(
+        self, method: Assembled, spec: ChainSpec, samples: list[Member], candidate: Candidate
+    ) -> Member:
         newest = samples[candidate.samples[0]]
         if candidate.weights is None:
             return replace(newest, draw=candidate.draw)
         origin = replace(newest.origin, samples=len(candidate.samples))
         drawn = (candidate.draw,) if candidate.draw else ()
         key = draws.key(self.config.seed, "statistics", origin.chain, origin.cycle, *drawn)
-        made_of = (newest.architecture, candidate.weights)
-        statistics = measure_statistics(*made_of, self.task.space, self._loader, self.engine, key)
+        made_of, loader = (newest.architecture, candidate.weights), self._loader
+        statistics = measure_statistics(*made_of, self.task.space, loader, self.engine, key, spec.number)
         return Member(*made_of, statistics, origin, Kind.of(method.row.weights, method.weights))
 
     @cached_property

@@ -16,7 +16,7 @@ from uraenas.engine import Engine
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.learning.chains import ChainSpec, plan_chains
 from uraenas.learning.loops import LOOPS
-from uraenas.run.advice import advice
+from uraenas.run.advice import advice, on_counts
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
@@ -180,9 +180,11 @@ class Pipeline:
     def notes(self) -> list[str]:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
         notes = advice(self.config, self.task)
+        if self.search_of is None and not self.run.has_search:
+            notes += on_counts(self.config, self.task)
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
-        if taken := search_taken_from(self.run):
+        if self.config.needs_search and (taken := search_taken_from(self.run)):
             notes.append(
                 f"architectures come from the search of {taken}; to search on this data: --search-of none"
             )
@@ -209,6 +211,8 @@ class Pipeline:
             self.run.remove(SEARCH_STATE)  # a kill may have come between its end and this
             self.watch("search", found.history)
             return found
+        if not config.needs_search:
+            return None
         self.place.prepare(self.work)
         own = task.for_search(parts.settings.validation, self.engine)
         loop = LOOPS[parts.distribution.loop]

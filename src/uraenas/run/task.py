@@ -81,6 +81,12 @@ class Task:
         """How many training images a chain learns from: all but the part that it leaves out."""
         return len(self.train) - (0 if self.fold is None else int(np.bincount(self.fold).max()))
 
+    def learned_by(self, number: int) -> LabelledImages:
+        """The training images that the chain of this number learns from."""
+        if self.fold is None:
+            return self.train
+        return self.train.take(np.flatnonzero(self.fold != number % (int(self.fold.max()) + 1)))
+
     def steps(self, batch: int) -> int:
         """Of a chain's epoch, in batches at most this large."""
         return max(1, self.learned_from // suited_batch(batch, len(self.train)))
@@ -230,9 +236,14 @@ def _limited(training: LabelledImages, dataset: Dataset, config: Config) -> Labe
     target, limit = dataset.target, config.data.limit
     if not 0 < limit < len(training):
         return training
-    names = target.strata_names(dataset.classes)
+    names, strata = target.strata_names(dataset.classes), target.strata(training.labels)
+    each = LEAST_EXAMPLES if dataset.validation is None else LEAST_EXAMPLES - 1
+    if limit < (least := each * len(np.unique(strata))):
+        raise UraenasError(
+            f"data.limit = {limit} is too few to hold out and to learn from; allowed: 0 (none), {least} and more"
+        )
     key = _split_key(config.seed, "limit")
-    (chosen,) = stratified_split(target.strata(training.labels), (limit,), key, names or None)
+    (chosen,) = stratified_split(strata, (limit,), key, names or None)
     return training.take(chosen)
 
 

@@ -49,12 +49,13 @@ class Cycle:
                 f"1 … {self.length}: take {self.cycles * self.samples_per_cycle} epochs or more, or change "
                 "samples or cycles"
             )
+        if (self.peak or self.level) and self.exploration > 0 and self.explored == 0:
+            which = "peak" if self.peak else "level"
+            raise UraenasError(
+                f"with a {which}, exploration = {self.exploration} of a cycle of {self.length} epochs is less "
+                "than one epoch; take more epochs, or exploration = 0"
+            )
         if self.peak:
-            if self.exploration > 0 and self.explored == 0:
-                raise UraenasError(
-                    f"with a peak, exploration = {self.exploration} of a cycle of {self.length} epochs is less "
-                    "than one epoch; take more epochs, or exploration = 0"
-                )
             self.require_sampling_stage()
 
     def require_sampling_stage(self) -> None:

@@ -174,11 +174,16 @@ def multiplied(weights: Tensors, layout: Layout, factor: Callable[[str], Tensor]
 def _for_images(factors_MC: Tensor, draw: Draw, images: int, repeats: int) -> Tensor:
     """Those of each image's member [N, C]; in prediction one member's for all [1, C].
 
-    In training the k-th time of image i in a batch is for member (i + k) mod M.
+    In training the k-th time of image i in a batch is for member (i + k) mod M; where there are fewer images than
+    members, for others in each step.
     """
     if draw.number is not None:
         return factors_MC[draw.number % len(factors_MC)][None]
     once = images // repeats
+    if once < len(factors_MC):
+        first = draws.integers(draws.at(draw.key, number_of("members")), 1, len(factors_MC))
+        order = torch.arange(len(factors_MC), device=first.device)
+        factors_MC = factors_MC.index_select(0, (order + first) % len(factors_MC))
     turns = -(-once // len(factors_MC))
     times = [factors_MC.roll(-k, 0) if k else factors_MC for k in range(repeats)]
     return torch.cat([one.repeat(turns, 1)[:once] for one in times])

@@ -134,9 +134,29 @@ def test_what_has_no_answer_is_told_and_counted(client: Any) -> None:
 
 def counted(client: Any, status: str) -> float:
     """Requests of paths and methods that have no answer."""
-    name = f'uraenas_requests_total{{path="other",status="{status}"}} '
+    return measured(client, f'uraenas_requests_total{{path="other",status="{status}"}} ')
+
+
+def measured(client: Any, name: str) -> float:
     lines = [line for line in client("GET", "/metrics")[1].splitlines() if line.startswith(name)]
     return float(lines[0].removeprefix(name)) if lines else 0.0
+
+
+def test_what_became_of_images_is_counted_so_that_drift_can_be_watched(client: Any) -> None:
+    def verdicts() -> list[float]:
+        words = ("answered", "unsure", "foreign")
+        return [measured(client, f'uraenas_predictions_total{{verdict="{word}"}} ') for word in words]
+
+    before = verdicts()
+    noise = np.random.default_rng(0).integers(0, 256, (2, 8, 8), dtype=np.uint8)
+    rows = [
+        client("POST", "/api/predict", png(image))[1]["predictions"][0] for image in (*DIGITS[:6], *noise)
+    ]
+    foreign = sum(row["foreign"] for row in rows)
+    unsure = sum(row["abstain"] and not row["foreign"] for row in rows)
+    assert foreign >= 2
+    counts = [new - old for new, old in zip(verdicts(), before, strict=True)]
+    assert counts == [len(rows) - unsure - foreign, unsure, foreign]
 
 
 @pytest.mark.parametrize(

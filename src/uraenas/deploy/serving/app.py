@@ -32,6 +32,7 @@ POLICY = (
 PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 READ_ON = 20  # times as large as a request may be
+VERDICTS = ANSWERED, UNSURE, FOREIGN = "answered", "unsure", "foreign"
 OTHER = "other"  # what metrics call a path that has no answer
 
 
@@ -50,6 +51,14 @@ class Server:
         self.seconds = Histogram(
             "uraenas_request_seconds", "Time to answer", ["path"], registry=self.registry
         )
+        self.verdicts = Counter(
+            "uraenas_predictions",
+            "Images or rows by what became of them: answered, unsure or foreign",
+            ["verdict"],
+            registry=self.registry,
+        )
+        for verdict in VERDICTS:
+            self.verdicts.labels(verdict)  # at 0, so that shares can be asked for from the start
         sizes = Histogram(
             "uraenas_batch_images",
             "Images or rows predicted together",
@@ -136,6 +145,8 @@ class Server:
             if not row:
                 which = f"number {number} of {len(rows)}: " if len(rows) > 1 else ""
                 raise Refused(422, f"{which}{NOT_FINITE}")
+        for row in rows:
+            self.verdicts.labels(_verdict(row)).inc()
         return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
 
     async def _body(self, request: Request) -> bytes:
@@ -224,6 +235,12 @@ class Server:
         why = "there is nothing here; see /docs" if status == 404 else "another method is expected; see /docs"
         self.requests.labels(OTHER, str(status)).inc()
         return JSONResponse({"error": why}, status, {**(error.headers or {}), **NO_SNIFFING})
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["foreign"]:
+        return FOREIGN
+    return UNSURE if row.get("abstain") else ANSWERED  # numbers have intervals, and no such flag
 
 
 def _wanted(outputs: list[Output], asked: Any) -> list[Output]:

@@ -85,6 +85,26 @@ def test_a_command_imports_no_more_than_it_needs(
     assert not unneeded.intersection(said_by(CALLED, *arguments).split())
 
 
+UNCOLLECTED = """
+import contextlib, gc
+from uraenas.cli import main
+
+looks = []
+gc.callbacks.append(lambda phase, facts: looks.append(phase))
+gc.collect()
+looks.clear()
+with contextlib.suppress(SystemExit):
+    main()
+print(len(looks), gc.isenabled())
+"""
+
+
+def test_a_page_is_made_without_looking_for_garbage(finished_run: Path, tmp_path: Path):
+    runs = [str(finished_run)] * 2
+    said = said_by(UNCOLLECTED, "report", *runs, "--out", str(tmp_path / "report.html"))
+    assert said.splitlines()[-1] == "0 True"
+
+
 ENDING = """
 import atexit, sys
 atexit.register(print, "taken apart")

@@ -105,7 +105,7 @@ def read_header(path: Path, whole: str = "") -> dict[str, str]:
     with _reading(path, MOST_BYTES) as (file, size):
         header, start = _header(path, file, size)
         if whole:
-            _require_whole(path, start + file.read(), whole)
+            _require_whole(path, _digest(file, start), whole)
     return {name: text for name, text in header.items() if name != CHECKSUM}
 
 
@@ -121,7 +121,7 @@ def read_tensors(path: Path, whole: str = "") -> "tuple[dict[str, Tensor], dict[
         header, start = _header(path, file, size)
         content = start + file.read()
     if whole:
-        _require_whole(path, content, whole)
+        _require_whole(path, hashlib.blake2b(content, digest_size=16).hexdigest(), whole)
     try:
         tensors = safetensors.torch.load(content)
     except Exception as error:  # a handful of kinds, of which none is documented
@@ -132,8 +132,8 @@ def read_tensors(path: Path, whole: str = "") -> "tuple[dict[str, Tensor], dict[
     return tensors, header
 
 
-def _require_whole(path: Path, content: bytes, whole: str) -> None:
-    if hashlib.blake2b(content, digest_size=16).hexdigest() != whole:
+def _require_whole(path: Path, found: str, whole: str) -> None:
+    if found != whole:
         raise DamagedFile(f"{path} is not the file it should be: its checksum is another")
 
 
@@ -206,7 +206,12 @@ def digest_of(*parts: object) -> str:
 def checksum_of(path: Path) -> str:
     """The checksum of a whole file."""
     with _reading(path, MOST_BYTES) as (file, _):
-        return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return _digest(file)
+
+
+def _digest(file: BinaryIO, start: bytes = b"") -> str:
+    """The checksum of these bytes and all that follow in a file, of which little is in memory at a time."""
+    return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(start, digest_size=16)).hexdigest()
 
 
 def append_line(path: Path, value: Mapping[str, Any]) -> None:

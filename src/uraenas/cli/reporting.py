@@ -1,9 +1,11 @@
 """The command that reports: a page of a run, a page that compares several, or a table of methods."""
 
+import gc
 import shlex
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +25,18 @@ if TYPE_CHECKING:
 Pick = tuple[Path, tuple[str, ...]]  # a run, and the methods that are picked of it; none: all
 
 
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """PyTorch and eight runs are half a million objects and no garbage, so none is looked for."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # or they would be looked through now
+        gc.enable()
+
+
+@_without_collecting()
 def make_report(
     runs: Annotated[
         list[str],
@@ -154,6 +168,7 @@ def _follow(path: Path, written: Path) -> None:
     while is_worked_on(path):
         write_bytes(written, build_partial(Run(path), _command()).encode(errors="backslashreplace"))
         note([f"wrote {written}; it is written again every {REFRESH} s until the run is over"])
+        gc.collect()
         time.sleep(REFRESH)
 
 

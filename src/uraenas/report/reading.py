@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +36,6 @@ from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
 from uraenas.run.show import HEADLINE, NUMBER_HEADLINE
 
-T = TypeVar("T", HeldOut, Residuals)
 DIFFERENCE = attrgetter("method", "metric", "shift", "calibration")
 KEY = attrgetter("method", "metric", "shift", "severity", "calibration", "members")
 
@@ -310,6 +309,7 @@ def read(
     if not methods:
         raise UraenasError(f"a page needs a trained method; {', '.join(picked.methods)} have no members")
     dataset = picked.rows[0].dataset
+    promising = _promising(run, methods)
     facts = RunFacts(
         run=run,
         metrics=picked.found,
@@ -320,8 +320,8 @@ def read(
         searched=run.searched(),
         members={name: run.member_facts(name) for name in methods},
         predictions={} if test is None else _predictions(run, picked, dataset, test),
-        held_out=_promising(run, methods, HeldOut),
-        residuals=_promising(run, methods, Residuals),
+        held_out={name: one for name, one in promising.items() if isinstance(one, HeldOut)},
+        residuals={name: one for name, one in promising.items() if isinstance(one, Residuals)},
         test=test,
         differences=picked.differences(against),
         against=against,
@@ -345,15 +345,15 @@ def _scores(run: Run, method: str, rows: Sequence[Row]) -> dict[str, dict[str, T
     return found
 
 
-def _promising(run: Run, methods: Sequence[str], kind: type[T]) -> dict[str, T]:
-    """What is known of held-out images, where it is of this kind and some of them are apart."""
+def _promising(run: Run, methods: Sequence[str]) -> dict[str, HeldOut | Residuals]:
+    """What is known of held-out images, where some of them are apart."""
     found = {}
     for name in methods:
         try:
             known = run.known(name)
         except UraenasError:
             continue  # the page can do without
-        if known is not None and isinstance(known.held_out, kind) and known.held_out.images_apart:
+        if known is not None and known.held_out is not None and known.held_out.images_apart:
             found[name] = known.held_out
     return found
 

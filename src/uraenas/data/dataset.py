@@ -68,10 +68,7 @@ class LabelledImages:
     @property
     def labelled_twice(self) -> int:
         """How many of the images are there with another label, too, value by value."""
-        digests, labels = list(self._digests(False)), dict[int, set[int]]()
-        for digest, label in zip(digests, self.labels.tolist(), strict=True):
-            labels.setdefault(digest, set()).add(label)
-        return sum(len(labels[digest]) > 1 for digest in digests)
+        return self.in_several(self.labels)
 
     def _digests(self, labelled: bool) -> Iterator[int]:
         for image, label in zip(self.images, self.labels, strict=True):

@@ -153,12 +153,8 @@ def _is_folder(settings: EvaluateSettings) -> bool:
 
 
 def _shift_names(test: LabelledImages, settings: EvaluateSettings) -> tuple[str, ...]:
-    """Of a suite by name, those that the images can have: grey ones cannot be saturated."""
-    return (
-        ()
-        if settings.suite == "none"
-        else shifts.suited(shifts.SUITES[settings.suite], test.images.shape[-1])
-    )
+    """Of a suite by name (`none` has none) those that the images can have: grey ones cannot be saturated."""
+    return shifts.suited(shifts.SUITES.get(settings.suite, ()), test.images.shape[-1])
 
 
 def _shifted(test: LabelledImages, shift: str, severity: int) -> LabelledImages:

@@ -4,7 +4,7 @@ Shapes: M members, N images, K classes. Entropies are in nats.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,18 +171,23 @@ def uncertainty_by_source(
     """
     log_p_MNK = log_probabilities_MNK.double()
     members = len(log_p_MNK)
-    groups: dict[Hashable, list[int]] = {}
-    for m, genotype in enumerate(genotypes):
-        groups.setdefault(genotype, []).append(m)
     total = entropy(mixture(log_p_MNK))
     data = entropy(log_p_MNK).mean(dim=0)
     within = sum(
-        (len(group) / members * entropy(mixture(log_p_MNK[group])) for group in groups.values()),
+        (len(group) / members * entropy(mixture(log_p_MNK[group])) for group in groups_of(genotypes)),
         start=torch.zeros_like(total),
     )
     return UncertaintyBySource(
         total, data, weights=(within - data).clamp_min(0), architecture=(total - within).clamp_min(0)
     )
+
+
+def groups_of(keys: Iterable[Hashable]) -> list[list[int]]:
+    """The positions of equal keys together, in the order in which keys come first."""
+    found: dict[Hashable, list[int]] = {}
+    for position, key in enumerate(keys):
+        found.setdefault(key, []).append(position)
+    return list(found.values())
 
 
 def undefined_sources(genotypes: Sequence[Hashable]) -> dict[str, str]:

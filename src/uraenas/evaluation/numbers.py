@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from uraenas.evaluation.metrics import UncertaintyBySource
+from uraenas.evaluation.metrics import UncertaintyBySource, groups_of
 from uraenas.evaluation.temperature import Temperature
 
 COVERAGES = (50, 80, 90, 95)  # of intervals, in percent
@@ -160,12 +160,9 @@ def variance_by_source(mixture_MN2: Tensor, architectures: Sequence[Hashable]) -
         data         = mean_m σ_m²
     """
     mean_MN, log_variance_MN = mixture_MN2.double().unbind(dim=-1)
-    groups: dict[Hashable, list[int]] = {}
-    for m, one in enumerate(architectures):
-        groups.setdefault(one, []).append(m)
     centre_N, data = mean_MN.mean(dim=0), log_variance_MN.exp().mean(dim=0)
     between, within = torch.zeros_like(data), torch.zeros_like(data)
-    for members in groups.values():
+    for members in groups_of(architectures):
         share, own_N = len(members) / len(mean_MN), mean_MN[members].mean(dim=0)
         between += share * (own_N - centre_N) ** 2
         within += share * ((mean_MN[members] - own_N) ** 2).mean(dim=0)

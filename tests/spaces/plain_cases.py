@@ -1,5 +1,7 @@
 """Tiny spaces, genotypes to try, and vectors unlike those of a fresh network."""
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -7,7 +9,8 @@ from uraenas.base import draws
 from uraenas.spaces import CellSpace, Genotype, Layout, Shape
 
 TINY = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 3))
-CONNECTED = [genotype for genotype in TINY.every() if genotype.connected]
+EVERY = [Genotype(operations) for operations in itertools.product(TINY.operations, repeat=6)]
+CONNECTED = [genotype for genotype in EVERY if genotype.connected]
 SAMPLE = [
     *CONNECTED[200::2999],
     Genotype(("nor_conv_3x3",) * 6),

@@ -5,13 +5,14 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_cases import EVERY
 
 from uraenas.base.errors import UraenasError
 from uraenas.spaces import CellSpace, Genotype, architecture_count
 from uraenas.spaces.cells import CONVOLUTIONS, edges
 
 SPACE = CellSpace()
-EVERY, EDGES = list(SPACE.every()), edges(4)
+EDGES = edges(4)
 genotypes = st.sampled_from(EVERY)
 SHORT = {"0": "none", "s": "skip_connect", "1": "nor_conv_1x1", "3": "nor_conv_3x3", "p": "avg_pool_3x3"}
 

@@ -1,7 +1,6 @@
 """The entry `CellSpace`: cells of nodes and operations in a skeleton of three stages. NAS-Bench-201 is one."""
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,11 +80,6 @@ class CellSpace:
             allowed = ", ".join(self.operations)
             raise UraenasError(f"{text} is no cell of {self.name}: {self.nodes} nodes, with {allowed}")
         return genotype
-
-    def every(self) -> Iterator[Genotype]:
-        """All genotypes, the first operation everywhere first."""
-        for operations in itertools.product(self.operations, repeat=len(self.cell.edges)):
-            yield Genotype(operations)
 
     def is_valid(self, architecture: Genotype) -> bool:
         return architecture.connected

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.spaces.cells.drawing import cell_picture
-from uraenas.spaces.cells.operations import CONVOLUTIONS, LABELS, NONE, POOL, SKIP, edges, is_known
+from uraenas.spaces.cells.operations import CONVOLUTIONS, NONE, POOL, SKIP, edges, known, node_count
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,15 @@ class Genotype:
     operations: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not self.operations or len(self.operations) != self.nodes * (self.nodes - 1) // 2:
+        if not self.operations or len(self.operations) != len(self.edges):
             raise UraenasError(f"{len(self.operations)} operations do not make a cell: 1, 3, 6, 10, … do")
         for operation in self.operations:
-            if not is_known(operation):
-                raise unknown("operation", operation, (*LABELS, *CONVOLUTIONS))
+            if operation not in known():
+                raise unknown("operation", operation, known())
 
     @cached_property
     def nodes(self) -> int:
-        """E edges join n nodes where E = n (n − 1) / 2."""
-        return int((1 + (1 + 8 * len(self.operations)) ** 0.5) / 2)
+        return node_count(len(self.operations))
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:

@@ -13,7 +13,7 @@ from uraenas.base.parts import given
 from uraenas.spaces.cells import blocks, drawing, network, supernet
 from uraenas.spaces.cells.blocks import Filling
 from uraenas.spaces.cells.genotype import Genotype
-from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, is_known, label
+from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, known, label
 from uraenas.spaces.cells.skeleton import Skeleton, cost, halvings_for
 from uraenas.spaces.layout import Layout, Tensors
 from uraenas.spaces.passage import PLAIN, Passage
@@ -46,7 +46,7 @@ class CellSpace:
                     "; a table needs --preset table"
                 )
         object.__setattr__(self, "operations", tuple(self.operations))  # JSON has lists
-        if not self.operations or not all(map(is_known, self.operations)) or set(self.operations) == {NONE}:
+        if not self.operations or not set(self.operations) <= set(known()) or set(self.operations) == {NONE}:
             raise UraenasError(f"operations = {self.operations} is not allowed; a cell needs some that exist")
 
     @cached_property

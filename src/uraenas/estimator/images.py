@@ -7,13 +7,13 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from sklearn.utils.validation import _check_feature_names
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.data.arrays import require_clear_range
-from uraenas.ensemble import SHARE, Ensemble, checked_share
+from uraenas.ensemble import SHARE, checked_share
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
 from uraenas.estimator.saving import LABEL_KINDS, Saveable, are_scalars
@@ -217,10 +217,6 @@ class UraeNAS(ClassifierMixin, Saveable):
             return Pipeline.checked(folder, config, progress, dataset, search_of)
         known = (progress, dataset, search_of, self.budget)
         return plan(folder, config, *known, fixed=settings, evaluating=False).pipeline
-
-    def _fitted(self) -> Ensemble:
-        check_is_fitted(self, "ensemble_")
-        return self.ensemble_
 
     def _new_images(self, X: Any) -> np.ndarray:
         """Images of X, whose columns are those of the fit in the same order, if they have names."""

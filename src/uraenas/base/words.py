@@ -18,6 +18,11 @@ def printable(text: str) -> str:
     )
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """The names that stand in a text with commas between them."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def csv_cell(value: object) -> object:
     """A cell of a CSV file, of a list the texts in it; what a spreadsheet would take for a formula is quoted.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.words import listed
 from uraenas.data.arrays import CHANNEL_ORDERS
 from uraenas.data.tables.table import KINDS
 
@@ -67,7 +68,7 @@ class DataSettings:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The columns in `leave_out`."""
-        return tuple(name.strip() for name in self.leave_out.split(",") if name.strip())
+        return listed(self.leave_out)
 
     def value_limits(self) -> tuple[float, float] | None:
         """The stated range of array values, or none where the array must speak for itself."""

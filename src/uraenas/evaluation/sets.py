@@ -10,6 +10,7 @@ import numpy as np
 
 from uraenas import shifts
 from uraenas.base.errors import UraenasError, require_range, unknown, unknown_or_missing
+from uraenas.base.words import listed
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.fit import in_units_of
 from uraenas.evaluation.row import TEST_TIME
@@ -53,7 +54,7 @@ class EvaluateSettings:
     @property
     def outsiders(self) -> tuple[str, ...]:
         """The names or paths in `outside`."""
-        return tuple(name.strip() for name in self.outside.split(",") if name.strip())
+        return listed(self.outside)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.words import listed
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import columns_of
@@ -39,9 +40,7 @@ class TableSettings:
 
     def targets(self, frame: Frame) -> tuple[str, ...]:
         """The columns to predict; one whose own name has a comma is meant where there is such a column."""
-        if self.target in frame:
-            return (self.target,)
-        return tuple(name.strip() for name in self.target.split(",") if name.strip())
+        return (self.target,) if self.target in frame else listed(self.target)
 
 
 def table_dataset(

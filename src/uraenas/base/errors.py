@@ -31,6 +31,13 @@ def require_not_negative(name: str, value: float) -> None:
         raise UraenasError(f"{name} = {value} is out of range; it must be 0 or more")
 
 
+def require_share(name: str, value: float) -> float:
+    """A share that is neither nothing nor all."""
+    if not 0 < value < 1:
+        raise UraenasError(f"{name} = {value} is out of range; it must be more than 0 and less than 1")
+    return value
+
+
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
     """The error for a name that is not in a table, with the nearest match."""
     names = sorted(allowed)

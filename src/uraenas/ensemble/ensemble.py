@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.errors import DamagedFile, UraenasError, require_share
 from uraenas.base.files import FORMAT, checksum_of, digest_of, write_json
 from uraenas.base.svg import element
 from uraenas.data.arrays import as_images
@@ -175,7 +175,7 @@ class Ensemble:
 
     def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:
         """Whether each image is unlike those of the training; of images like them, at most this share is called so."""
-        return (self.look(images, device)[1] <= checked_share(share)).numpy()
+        return (self.look(images, device)[1] <= require_share("share", share)).numpy()
 
     def require_known(self) -> Known:
         if self.known is None:
@@ -361,10 +361,3 @@ class Ensemble:
             raise
         except UraenasError as error:
             raise facts.error(str(error)) from error
-
-
-def checked_share(share: float) -> float:
-    """The share of images like those of the training that may be called foreign."""
-    if not 0 < share < 1:
-        raise UraenasError(f"share = {share} is out of range; it must be more than 0 and less than 1")
-    return share

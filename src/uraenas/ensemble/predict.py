@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, require_share
 from uraenas.data.folder import images_below, no_image_in
 from uraenas.data.pictures import read_picture
 from uraenas.ensemble.asked import USUAL, Asked
-from uraenas.ensemble.ensemble import Ensemble, checked_share
+from uraenas.ensemble.ensemble import Ensemble
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import calibration, conformal, metrics
 
@@ -55,7 +55,7 @@ class Rule:
     def of(cls, ensemble: Ensemble, asked: Asked = USUAL) -> "Rule":
         held_out = ensemble.require_known().of_classes
         quantile = held_out.quantile(asked.coverage)
-        threshold = held_out.threshold(asked.risk, asked.certainty, checked_share(asked.share))
+        threshold = held_out.threshold(asked.risk, asked.certainty, require_share("share", asked.share))
         return cls(threshold, asked.share, asked.coverage, quantile)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, require_share
 from uraenas.data.tables import Frame
 from uraenas.data.targets import names_of
 from uraenas.ensemble.asked import USUAL, Asked
-from uraenas.ensemble.ensemble import Ensemble, checked_share
+from uraenas.ensemble.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
 from uraenas.evaluation import SOURCES, conformal, numbers
 
@@ -34,7 +34,7 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
     finite = torch.isfinite(members).all(dim=2).all(dim=0).tolist()
     split = ensemble.measures.split(members, ensemble.functions)
     sources = {source: getattr(split, source) for source in SOURCES}
-    foreign = p_values <= checked_share(asked.share)
+    foreign = p_values <= require_share("share", asked.share)
     said = SAYINGS[ensemble.normalisation.target.name](ensemble, members, sources, foreign, asked)
     notes = unseen(ensemble, frame)
     return [

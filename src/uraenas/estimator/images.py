@@ -9,11 +9,11 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, require_share
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.data.arrays import require_clear_range
-from uraenas.ensemble import SHARE, checked_share
+from uraenas.ensemble import SHARE
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
 from uraenas.estimator.saving import LABEL_KINDS, Saveable, are_scalars
@@ -164,7 +164,7 @@ class UraeNAS(ClassifierMixin, Saveable):
         warn_of(known.of_classes.doubts_of_risk(risk, share, certainty, "image"))
         warn_of(known.doubts_of_foreign(share, "image"))
         threshold = known.threshold(risk, certainty, share).confidence
-        mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
+        mask = (p_value.numpy() <= require_share("share", share)) | (proba.max(axis=1) < threshold)
         return np.ma.masked_array(self.classes_[proba.argmax(axis=1)], mask=mask)
 
     def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import require_share
 
 REGULARISATION = 0.01  # λ: what one more class costs; small beside the probability of a class that matters
 
@@ -45,8 +45,7 @@ def conformal_places(counts: Sequence[int], coverage: float) -> list[int]:
     The k-th smallest is exceeded with a probability of (n + 1 − k) / (n + 1). What whole places leave over of 1 − c
     goes to the largest groups. Of one group this is ⌈(n + 1)·c⌉.
     """
-    if not 0 < coverage < 1:
-        raise UraenasError(f"coverage = {coverage} is out of range; it must be more than 0 and less than 1")
+    require_share("coverage", coverage)
     beyond = [math.floor((count + 1) * (1 - coverage) + 1e-9) for count in counts]
     left = sum(1 - coverage - own / (count + 1) for own, count in zip(beyond, counts, strict=True)) + 1e-9
     for group in sorted(range(len(counts)), key=lambda group: -counts[group]):

@@ -12,7 +12,7 @@ from uraenas.data.targets import names_of
 from uraenas.ensemble.asked import USUAL, Asked
 from uraenas.ensemble.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
-from uraenas.evaluation import SOURCES, conformal, numbers
+from uraenas.evaluation import SOURCES, numbers
 
 
 def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[dict[str, Any]]:
@@ -90,16 +90,15 @@ def _classes(
     rule = Rule.of(ensemble, asked)
     measures = ensemble.measures
     probability = measures.scaled(measures.mean(members), ensemble.temperature).exp()
-    sets = conformal.prediction_sets(probability, rule.quantile)
-    abstain = foreign_N | (probability.amax(dim=1) < rule.threshold.confidence)
-    order = torch.argsort(probability, dim=1, descending=True, stable=True)
-    names = ensemble.classes
+    confidence, label = probability.max(dim=1)
+    abstain = foreign_N | (confidence < rule.threshold.confidence)
+    names, sets = ensemble.classes, rule.sets(probability)
     return [
         {
-            "predicted": names[int(order[n, 0])],
-            "probability": float(probability[n].max()),
+            "predicted": names[int(label[n])],
+            "probability": float(confidence[n]),
             "abstain": bool(abstain[n]),
-            "prediction_set": [names[k] for k in order[n].tolist() if sets[n, k]],
+            "prediction_set": [names[k] for k in sets[n]],
             "probabilities": dict(zip(names, probability[n].tolist(), strict=True)),
             **{source: float(one[n]) for source, one in sources.items()},
         }

@@ -98,10 +98,16 @@ def test_a_string_with_one_letter_changed_is_refused_or_another_genotype(
     assert str(read) == changed.strip() != text
 
 
-@pytest.mark.parametrize("operations", [(), ("none",) * 5, ("none",) * 7, ("none",) * 5 + ("conv",)])
-def test_a_genotype_needs_known_operations_on_all_edges_of_a_cell(operations: tuple[str, ...]) -> None:
-    with pytest.raises(UraenasError):
-        Genotype(operations)
+@pytest.mark.parametrize("count", [0, 2, 5, 7])
+def test_a_genotype_needs_an_operation_on_each_edge_of_a_cell(count: int) -> None:
+    with pytest.raises(UraenasError, match=f"{count} operations do not make a cell"):
+        Genotype(("none",) * count)
+
+
+def test_a_genotype_needs_operations_that_exist_and_each_is_named_once() -> None:
+    with pytest.raises(UraenasError, match="unknown operation '%'") as error:
+        Genotype(("none",) * 5 + ("%",))
+    assert [str(error.value).count(name) for name in SHORT.values()] == [1] * len(SHORT)
 
 
 def paths_by_brute_force(genotype: Genotype) -> list[tuple[int, ...]]:

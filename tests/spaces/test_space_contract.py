@@ -295,16 +295,23 @@ def test_a_space_survives_being_stored(space: Space) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"name": "nasbench"}, {"channels": 0}, {"shape": 3}, {"shape": {"height": 2}}, {"shape": {"depth": 8}}],
+    ("wrong", "why"),
+    [
+        ({"name": "nasbench"}, "unknown space 'nasbench'"),
+        ({"channels": 0}, "channels = 0 is out of range"),
+        ({"nodes": 5}, "nodes is not that of nasbench201"),
+        ({"shape": 3}, "there is 3 instead of a table"),
+        ({"shape": {"height": 2}}, "width is missing"),
+        ({"shape": {"depth": 8}}, "height is missing"),
+    ],
 )
-def test_a_description_of_no_space_is_refused(wrong: dict) -> None:
+def test_a_description_of_no_space_is_refused(wrong: dict, why: str) -> None:
     facts = facts_of(SPACES["nasbench201"].make())
     space_of(facts)
-    with pytest.raises(UraenasError):
+    with pytest.raises(UraenasError, match=why):
         space_of({**facts, **wrong})
     for name in ("name", "channels", "shape"):
-        with pytest.raises(UraenasError):
+        with pytest.raises(UraenasError, match=f"{name} is missing"):
             space_of({key: value for key, value in facts.items() if key != name})
 
 

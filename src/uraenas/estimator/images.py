@@ -101,18 +101,7 @@ class UraeNAS(ClassifierMixin, Saveable):
         method(self.method)
         require_used(self.settings or {}, "data.limit", "data.held_out")
         images = self._images(X)
-        labels = np.asarray(y)
-        if labels.dtype.kind not in LABEL_KINDS or not are_scalars(labels):
-            raise UraenasError(
-                f"labels of type {labels.dtype} are not allowed; allowed: numbers, booleans, texts"
-            )
-        if labels.shape != (len(images),):
-            raise UraenasError(
-                f"{len(images)} images need {len(images)} labels, not an array of {labels.shape}"
-            )
-        if any(label is None or label != label for label in labels.tolist()):
-            raise UraenasError("labels contain missing values; leave those images out")
-        check_classification_targets(labels)
+        labels = _checked_labels(y, len(images))
         require_clear_range(images, self.value_range)
         if (rows := np.asarray(X)).ndim == 2:
             # scikit-learn wants to know how long they are, and what their columns are called.
@@ -226,6 +215,20 @@ class UraeNAS(ClassifierMixin, Saveable):
 
     def _images(self, X: Any) -> np.ndarray:
         return as_images(X, self.value_range, self.channels, self.image_shape)
+
+
+def _checked_labels(y: Any, count: int) -> np.ndarray:
+    labels = np.asarray(y)
+    if labels.dtype.kind not in LABEL_KINDS or not are_scalars(labels):
+        raise UraenasError(
+            f"labels of type {labels.dtype} are not allowed; allowed: numbers, booleans, texts"
+        )
+    if labels.shape != (count,):
+        raise UraenasError(f"{count} images need {count} labels, not an array of {labels.shape}")
+    if any(label is None or label != label for label in labels.tolist()):
+        raise UraenasError("labels contain missing values; leave those images out")
+    check_classification_targets(labels)
+    return labels
 
 
 def _checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:

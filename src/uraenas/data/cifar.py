@@ -2,6 +2,7 @@
 
 import os
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
@@ -11,7 +12,7 @@ import numpy as np
 from uraenas.base.errors import UraenasError
 from uraenas.data.closed_pickle import read_pickle
 from uraenas.data.dataset import Dataset, LabelledImages
-from uraenas.data.files import CHUNK, Damaged, blaming, open_limited
+from uraenas.data.files import CHUNK, Damaged, blaming, get_again, open_limited
 
 PIXELS = 3 * 32 * 32
 MOST_BYTES = 1 << 30  # the official archives unpack to less than a fifth of this
@@ -97,7 +98,7 @@ CIFAR100 = Cifar(
 def load_cifar(path: str | os.PathLike[str], kind: Cifar = CIFAR10) -> Dataset:
     """The dataset in an official archive (.tar.gz, or .tar) or in a folder with its unpacked files."""
     path = Path(path)
-    with blaming(path, _mend(kind)):
+    with blaming(path, get_again(kind.name)):
         layout, contents = (_from_folder if path.is_dir() else _from_archive)(path, kind)
         train = _read_files(path, kind, layout, contents, training=True)
         test = _read_files(path, kind, layout, contents, training=False)
@@ -126,8 +127,7 @@ def _from_folder(path: Path, kind: Cifar) -> tuple[Layout, dict[str, bytes]]:
                 best = folder, layout, missing
     assert best is not None
     folder, layout, missing = best
-    if missing:
-        raise UraenasError(f"{path} lacks {', '.join(missing)} of {kind.name}. {_mend(kind)}")
+    _require_all(path, kind, missing)
     contents = {}
     for name in layout.files:
         with open_limited(folder / name, MOST_BYTES) as file:
@@ -145,7 +145,7 @@ def _from_archive(path: Path, kind: Cifar) -> tuple[Layout, dict[str, bytes]]:
     ):
         for count, member in enumerate(archive):
             if count == MOST_MEMBERS:
-                raise UraenasError(f"{path} has more than {MOST_MEMBERS} members. {_mend(kind)}")
+                raise UraenasError(f"{path} has more than {MOST_MEMBERS} members. {get_again(kind.name)}")
             name = str(PurePosixPath(member.name))
             if name not in wanted or not member.isreg() or member.size > MOST_BYTES:
                 continue
@@ -155,10 +155,13 @@ def _from_archive(path: Path, kind: Cifar) -> tuple[Layout, dict[str, bytes]]:
         while stream.read(CHUNK):
             pass  # tar ends before gzip's checksum, which is compared only when all is read
     layout = max(found, key=lambda candidate: len(found[candidate]))
-    missing = [name for name in layout.files if name not in found[layout]]
-    if missing:
-        raise UraenasError(f"{path} lacks {', '.join(missing)} of {kind.name}. {_mend(kind)}")
+    _require_all(path, kind, [name for name in layout.files if name not in found[layout]])
     return layout, found[layout]
+
+
+def _require_all(path: Path, kind: Cifar, missing: Sequence[str]) -> None:
+    if missing:
+        raise UraenasError(f"{path} lacks {', '.join(missing)} of {kind.name}. {get_again(kind.name)}")
 
 
 def _read_files(
@@ -168,17 +171,13 @@ def _read_files(
     expected = layout.images_per_train_file if training else layout.images_per_test_file
     parts = []
     for name in layout.train if training else layout.test:
-        with blaming(f"{path}: {name}", _mend(kind)):
+        with blaming(f"{path}: {name}", get_again(kind.name)):
             images, labels = read(contents.pop(name), kind)  # popped: its memory is free for the next
             if len(images) != expected:
                 raise Damaged(f"it holds {len(images)} images instead of {expected}")
         parts.append((images, labels))
     images, labels = (np.concatenate(both) for both in zip(*parts, strict=True))
     return LabelledImages(images, labels)
-
-
-def _mend(kind: Cifar) -> str:
-    return f"Get whole files with: uraenas data {kind.name}, or: uraenas data {kind.name} --from PATH"
 
 
 def read_binary(data: bytes, kind: Cifar) -> tuple[np.ndarray, np.ndarray]:

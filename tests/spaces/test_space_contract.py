@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from markupsafe import Markup
-from plain_cases import FIVE, batch, perturbed
+from plain_cases import FIVE, batch, perturbed, supernet_of
 from torch import Tensor
 
 from uraenas.base import draws
@@ -22,7 +22,6 @@ from uraenas.spaces import (
     Shape,
     Space,
     Stack,
-    Supernet,
     facts_of,
     folded,
     option_counts,
@@ -226,10 +225,7 @@ def test_layouts_hold_what_forward_needs_and_nothing_else(space: Space) -> None:
 def test_the_supernet_is_finite_and_differentiable_in_the_mixing(space: Space) -> None:
     """That it is the architecture's own network at a corner of the simplex is shown in test_supernet.py."""
     counts = option_counts(space)
-    supernet = Supernet(space).double()
-    with torch.no_grad():
-        supernet.weights.copy_(perturbed(supernet.layout, 4))
-    images = batch(space, key=4)
+    supernet, images = supernet_of(space), batch(space, key=4)
     present = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
     flat = torch.where(present, 1.0 / torch.tensor(counts)[:, None], 0.0).double()
     corner = torch.zeros_like(flat)
@@ -245,10 +241,7 @@ def test_the_supernet_is_finite_and_differentiable_in_the_mixing(space: Space) -
 
 def test_the_slope_of_the_mixing_is_that_of_finite_differences(space: Space) -> None:
     counts = option_counts(space)
-    supernet = Supernet(space).double()
-    with torch.no_grad():
-        supernet.weights.copy_(perturbed(supernet.layout, 4))
-    images = batch(space, key=4)
+    supernet, images = supernet_of(space), batch(space, key=4)
     mixing = torch.full((len(counts), max(counts)), 1 / max(counts), dtype=torch.float64)
 
     def value(at: Tensor) -> Tensor:

@@ -242,17 +242,12 @@ class Ensemble:
         probability = torch.from_numpy(self.predict_proba(images, device=device))
         return conformal.prediction_sets(probability, quantile).numpy()
 
-    def predict_interval(
-        self, images: Any, coverage: float = COVERAGE, conformal: bool = True, device: str = "auto"
-    ) -> np.ndarray:
+    def predict_interval(self, images: Any, coverage: float = COVERAGE, device: str = "auto") -> np.ndarray:
         """An interval for the number of each row [N, 2]; of T numbers [N, T, 2].
 
         Of rows like the held-out ones, at least the share `coverage` has its number in the interval; it is everything
         where they are too few to promise that. Of several numbers that holds for each by itself, not for all at once.
-        Without `conformal` it is the central one of what members say.
         """
-        if not conformal:
-            return numbers.interval(self._prediction(images, True, device), coverage).numpy()
         said = self._prediction(images, False, device)
         return self.require_known().of_numbers.interval(said, coverage).numpy()
 

@@ -221,7 +221,7 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
         """
         ensemble, rows = self._fitted(), self._rows(X)
         warn_of(ensemble.require_known().held_out.doubts_of_coverage(coverage, "row"))
-        return ensemble.predict_interval(rows, coverage, device=self.device)
+        return ensemble.predict_interval(rows, coverage, self.device)
 
 
 class UraeNASClassifier(ClassifierMixin, TableEstimator):

@@ -25,7 +25,7 @@ FASHION_MNIST_CLASSES = (
 )
 UNSIGNED_BYTES = 8  # the idx code of the only type that image files use
 MOST_BYTES = 1 << 30
-FILES = {  # of one part: what it holds, by the name's beginning and its number of axes
+FILES = {  # by part: how the names of its images begin, and of its labels
     "train": ("train-images", "train-labels"),
     "test": ("t10k-images", "t10k-labels"),
 }

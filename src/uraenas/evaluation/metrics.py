@@ -142,16 +142,16 @@ def entropy(log_probabilities: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UncertaintyBySource:
-    """Per image, in nats: total = data + weights + architecture."""
+    """Per image: total = data + weights + architecture; of classes entropy in nats, of numbers variance."""
 
-    total: Tensor  # entropy of the mean prediction
-    data: Tensor  # mean entropy of the members' predictions
-    weights: Tensor  # mutual information within a genotype
-    architecture: Tensor  # mutual information between genotypes
+    total: Tensor  # of the mean prediction
+    data: Tensor  # the mean of the members' own
+    weights: Tensor  # what members of one architecture do not agree on
+    architecture: Tensor  # what architectures do not agree on
 
     @property
     def model(self) -> Tensor:
-        """The mutual information: what the members do not agree on."""
+        """What the members do not agree on; of classes the mutual information."""
         return self.weights + self.architecture
 
 

@@ -230,7 +230,7 @@ class Ensemble:
     def predict(self, images: Any, device: str = "auto") -> np.ndarray:
         """The name of the most probable class of each image; of a number its mean."""
         if not self.classes:
-            return numbers.moments(self._prediction(images, True, device))[0].numpy()
+            return self.predict_distribution(images, device)[0]
         return np.array(self.classes)[self.predict_proba(images, device=device).argmax(axis=1)]
 
     def predict_set(self, images: Any, coverage: float = COVERAGE, device: str = "auto") -> np.ndarray:

@@ -24,11 +24,7 @@ IMAGES_PER_FILE = 4
 
 
 def small(kind: Cifar) -> Cifar:
-    layouts = tuple(
-        replace(layout, images_per_train_file=IMAGES_PER_FILE, images_per_test_file=IMAGES_PER_FILE)
-        for layout in kind.layouts
-    )
-    return replace(kind, layouts=layouts)
+    return replace(kind, images_per_train_file=IMAGES_PER_FILE, images_per_test_file=IMAGES_PER_FILE)
 
 
 KINDS = [small(CIFAR10), small(CIFAR100)]

@@ -33,13 +33,11 @@ CIFAR100_CLASSES = tuple(_CIFAR100_NAMES.split())
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of one official archive, and how many images each holds."""
+    """The files of one official archive."""
 
     folder: str
     train: tuple[str, ...]
     test: tuple[str, ...]
-    images_per_train_file: int
-    images_per_test_file: int
     binary: bool
 
     @property
@@ -57,31 +55,23 @@ class Cifar:
     label_key: str  # in the python layout
     label_bytes: int  # before each image of the binary layout; the last of them is the label
     layouts: tuple[Layout, ...]
+    images_per_train_file: int
+    images_per_test_file: int = 10_000
 
 
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 CIFAR10 = Cifar(
     name="cifar10",
     classes=CIFAR10_CLASSES,
     label_key="labels",
     label_bytes=1,
     layouts=(
+        Layout("cifar-10-batches-py", _BATCHES, ("test_batch",), binary=False),
         Layout(
-            "cifar-10-batches-py",
-            tuple(f"data_batch_{number}" for number in range(1, 6)),
-            ("test_batch",),
-            10_000,
-            10_000,
-            binary=False,
-        ),
-        Layout(
-            "cifar-10-batches-bin",
-            tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
-            ("test_batch.bin",),
-            10_000,
-            10_000,
-            binary=True,
+            "cifar-10-batches-bin", tuple(f"{one}.bin" for one in _BATCHES), ("test_batch.bin",), binary=True
         ),
     ),
+    images_per_train_file=10_000,
 )
 CIFAR100 = Cifar(
     name="cifar100",
@@ -89,9 +79,10 @@ CIFAR100 = Cifar(
     label_key="fine_labels",
     label_bytes=2,
     layouts=(
-        Layout("cifar-100-python", ("train",), ("test",), 50_000, 10_000, binary=False),
-        Layout("cifar-100-binary", ("train.bin",), ("test.bin",), 50_000, 10_000, binary=True),
+        Layout("cifar-100-python", ("train",), ("test",), binary=False),
+        Layout("cifar-100-binary", ("train.bin",), ("test.bin",), binary=True),
     ),
+    images_per_train_file=50_000,
 )
 
 
@@ -168,7 +159,7 @@ def _read_files(
     path: Path, kind: Cifar, layout: Layout, contents: dict[str, bytes], training: bool
 ) -> LabelledImages:
     read = read_binary if layout.binary else read_python
-    expected = layout.images_per_train_file if training else layout.images_per_test_file
+    expected = kind.images_per_train_file if training else kind.images_per_test_file
     parts = []
     for name in layout.train if training else layout.test:
         with blaming(f"{path}: {name}", get_again(kind.name)):

@@ -196,18 +196,21 @@ def test_a_kept_run_made_with_other_augmentation_is_refused(single):
 
 
 @pytest.mark.parametrize(
-    "parameters",
+    ("parameters", "why"),
     [
-        {"method": "drnas,uraenas"},
-        {"method": "drnas", "members": 2},  # it has one
-        {"padding": -1},
-        {"padding": "x"},
-        {"settings": {"a.b": 1}},
-        {"settings": {"data.flip": "on"}},  # which would not be looked at: flip=True
+        ({"method": "drnas,uraenas"}, "unknown method"),
+        ({"method": "drnas", "members": 2}, "ensemble.members is no setting of drnas"),
+        ({"padding": -1}, "padding = -1 is not allowed"),
+        ({"padding": "x"}, "padding = 'x' is not allowed"),
+        ({"settings": {"a.b": 1}}, "unknown setting 'a.b'"),
+        (
+            {"settings": {"data.flip": "on"}},
+            "data.flip is not for arrays",
+        ),  # it would not be looked at: flip=True
     ],
 )
-def test_bad_parameters_are_refused_before_anything_is_trained(parameters):
-    with pytest.raises(UraenasError):
+def test_bad_parameters_are_refused_before_anything_is_trained(parameters, why):
+    with pytest.raises(UraenasError, match=why):
         small(**parameters).fit(IMAGES, LABELS)
 
 

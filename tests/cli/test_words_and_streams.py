@@ -15,8 +15,8 @@ from PIL import Image
 
 from uraenas import Run, UraenasError, load_dataset
 from uraenas.base.words import csv_cell, printable
-from uraenas.cli.printing import methods_table
-from uraenas.evaluation import Row
+from uraenas.cli.printing import methods_table, outside_table
+from uraenas.evaluation import Row, Separated
 
 ESCAPE = "\x1b]0;owned\x07\x1b[31m"
 NAMES = (f"{ESCAPE}.png", "[bold]x[red].png", "=1+1.png", "@sum.png", "‮gnp.png", "a\nb.png")
@@ -32,6 +32,12 @@ def test_control_characters_marks_of_direction_and_foreign_bytes_are_written_as_
     assert printable("größe 10 %, 猫") == "größe 10 %, 猫"
     assert printable("a\x1b[31m\n\u202e\udcff") == "a\\x1b[31m\\n\\u202e\\udcff"
     assert [csv_cell(value) for value in ("=1", "-x", "x", -1, 0.5)] == ["'=1", "'-x", "x", -1, 0.5]
+
+
+def test_names_of_images_from_elsewhere_cannot_steer_a_terminal() -> None:
+    table = outside_table([Separated(f"[red]{ESCAPE}", "swa", 1, None, None, None, {}, {})])
+    (cell,) = table.columns[0].cells
+    assert cell == "\\[red]" + printable(ESCAPE)
 
 
 @pytest.mark.parametrize("form", [(), ("--csv",)])

@@ -182,23 +182,27 @@ GOOD = LabelledImages(np.zeros((2, 4, 4, 1), np.uint8), np.array([0, 1]))
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("wrong", "why"),
     [
-        lambda: LabelledImages(np.zeros((2, 4, 4), np.uint8), np.array([0, 1])),
-        lambda: LabelledImages(np.zeros((0, 4, 4, 1), np.uint8), np.zeros(0, np.int64)),
-        lambda: LabelledImages(np.zeros((2, 4, 4, 1), np.uint8), np.array([0])),
-        lambda: LabelledImages(np.full((2, 4, 4, 1), np.nan, np.float32), np.array([0, 1])),
-        lambda: replace(GOOD, weights=np.ones(3, np.float32)),
-        lambda: replace(GOOD, weights=np.array([1, -1], np.float32)),
-        lambda: Dataset("d", GOOD, GOOD, ("only",), flip=False, padding=0),
-        lambda: Dataset(
-            "d", GOOD, replace(GOOD, images=np.zeros((2, 5, 4, 1), np.uint8)), ("a", "b"), False, 0
-        ),
+        ({"images": np.zeros((2, 4, 4), np.uint8)}, "must be N×H×W×C"),
+        ({"images": np.zeros((0, 4, 4, 1), np.uint8)}, "there are no images"),
+        ({"images": np.full((2, 4, 4, 1), np.nan, np.float32)}, "NaN or infinite"),
+        ({"labels": np.array([0])}, "2 images need 2 int64 labels"),
+        ({"weights": np.ones(3, np.float32)}, "2 images need 2 float32 weights"),
+        ({"weights": np.array([1, -1], np.float32)}, "not negative"),
     ],
 )
-def test_a_dataset_that_contradicts_itself_is_refused(bad: Any) -> None:
-    with pytest.raises(UraenasError):
-        bad()
+def test_labelled_images_that_contradict_themselves_are_refused(wrong: dict, why: str) -> None:
+    with pytest.raises(UraenasError, match=why):
+        replace(GOOD, **wrong)
+
+
+def test_a_dataset_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(UraenasError, match="nothing to tell apart"):
+        Dataset("d", GOOD, GOOD, ("only",), flip=False, padding=0)
+    larger = replace(GOOD, images=np.zeros((2, 5, 4, 1), np.uint8))
+    with pytest.raises(UraenasError, match="they must agree"):
+        Dataset("d", GOOD, larger, ("a", "b"), flip=False, padding=0)
 
 
 def test_a_damaged_dataset_names_the_command_that_fetches_it_again(tmp_path: Path, mnist_files: Path) -> None:

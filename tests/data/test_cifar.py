@@ -24,11 +24,7 @@ IMAGES_PER_FILE = 4
 
 
 def small(kind: Cifar) -> Cifar:
-    layouts = tuple(
-        replace(layout, images_per_train_file=IMAGES_PER_FILE, images_per_test_file=IMAGES_PER_FILE)
-        for layout in kind.layouts
-    )
-    return replace(kind, layouts=layouts)
+    return replace(kind, images_per_train_file=IMAGES_PER_FILE, images_per_test_file=IMAGES_PER_FILE)
 
 
 KINDS = [small(CIFAR10), small(CIFAR100)]
@@ -173,25 +169,28 @@ def test_a_gzip_bomb_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.Monk
         load_cifar(tmp_path / "bomb.tar.gz", KINDS[0])
 
 
+TWO = np.zeros((2, 3072), np.uint8)
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("content", "why"),
     [
-        {},
-        {"data": [1, 2], "labels": [1, 2]},
-        {"data": np.zeros((2, 3071), np.uint8), "labels": [1, 2]},
-        {"data": np.zeros((2, 3072), np.int16), "labels": [1, 2]},
-        {"data": np.zeros((2, 3072), np.uint8), "labels": [1]},
-        {"data": np.zeros((2, 3072), np.uint8), "labels": [1, 10]},
-        {"data": np.zeros((2, 3072), np.uint8), "labels": [1, -1]},
-        {"data": np.zeros((2, 3072), np.uint8), "labels": [1, "2"]},
-        {"data": np.zeros((2, 3072), np.uint8), "labels": [1, 1 << 80]},
-        {"data": np.zeros((2, 3072), np.uint8), "labels": np.array([[1], [2]])},
-        {"data": np.zeros((2, 3072), np.uint8)},
-        [],
+        ({}, "its `data` is not"),
+        ({"data": [1, 2], "labels": [1, 2]}, "its `data` is not"),
+        ({"data": TWO[:, 1:], "labels": [1, 2]}, "its `data` is not"),
+        ({"data": TWO.astype(np.int16), "labels": [1, 2]}, "its `data` is not"),
+        ({"data": TWO, "labels": [1]}, "its `labels` are not 2 integers"),
+        ({"data": TWO, "labels": [1, 10]}, "its labels reach from 1 to 10"),
+        ({"data": TWO, "labels": [1, -1]}, "its `labels` are not 2 integers"),
+        ({"data": TWO, "labels": [1, "2"]}, "its `labels` are not 2 integers"),
+        ({"data": TWO, "labels": [1, 1 << 80]}, "its `labels` are not 2 integers"),
+        ({"data": TWO, "labels": np.array([[1], [2]])}, "its `labels` are not 2 integers"),
+        ({"data": TWO}, "its `labels` are not 2 integers"),
+        ([], "not a dictionary"),
     ],
 )
-def test_a_pickle_with_other_content_is_refused(content: object) -> None:
-    with pytest.raises(UraenasError):
+def test_a_pickle_with_other_content_is_refused_with_the_reason(content: object, why: str) -> None:
+    with pytest.raises(UraenasError, match=why):
         read_python(pickle.dumps(content), CIFAR10)
 
 

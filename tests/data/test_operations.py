@@ -9,8 +9,32 @@ from PIL import Image, ImageOps
 from scipy import ndimage
 from torch import Tensor
 
-from uraenas.data.augment import operations
-from uraenas.data.augment.operations import OPERATIONS, Ranges, operate
+from uraenas.data.augment.operations import (
+    OPERATIONS,
+    Ranges,
+    affine,
+    equalized,
+    look_up,
+    operate,
+    posterized,
+    rotation,
+    solarized,
+    stretched,
+    warp,
+)
+
+# Each operation by itself: images and its parameter, if it has one → images
+ALONE: dict[str, Callable[..., Tensor]] = {
+    "autocontrast": lambda x: look_up(x, stretched(x)),
+    "equalize": lambda x: look_up(x, equalized(x)),
+    "posterize": lambda x, bits: look_up(x, posterized(x, bits)),
+    "solarize": lambda x, threshold: look_up(x, solarized(x, threshold)),
+    "rotate": lambda x, degrees: warp(x, rotation(degrees, x.shape[-2:])),
+    "shear_x": lambda x, slope: warp(x, affine(right_y=slope)),
+    "shear_y": lambda x, slope: warp(x, affine(down_x=slope)),
+    "translate_x": lambda x, pixels: warp(x, affine(right=pixels)),
+    "translate_y": lambda x, pixels: warp(x, affine(down=pixels)),
+}
 
 
 def pictures(count: int, height: int, width: int, channels: int) -> np.ndarray:
@@ -44,18 +68,13 @@ def test_values_are_those_of_pillow(shape: tuple[int, int, int, int]) -> None:
     bits = torch.arange(len(x)) % 8 + 1
     threshold = torch.linspace(0, 256, len(x)).round()
     cases = {
-        "autocontrast": (operations.autocontrast(x), lambda n: ImageOps.autocontrast),
-        "equalize": (operations.equalize(x), lambda n: ImageOps.equalize),
-        "posterize": (
-            operations.posterize(x, bits),
-            lambda n: lambda image: ImageOps.posterize(image, int(bits[n])),
-        ),
-        "solarize": (
-            operations.solarize(x, threshold),
-            lambda n: lambda image: ImageOps.solarize(image, int(threshold[n])),
-        ),
+        "autocontrast": ((), lambda n: ImageOps.autocontrast),
+        "equalize": ((), lambda n: ImageOps.equalize),
+        "posterize": ((bits,), lambda n: lambda image: ImageOps.posterize(image, int(bits[n]))),
+        "solarize": ((threshold,), lambda n: lambda image: ImageOps.solarize(image, int(threshold[n]))),
     }
-    for name, (changed, of) in cases.items():
+    for name, (parameters, of) in cases.items():
+        changed = ALONE[name](x, *parameters)
         expected = np.stack([by_pillow(of(n), image) for n, image in enumerate(images)])
         np.testing.assert_array_equal(changed.movedim(1, -1).numpy(), expected, err_msg=name)
 
@@ -65,12 +84,9 @@ def test_stretched_and_flattened_values_are_those_of_pillow_whatever_their_range
     low = rng.integers(0, 255, 600)
     high = rng.integers(low + 1, 256)
     images = rng.integers(low, high + 1, (24, 24, 600)).transpose(2, 0, 1)[..., None].astype(np.uint8)
-    for ours, theirs in (
-        (operations.autocontrast, ImageOps.autocontrast),
-        (operations.equalize, ImageOps.equalize),
-    ):
+    for name, theirs in (("autocontrast", ImageOps.autocontrast), ("equalize", ImageOps.equalize)):
         expected = np.stack([by_pillow(theirs, image) for image in images])
-        np.testing.assert_array_equal(ours(planes(images)).movedim(1, -1).numpy(), expected)
+        np.testing.assert_array_equal(ALONE[name](planes(images)).movedim(1, -1).numpy(), expected)
 
 
 def moved(image: np.ndarray, source: Callable[[np.ndarray, np.ndarray], tuple]) -> np.ndarray:
@@ -106,7 +122,7 @@ def test_places_are_those_of_affine_maps(shape: tuple[int, int, int, int]) -> No
         "translate_y": (5.3 * amount, lambda a: lambda x, y: (x, y + a)),
     }
     for name, (values, source) in maps.items():
-        changed = getattr(operations, name)(x, values)
+        changed = ALONE[name](x, values)
         assert torch.equal(changed, changed.round())
         expected = np.stack([moved(image, source(float(values[n]))) for n, image in enumerate(images)])
         np.testing.assert_allclose(changed.numpy(), expected, atol=0.51, err_msg=name)
@@ -118,13 +134,13 @@ def test_directions_are_those_of_pillow() -> None:
     image, x = Image.fromarray(smooth), torch.from_numpy(smooth)[None, None].float()
     how = {"resample": Image.Resampling.BILINEAR}
     cases = [
-        (operations.rotate(x, torch.tensor([20.0])), image.rotate(20, **how)),
+        (ALONE["rotate"](x, torch.tensor([20.0])), image.rotate(20, **how)),
         (
-            operations.shear_x(x, torch.tensor([0.2])),
+            ALONE["shear_x"](x, torch.tensor([0.2])),
             image.transform((32, 32), Image.Transform.AFFINE, (1, 0.2, 0, 0, 1, 0), **how),
         ),
         (
-            operations.translate_y(x, torch.tensor([4.0])),
+            ALONE["translate_y"](x, torch.tensor([4.0])),
             image.transform((32, 32), Image.Transform.AFFINE, (1, 0, 0, 0, 1, 4), **how),
         ),
     ]
@@ -155,4 +171,4 @@ def test_one_call_for_all_operations_is_each_by_itself() -> None:
             continue
         name = OPERATIONS[number]
         own = (parameters[name][n : n + 1],) if name in parameters else ()
-        assert torch.equal(together[n : n + 1], getattr(operations, name)(x[n : n + 1], *own)), name
+        assert torch.equal(together[n : n + 1], ALONE[name](x[n : n + 1], *own)), name

@@ -67,23 +67,25 @@ def test_a_class_with_too_few_examples_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "parts", "key"),
+    ("labels", "parts", "key", "why"),
     [
-        (np.array([]), [0.5], 0),
-        (np.array([0.0, 1.0]), [0.5], 0),
-        (np.array([0, 0, 1, 1]), [], 0),
-        (np.array([0, 0, 1, 1]), [0.5, 0.6], 0),
-        (np.array([0, 0, 1, 1]), [0.0], 0),
-        (np.array([0, 0, 1, 1]), [float("nan")], 0),
-        (np.array([0, 0, 1, 1]), [1], 0),
-        (np.array([0, 0, 1, 1]), [5], 0),
-        (np.array([0, 0, 1, 1]), [0.5], -1),
-        (np.array([0, 0, 1, 1]), [0.5], True),
+        ([], [0.5], 0, "needs N integer labels"),
+        ([0.0, 1.0], [0.5], 0, "needs N integer labels"),
+        ([0, 0, 1, 1], [], 0, "at least one part"),
+        ([0, 0, 1, 1], [0.5, 0.6], 0, "at most 1 in sum"),
+        ([0, 0, 1, 1], [0.0], 0, "each above 0"),
+        ([0, 0, 1, 1], [float("nan")], 0, "each above 0"),
+        ([0, 0, 1, 1], [1], 0, "each at least 2"),
+        ([0, 0, 1, 1], [5], 0, "at most 4 in sum"),
+        ([0, 0, 1, 1], [0.5], -1, "split key -1"),
+        ([0, 0, 1, 1], [0.5], True, "split key True"),
     ],
 )
-def test_senseless_requests_are_refused(labels: np.ndarray, parts: list[float], key: int) -> None:
-    with pytest.raises(UraenasError):
-        stratified_split(labels, parts, key)
+def test_senseless_requests_are_refused_with_the_reason(
+    labels: list[float], parts: list[float], key: int, why: str
+) -> None:
+    with pytest.raises(UraenasError, match=why):
+        stratified_split(np.array(labels), parts, key)
 
 
 def test_folds_are_even_and_have_their_share_of_every_stratum() -> None:

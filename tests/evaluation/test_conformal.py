@@ -31,11 +31,10 @@ def held_out(random: np.random.Generator, count: int, seed: int = 0) -> HeldOut:
 
 
 @pytest.mark.parametrize("regularisation", [0.0, 0.01, 0.3])
-def test_sets_are_those_of_a_plain_loop(regularisation: float) -> None:
+def test_sets_are_those_of_a_plain_loop(regularisation: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conformal, "REGULARISATION", regularisation)
     probability, _ = images(np.random.default_rng(0), 40)
-    for row, found in zip(
-        probability, conformal.prediction_sets(probability, 0.8, regularisation), strict=True
-    ):
+    for row, found in zip(probability, conformal.prediction_sets(probability, 0.8), strict=True):
         ranked = sorted(range(CLASSES), key=lambda k: (-float(row[k]), k))
         scores = [sum(float(row[j]) for j in ranked[:r]) + regularisation * r for r in range(CLASSES)]
         assert {ranked[r] for r in range(CLASSES) if scores[r] <= 0.8} == set(

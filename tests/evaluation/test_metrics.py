@@ -83,9 +83,6 @@ def test_certainty_is_in_the_last_bin_and_costs_its_error() -> None:
     assert metrics.nll(log_p[:3], labels[:3]) == 0
 
 
-# Risk against coverage
-
-
 def test_a_confidence_on_the_edge_of_two_bins_is_in_the_lower_one() -> None:
     places = torch.arange(1, 16, dtype=torch.float64)
     confidence = places / 15
@@ -99,6 +96,9 @@ def test_what_is_not_a_number_has_no_metrics() -> None:
     log_p[2] = torch.nan
     found = metrics.of_each(log_p[None], labels)
     assert all(math.isnan(found[name]) for name in ("nll", "ece", "brier"))
+
+
+# Risk against coverage
 
 
 def aurc_by_brute_force(confidence: list[float], right: list[bool]) -> float:

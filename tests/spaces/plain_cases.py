@@ -1,13 +1,16 @@
 """Tiny spaces, genotypes to try, and vectors unlike those of a fresh network."""
 
+import itertools
+
 import torch
 from torch import Tensor
 
 from uraenas.base import draws
-from uraenas.spaces import CellSpace, Genotype, Layout, Shape
+from uraenas.spaces import CellSpace, Genotype, Layout, Shape, Space, Supernet
 
 TINY = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 3))
-CONNECTED = [genotype for genotype in TINY.every() if genotype.connected]
+EVERY = [Genotype(operations) for operations in itertools.product(TINY.operations, repeat=6)]
+CONNECTED = [genotype for genotype in EVERY if genotype.connected]
 SAMPLE = [
     *CONNECTED[200::2999],
     Genotype(("nor_conv_3x3",) * 6),
@@ -49,6 +52,14 @@ def member_vectors(genotype: Genotype, space: CellSpace, key: int = 1) -> tuple[
         perturbed(space.weight_layout(genotype), key),
         perturbed(space.statistics_layout(genotype), key + 1000),
     )
+
+
+def supernet_of(space: Space) -> Supernet:
+    """A supernet with perturbed weights."""
+    supernet = Supernet(space).double()
+    with torch.no_grad():
+        supernet.weights.copy_(perturbed(supernet.layout, 5))
+    return supernet
 
 
 def batch(space: CellSpace, key: int, count: int = 5) -> Tensor:

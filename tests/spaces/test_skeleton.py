@@ -1,15 +1,13 @@
 """The skeleton's sizes, and what a network costs."""
 
-import itertools
-
 import pytest
+from plain_cases import EVERY, TINY
 
 from uraenas.base.errors import UraenasError
 from uraenas.spaces import CellSpace, Cost, Genotype, Shape
 from uraenas.spaces.cells import Skeleton
 
 CONVOLUTIONS_ONLY = Genotype(("nor_conv_3x3",) * 6)
-TINY = CellSpace(channels=4, cells=1, shape=Shape(8, 8, 1, 3))
 
 
 def test_six_convolutions_cost_what_the_benchmark_says() -> None:
@@ -29,7 +27,7 @@ def test_the_cheapest_network_costs_what_stands_outside_its_cells() -> None:
 
 def test_genotypes_of_one_form_cost_the_same() -> None:
     costs: dict[str, Cost] = {}
-    for genotype in itertools.islice(TINY.every(), 0, None, 5):
+    for genotype in EVERY[::5]:
         spent = TINY.cost(genotype)
         assert costs.setdefault(genotype.canonical.text, spent) == spent, genotype
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from markupsafe import Markup
-from plain_cases import FIVE, batch, perturbed
+from plain_cases import FIVE, batch, perturbed, supernet_of
 from torch import Tensor
 
 from uraenas.base import draws
@@ -22,7 +22,6 @@ from uraenas.spaces import (
     Shape,
     Space,
     Stack,
-    Supernet,
     facts_of,
     folded,
     option_counts,
@@ -226,10 +225,7 @@ def test_layouts_hold_what_forward_needs_and_nothing_else(space: Space) -> None:
 def test_the_supernet_is_finite_and_differentiable_in_the_mixing(space: Space) -> None:
     """That it is the architecture's own network at a corner of the simplex is shown in test_supernet.py."""
     counts = option_counts(space)
-    supernet = Supernet(space).double()
-    with torch.no_grad():
-        supernet.weights.copy_(perturbed(supernet.layout, 4))
-    images = batch(space, key=4)
+    supernet, images = supernet_of(space), batch(space, key=4)
     present = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
     flat = torch.where(present, 1.0 / torch.tensor(counts)[:, None], 0.0).double()
     corner = torch.zeros_like(flat)
@@ -245,10 +241,7 @@ def test_the_supernet_is_finite_and_differentiable_in_the_mixing(space: Space) -
 
 def test_the_slope_of_the_mixing_is_that_of_finite_differences(space: Space) -> None:
     counts = option_counts(space)
-    supernet = Supernet(space).double()
-    with torch.no_grad():
-        supernet.weights.copy_(perturbed(supernet.layout, 4))
-    images = batch(space, key=4)
+    supernet, images = supernet_of(space), batch(space, key=4)
     mixing = torch.full((len(counts), max(counts)), 1 / max(counts), dtype=torch.float64)
 
     def value(at: Tensor) -> Tensor:
@@ -295,16 +288,23 @@ def test_a_space_survives_being_stored(space: Space) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"name": "nasbench"}, {"channels": 0}, {"shape": 3}, {"shape": {"height": 2}}, {"shape": {"depth": 8}}],
+    ("wrong", "why"),
+    [
+        ({"name": "nasbench"}, "unknown space 'nasbench'"),
+        ({"channels": 0}, "channels = 0 is out of range"),
+        ({"nodes": 5}, "nodes is not that of nasbench201"),
+        ({"shape": 3}, "there is 3 instead of a table"),
+        ({"shape": {"height": 2}}, "width is missing"),
+        ({"shape": {"depth": 8}}, "height is missing"),
+    ],
 )
-def test_a_description_of_no_space_is_refused(wrong: dict) -> None:
+def test_a_description_of_no_space_is_refused(wrong: dict, why: str) -> None:
     facts = facts_of(SPACES["nasbench201"].make())
     space_of(facts)
-    with pytest.raises(UraenasError):
+    with pytest.raises(UraenasError, match=why):
         space_of({**facts, **wrong})
     for name in ("name", "channels", "shape"):
-        with pytest.raises(UraenasError):
+        with pytest.raises(UraenasError, match=f"{name} is missing"):
             space_of({key: value for key, value in facts.items() if key != name})
 
 

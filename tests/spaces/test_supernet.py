@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from plain_cases import FIVE, FIVE_SAMPLE, SAMPLE, SPACES, TINY, batch, perturbed
+from plain_cases import FIVE, FIVE_SAMPLE, SAMPLE, SPACES, TINY, batch, perturbed, supernet_of
 from plain_networks import MixedCell, copy_in, copy_out, named_tensors, plain_member, plain_supernet
 
 from uraenas.base import draws
@@ -12,13 +12,6 @@ from uraenas.spaces import CellSpace, Genotype, PerceptronSpace, Shape, Supernet
 def random_mixing(space: CellSpace, key: int) -> torch.Tensor:
     shape = len(space.decisions), len(space.operations)
     return draws.log_gamma(draws.at(key, 0), torch.ones(shape)).exp().softmax(dim=1)
-
-
-def supernet_of(space: CellSpace) -> Supernet:
-    supernet = Supernet(space).double()
-    with torch.no_grad():
-        supernet.weights.copy_(perturbed(supernet.layout, 5))
-    return supernet
 
 
 @pytest.mark.parametrize("space", [*SPACES.values(), FIVE], ids=[*SPACES, "five nodes"])

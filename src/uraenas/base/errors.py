@@ -21,12 +21,6 @@ def require_range(name: str, value: float, least: float, most: float) -> None:
         raise UraenasError(f"{name} = {value} is out of range; it must lie in {least:,} … {most:,}")
 
 
-def require_share(name: str, value: float) -> None:
-    """Refuse what is no share, or none and all."""
-    if not 0 < value < 1:
-        raise UraenasError(f"{name} = {value} is out of range; it must be more than 0 and less than 1")
-
-
 def require_positive(name: str, value: float) -> None:
     if value <= 0:
         raise UraenasError(f"{name} = {value} is out of range; it must be more than 0")
@@ -35,6 +29,13 @@ def require_positive(name: str, value: float) -> None:
 def require_not_negative(name: str, value: float) -> None:
     if value < 0:
         raise UraenasError(f"{name} = {value} is out of range; it must be 0 or more")
+
+
+def require_share(name: str, value: float) -> float:
+    """A share that is neither nothing nor all."""
+    if not 0 < value < 1:
+        raise UraenasError(f"{name} = {value} is out of range; it must be more than 0 and less than 1")
+    return value
 
 
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:

@@ -24,6 +24,11 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
+def names_in(text: str) -> tuple[str, ...]:
+    """The names that stand in a text with commas between them."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def csv_cell(value: object) -> object:
     """A cell of a CSV file, of a list the texts in it; what a spreadsheet would take for a formula is quoted.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.words import names_in
 from uraenas.cli.printing import AsJson, bars, say
 
 Source = Annotated[
@@ -62,11 +63,10 @@ def corrupt(
             f"--severities {severities!r} is not allowed; allowed: 1 … 5, with commas"
         ) from error
     test = load_dataset(dataset, root).test
-    names = [name.strip() for name in only.split(",") if name.strip()] or None
     with bars(quiet=as_json) as progress:
 
         def tell(part: str, done: int, total: int) -> None:
             progress("corrupt", done, total)
 
-        write_suite(test.images, test.labels, out, names, chosen, seed, workers, tell)
+        write_suite(test.images, test.labels, out, names_in(only), chosen, seed, workers, tell)
     say(f"wrote {out}", as_json, {"folder": str(out)})

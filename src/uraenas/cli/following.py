@@ -36,8 +36,8 @@ def follow(path: Path) -> None:
     if is_terminal(sys.stdout):
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
             while is_worked_on(path):
-                shown = Group(lines_of(path, summary(path)), Text("\n".join(watched(run))))
-                live.update(shown, refresh=True)
+                screen = Group(lines_of(path, summary(path)), Text("\n".join(watched(run))))
+                live.update(screen, refresh=True)
                 time.sleep(PAUSE)
             live.update(lines_of(path, summary(path)), refresh=True)
         return

@@ -95,21 +95,21 @@ def bars(quiet: bool) -> Iterator[Report]:
         TimeLeft(),
         found_so_far,
     )
-    shown = Progress(*columns, console=Console(stderr=True))
+    display = Progress(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
 
     def progress(stage: str, done: float, total: float, left: float | None = None, found: str = "") -> None:
         if not tasks:
-            shown.start()  # not before: an error that comes first should be the only line
+            display.start()  # not before: an error that comes first should be the only line
         if stage not in tasks:
-            tasks[stage] = shown.add_task(stage, total=total, found="")
-        shown.update(tasks[stage], completed=done, total=total, left=left, found=found)
+            tasks[stage] = display.add_task(stage, total=total, found="")
+        display.update(tasks[stage], completed=done, total=total, left=left, found=found)
 
     try:
         yield progress
     finally:
         if tasks:
-            shown.stop()
+            display.stop()
 
 
 def print_plan(planned: "Planned", as_json: bool) -> None:
@@ -134,12 +134,12 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
             f"{plan['sets']} {sets} of {len(pipeline.measured.test):,} {pipeline.measured.example}s",
         ),
     )
-    shown = Table(title=f"{expected}; nothing is written", title_justify="left")
+    table = Table(title=f"{expected}; nothing is written", title_justify="left")
     for heading in ("Stage", "What is left to do", "Time"):
-        shown.add_column(heading, justify="right" if heading == "Time" else "left")
+        table.add_column(heading, justify="right" if heading == "Time" else "left")
     for stage, what in rows:
-        shown.add_row(stage, what, in_words(seconds[stage]))
-    console.print(shown)
+        table.add_row(stage, what, in_words(seconds[stage]))
+    console.print(table)
 
 
 MEANINGS = {  # of the headings of the table of methods
@@ -172,18 +172,18 @@ def methods_table(rows: "Sequence[Row]", calibration: str, title: str) -> Table:
     columns = (*report.columns_of(lines), report.DISAGREEMENT)
     values = [(*line.values, line.disagreement) for line in lines]
     measured = [k for k in range(len(columns)) if any(own[k] is not None for own in values)]
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("Method", no_wrap=True)
+    table = Table(title=title, title_justify="left")
+    table.add_column("Method", no_wrap=True)
     for heading in ("E", *(columns[k].title for k in measured)):
-        shown.add_column(heading, justify="right")
+        table.add_column(heading, justify="right")
     for line, own in zip(lines, values, strict=True):
         cells = [
             f"[bold]{text}[/]" if columns[k].is_top(own[k], tops[k]) else text
             for k in measured
             for text in [columns[k].show(own[k])]
         ]
-        shown.add_row(line.method, str(line.members), *cells)
-    return shown
+        table.add_row(line.method, str(line.members), *cells)
+    return table
 
 
 def outside_table(found: "Sequence[Separated]") -> Table:
@@ -191,12 +191,12 @@ def outside_table(found: "Sequence[Separated]") -> Table:
     from uraenas.evaluation.separation import SHARES, legend
 
     words = legend(found, SHARES)
-    shown = Table(title="Images from elsewhere", title_justify="left", caption=words, caption_justify="left")
-    shown.add_column("Outside", overflow="fold")
-    shown.add_column("Method", no_wrap=True)
+    table = Table(title="Images from elsewhere", title_justify="left", caption=words, caption_justify="left")
+    table.add_column("Outside", overflow="fold")
+    table.add_column("Method", no_wrap=True)
     for heading in ("Images", "Turned away", "False alarms", "AUROC", "FPR95"):
-        shown.add_column(heading, justify="right")
+        table.add_column(heading, justify="right")
     for one in found:
         joined = (f"{by['foreign']:.3f}" if "foreign" in by else "–" for by in (one.auroc, one.fpr95))
-        shown.add_row(escape(one.other), one.method, f"{one.images:,}", *one.shares(), *joined)
-    return shown
+        table.add_row(shown(one.other), one.method, f"{one.images:,}", *one.shares(), *joined)
+    return table

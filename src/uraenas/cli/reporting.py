@@ -106,19 +106,18 @@ def make_report(
         raise UraenasError("--shifted is for tables (--format md, csv or latex); a page has the widest mean")
     picks = [_picked(text) for text in runs]
     against = _as_path(against, [path for path, _ in picks])
-    if form != "html":
-        text = _table(
-            picks, form, Contents(calibration, intervals, against, shifted=shifted, over_seeds=over_seeds)
-        )
-        if out is None:
-            say(text.rstrip("\n"), as_json, {"table": text})
-            return
-    whole = len(picks) == 1 and not picks[0][1]
-    written = out or (picks[0][0] if whole else Path()) / "report.html"
     if form == "html":
+        written = out or (picks[0][0] if _is_one_run(picks) else Path()) / "report.html"
         if follow:
             _follow(picks[0][0], written)
         text = _page(picks, against, as_json, paper)
+    else:
+        asked = Contents(calibration, intervals, against, shifted=shifted, over_seeds=over_seeds)
+        text = _table(picks, form, asked)
+        if out is None:
+            say(text.rstrip("\n"), as_json, {"table": text})
+            return
+        written = out
     write_bytes(written, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
     say(f"wrote {written}", as_json, {"report": str(written)})
 
@@ -129,6 +128,11 @@ def _picked(text: str) -> Pick:
     if not colon or Path(text).exists():
         return Path(text), ()
     return Path(path), tuple(dict.fromkeys(names.split(",")))
+
+
+def _is_one_run(picks: list[Pick]) -> bool:
+    """And all of its methods."""
+    return len(picks) == 1 and not picks[0][1]
 
 
 def _as_path(against: str, paths: list[Path]) -> str:
@@ -183,7 +187,7 @@ def _page(picks: list[Pick], against: str, quiet: bool, paper: bool) -> str:
     from uraenas.run.directory import Run
 
     run = Run(picks[0][0])
-    if len(picks) == 1 and not picks[0][1] and run.exists and not run.has("metrics.json"):
+    if _is_one_run(picks) and run.exists and not run.has("metrics.json"):
         missing = f"{run.path} holds no metrics yet, so the page tells how far it has come"
         note([f"{missing}; for them, run: uraenas evaluate {run.quoted}"], quiet)
         return build_partial(run, _command())

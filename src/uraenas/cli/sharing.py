@@ -1,12 +1,14 @@
 """Commands that hand a run on: as a copy, as a file that runs without this package, on the hub."""
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.words import names_in
 from uraenas.cli.options import Certainty, Coverage, Foreign, Risk, RunPath
 from uraenas.cli.printing import AsJson, note, say
 from uraenas.cli.stopping import heed
@@ -62,7 +64,7 @@ def export(
     from uraenas.run.directory import Run
     from uraenas.run.export import export as write_copy
 
-    names = _names(methods)
+    names = names_in(methods)
     heed(signal.SIGTERM)  # what is unfinished is removed
     if form != "run":
         from uraenas.deploy import Wanted
@@ -80,12 +82,8 @@ def export(
     say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)
 
 
-def _names(methods: str) -> list[str]:
-    return [name.strip() for name in methods.split(",") if name.strip()]
-
-
 def _export_file(
-    run: "Run", out: Path, form: str, names: list[str], wanted: "Wanted", runtime: str
+    run: "Run", out: Path, form: str, names: Sequence[str], wanted: "Wanted", runtime: str
 ) -> dict[str, Any]:
     """Write one method's ensemble as a file, or as the folder of a page; what it holds, and what it costs."""
     from uraenas.deploy import FORMATS, export_file
@@ -151,5 +149,5 @@ def push(
     from uraenas.run.directory import Run
     from uraenas.run.hub import push as send
 
-    address = send(Run.find(path), repo, tuple(_names(methods)), private, not full_precision, licence)
+    address = send(Run.find(path), repo, names_in(methods), private, not full_precision, licence)
     say(f"pushed to {address}", as_json, {"repo": repo, "address": address})

@@ -48,6 +48,18 @@ def as_images(
     return _in_range(_channels_last(array, channels), value_range)
 
 
+def require_form(images: np.ndarray) -> None:
+    """Refuse what is not as `as_images` has it."""
+    if images.ndim != 4 or images.dtype not in (np.uint8, np.float32):
+        raise UraenasError(f"images must be N×H×W×C in uint8 or float32, not {images.shape} {images.dtype}")
+
+
+def require_finite(images: np.ndarray) -> None:
+    """Refuse floats that are no numbers."""
+    if images.dtype.kind == "f" and not np.isfinite(images).all():
+        raise UraenasError("images contain NaN or infinite values; replace these, or leave such images out")
+
+
 def require_clear_range(images: np.ndarray, value_range: tuple[float, float] | None) -> None:
     """Refuse a set of images of bytes that are 0 and 1 alone: as floats, or in a file, 1 would be white."""
     if value_range is None and images.dtype == np.uint8 and (images.min(), images.max()) == (0, 1):
@@ -86,8 +98,7 @@ def _channels_last(array: np.ndarray, channels: str) -> np.ndarray:
 def _in_range(images: np.ndarray, value_range: tuple[float, float] | None) -> np.ndarray:
     if value_range is None and images.dtype == np.uint8:
         return np.ascontiguousarray(images)
-    if images.dtype.kind == "f" and not np.isfinite(images).all():
-        raise UraenasError("images contain NaN or infinite values")
+    require_finite(images)
     smallest, largest = images.min(), images.max()
     if value_range is None:
         if images.dtype.kind in "iu" or smallest < 0 or largest > 1:

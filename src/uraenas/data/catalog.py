@@ -155,15 +155,7 @@ def load_from_settings(settings: DataSettings) -> Dataset:
         settings.channels,
         settings.value_limits(),
         settings.skip_unreadable,
-        TableSettings(
-            settings.target,
-            settings.left_out,
-            settings.predict,
-            settings.held_out,
-            settings.pieces,
-            settings.weight,
-            settings.apart,
-        ),
+        settings.table,
     )
     idle = [f"without effect on {dataset.name}: data.{key}" for key in _idle(settings, dataset)]
     return replace(

@@ -2,6 +2,7 @@
 
 import os
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
@@ -11,7 +12,7 @@ import numpy as np
 from uraenas.base.errors import UraenasError
 from uraenas.data.closed_pickle import read_pickle
 from uraenas.data.dataset import Dataset, LabelledImages
-from uraenas.data.files import CHUNK, Damaged, blaming, open_limited
+from uraenas.data.files import CHUNK, Damaged, blaming, get_again, open_limited
 
 PIXELS = 3 * 32 * 32
 MOST_BYTES = 1 << 30  # the official archives unpack to less than a fifth of this
@@ -32,13 +33,11 @@ CIFAR100_CLASSES = tuple(_CIFAR100_NAMES.split())
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of one official archive, and how many images each holds."""
+    """The files of one official archive."""
 
     folder: str
     train: tuple[str, ...]
     test: tuple[str, ...]
-    images_per_train_file: int
-    images_per_test_file: int
     binary: bool
 
     @property
@@ -56,31 +55,23 @@ class Cifar:
     label_key: str  # in the python layout
     label_bytes: int  # before each image of the binary layout; the last of them is the label
     layouts: tuple[Layout, ...]
+    images_per_train_file: int
+    images_per_test_file: int = 10_000
 
 
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 CIFAR10 = Cifar(
     name="cifar10",
     classes=CIFAR10_CLASSES,
     label_key="labels",
     label_bytes=1,
     layouts=(
+        Layout("cifar-10-batches-py", _BATCHES, ("test_batch",), binary=False),
         Layout(
-            "cifar-10-batches-py",
-            tuple(f"data_batch_{number}" for number in range(1, 6)),
-            ("test_batch",),
-            10_000,
-            10_000,
-            binary=False,
-        ),
-        Layout(
-            "cifar-10-batches-bin",
-            tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
-            ("test_batch.bin",),
-            10_000,
-            10_000,
-            binary=True,
+            "cifar-10-batches-bin", tuple(f"{one}.bin" for one in _BATCHES), ("test_batch.bin",), binary=True
         ),
     ),
+    images_per_train_file=10_000,
 )
 CIFAR100 = Cifar(
     name="cifar100",
@@ -88,16 +79,17 @@ CIFAR100 = Cifar(
     label_key="fine_labels",
     label_bytes=2,
     layouts=(
-        Layout("cifar-100-python", ("train",), ("test",), 50_000, 10_000, binary=False),
-        Layout("cifar-100-binary", ("train.bin",), ("test.bin",), 50_000, 10_000, binary=True),
+        Layout("cifar-100-python", ("train",), ("test",), binary=False),
+        Layout("cifar-100-binary", ("train.bin",), ("test.bin",), binary=True),
     ),
+    images_per_train_file=50_000,
 )
 
 
 def load_cifar(path: str | os.PathLike[str], kind: Cifar = CIFAR10) -> Dataset:
     """The dataset in an official archive (.tar.gz, or .tar) or in a folder with its unpacked files."""
     path = Path(path)
-    with blaming(path, _mend(kind)):
+    with blaming(path, get_again(kind.name)):
         layout, contents = (_from_folder if path.is_dir() else _from_archive)(path, kind)
         train = _read_files(path, kind, layout, contents, training=True)
         test = _read_files(path, kind, layout, contents, training=False)
@@ -126,8 +118,7 @@ def _from_folder(path: Path, kind: Cifar) -> tuple[Layout, dict[str, bytes]]:
                 best = folder, layout, missing
     assert best is not None
     folder, layout, missing = best
-    if missing:
-        raise UraenasError(f"{path} lacks {', '.join(missing)} of {kind.name}. {_mend(kind)}")
+    _require_all(path, kind, missing)
     contents = {}
     for name in layout.files:
         with open_limited(folder / name, MOST_BYTES) as file:
@@ -145,7 +136,7 @@ def _from_archive(path: Path, kind: Cifar) -> tuple[Layout, dict[str, bytes]]:
     ):
         for count, member in enumerate(archive):
             if count == MOST_MEMBERS:
-                raise UraenasError(f"{path} has more than {MOST_MEMBERS} members. {_mend(kind)}")
+                raise UraenasError(f"{path} has more than {MOST_MEMBERS} members. {get_again(kind.name)}")
             name = str(PurePosixPath(member.name))
             if name not in wanted or not member.isreg() or member.size > MOST_BYTES:
                 continue
@@ -155,30 +146,29 @@ def _from_archive(path: Path, kind: Cifar) -> tuple[Layout, dict[str, bytes]]:
         while stream.read(CHUNK):
             pass  # tar ends before gzip's checksum, which is compared only when all is read
     layout = max(found, key=lambda candidate: len(found[candidate]))
-    missing = [name for name in layout.files if name not in found[layout]]
-    if missing:
-        raise UraenasError(f"{path} lacks {', '.join(missing)} of {kind.name}. {_mend(kind)}")
+    _require_all(path, kind, [name for name in layout.files if name not in found[layout]])
     return layout, found[layout]
+
+
+def _require_all(path: Path, kind: Cifar, missing: Sequence[str]) -> None:
+    if missing:
+        raise UraenasError(f"{path} lacks {', '.join(missing)} of {kind.name}. {get_again(kind.name)}")
 
 
 def _read_files(
     path: Path, kind: Cifar, layout: Layout, contents: dict[str, bytes], training: bool
 ) -> LabelledImages:
     read = read_binary if layout.binary else read_python
-    expected = layout.images_per_train_file if training else layout.images_per_test_file
+    expected = kind.images_per_train_file if training else kind.images_per_test_file
     parts = []
     for name in layout.train if training else layout.test:
-        with blaming(f"{path}: {name}", _mend(kind)):
+        with blaming(f"{path}: {name}", get_again(kind.name)):
             images, labels = read(contents.pop(name), kind)  # popped: its memory is free for the next
             if len(images) != expected:
                 raise Damaged(f"it holds {len(images)} images instead of {expected}")
         parts.append((images, labels))
     images, labels = (np.concatenate(both) for both in zip(*parts, strict=True))
     return LabelledImages(images, labels)
-
-
-def _mend(kind: Cifar) -> str:
-    return f"Get whole files with: uraenas data {kind.name}, or: uraenas data {kind.name} --from PATH"
 
 
 def read_binary(data: bytes, kind: Cifar) -> tuple[np.ndarray, np.ndarray]:

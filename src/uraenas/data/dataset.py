@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from uraenas.base.errors import UraenasError
+from uraenas.data.arrays import require_finite, require_form
 from uraenas.data.targets import CLASSES, Target
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ class LabelledImages:
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
-        if images.ndim != 4 or images.dtype not in (np.uint8, np.float32):
-            raise UraenasError(
-                f"images must be N×H×W×C in uint8 or float32, not {images.shape} {images.dtype}"
-            )
+        require_form(images)
         if images.size == 0:
             raise UraenasError(f"there are no images: the array is {images.shape}")
         shaped = labels.ndim == 1 or (labels.ndim == 2 and labels.dtype == np.float64)
@@ -39,8 +37,7 @@ class LabelledImages:
             raise UraenasError(
                 f"{len(images)} images need {len(images)} int64 labels, not {labels.shape} {labels.dtype}"
             )
-        if images.dtype == np.float32 and not np.isfinite(images).all():
-            raise UraenasError("images contain NaN or infinite values")
+        require_finite(images)
         if self.weights is not None:
             _check_weights(self.weights, len(images))
 
@@ -68,10 +65,7 @@ class LabelledImages:
     @property
     def labelled_twice(self) -> int:
         """How many of the images are there with another label, too, value by value."""
-        digests, labels = list(self._digests(False)), dict[int, set[int]]()
-        for digest, label in zip(digests, self.labels.tolist(), strict=True):
-            labels.setdefault(digest, set()).add(label)
-        return sum(len(labels[digest]) > 1 for digest in digests)
+        return self.in_several(self.labels)
 
     def _digests(self, labelled: bool) -> Iterator[int]:
         for image, label in zip(self.images, self.labels, strict=True):

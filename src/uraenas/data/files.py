@@ -37,6 +37,11 @@ def blaming(path: str | os.PathLike[str], mend: str) -> Iterator[None]:
         raise UraenasError(f"{path} is damaged or of another kind: {reason}. {mend}".strip()) from error
 
 
+def get_again(name: str) -> str:
+    """What mends the files of an official dataset."""
+    return f"Get whole files with: uraenas data {name}, or: uraenas data {name} --from PATH"
+
+
 class Damaged(UraenasError):
     """Bytes are not what they should be. Whoever knows their path adds it, with the way to mend them."""
 

@@ -4,6 +4,7 @@ import numpy as np
 from PIL import Image
 
 from uraenas.base.errors import UraenasError
+from uraenas.data.arrays import require_form
 
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, as Pillow converts to grey
 
@@ -15,8 +16,7 @@ def fit_images(images: np.ndarray, height: int, width: int, channels: int) -> np
     one is enlarged by the greatest whole factor that fits, each pixel repeated. The rest of the frame is
     black, the image in its middle. Grey becomes colour by repetition, colour becomes grey by luma.
     """
-    if images.ndim != 4 or images.dtype not in (np.uint8, np.float32):
-        raise UraenasError(f"images must be N×H×W×C in uint8 or float32, not {images.shape} {images.dtype}")
+    require_form(images)
     images = _with_channels(images, channels)
     scale = min(height / images.shape[1], width / images.shape[2])
     if scale < 1:

@@ -8,7 +8,7 @@ import numpy as np
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset, LabelledImages
-from uraenas.data.files import Damaged, blaming, open_limited
+from uraenas.data.files import Damaged, blaming, get_again, open_limited
 
 MNIST_CLASSES = tuple("0123456789")
 FASHION_MNIST_CLASSES = (
@@ -25,7 +25,7 @@ FASHION_MNIST_CLASSES = (
 )
 UNSIGNED_BYTES = 8  # the idx code of the only type that image files use
 MOST_BYTES = 1 << 30
-FILES = {  # of one part: what it holds, by the name's beginning and its number of axes
+FILES = {  # by part: how the names of its images begin, and of its labels
     "train": ("train-images", "train-labels"),
     "test": ("t10k-images", "t10k-labels"),
 }
@@ -39,7 +39,7 @@ def load_idx(
 ) -> Dataset:
     """The dataset in a folder with train-images-idx3-ubyte and its three companions, each plain or .gz."""
     folder = Path(folder)
-    mend = f"Get whole files with: uraenas data {name}, or: uraenas data {name} --from PATH"
+    mend = get_again(name)
     parts = {}
     for part, (images, labels) in FILES.items():
         pictures = read_idx(_find(folder, images, 3, mend), 3, mend)[..., None]

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.words import names_in
 from uraenas.data.arrays import CHANNEL_ORDERS
-from uraenas.data.tables.table import KINDS
+from uraenas.data.tables.table import KINDS, TableSettings
 
 ROOT_VARIABLE = "URAENAS_DATA"
 DEFAULT_ROOT = "datasets"
@@ -65,9 +66,17 @@ class DataSettings:
         self.value_limits()
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """The columns in `leave_out`."""
-        return tuple(name.strip() for name in self.leave_out.split(",") if name.strip())
+    def table(self) -> TableSettings:
+        """Those of a table."""
+        return TableSettings(
+            self.target,
+            leave_out=names_in(self.leave_out),
+            kind=self.predict,
+            held_out=self.held_out,
+            pieces=self.pieces,
+            weight=self.weight,
+            apart=self.apart,
+        )
 
     def value_limits(self) -> tuple[float, float] | None:
         """The stated range of array values, or none where the array must speak for itself."""

@@ -133,14 +133,13 @@ class Classes:
         """Cross-entropy; labels may be class probabilities [M, N, K]."""
         targets = labels.movedim(2, 1) if labels.ndim == 3 else labels
         losses_MN = F.cross_entropy(outputs_MNK.movedim(2, 1), targets, reduction="none")
-        return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+        return _weighted_mean(losses_MN, weights_MN)
 
     def smoothed(
         self, losses_M: Tensor, outputs_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor
     ) -> Tensor:
         spread_MN = -torch.log_softmax(outputs_MNK, dim=-1).mean(dim=-1)
-        spread_M = (spread_MN if weights_MN is None else spread_MN * weights_MN).mean(dim=1)
-        return losses_M + smoothing_M * (spread_M - losses_M)
+        return losses_M + smoothing_M * (_weighted_mean(spread_MN, weights_MN) - losses_M)
 
     def prediction(self, outputs: Tensor) -> Tensor:
         return torch.log_softmax(outputs, dim=-1)
@@ -236,7 +235,7 @@ class Numbers:
     def loss(self, outputs_MNK: Tensor, labels: Tensor, weights_MN: Tensor | None) -> Tensor:
         variance = FLOOR + F.softplus(outputs_MNK[..., 1])
         losses_MN = _negative_log_density(labels - outputs_MNK[..., 0], variance.log())
-        return (losses_MN if weights_MN is None else losses_MN * weights_MN).mean(dim=1)
+        return _weighted_mean(losses_MN, weights_MN)
 
     def smoothed(
         self, losses_M: Tensor, outputs_MNK: Tensor, weights_MN: Tensor | None, smoothing_M: Tensor
@@ -386,6 +385,10 @@ def _numbers_in(facts: Fields) -> Numbers:
 def _pairs(numbers: Tensor) -> tuple[Tensor, ...]:
     """Numbers [..., 2 T] by target."""
     return numbers.split(2, dim=-1)
+
+
+def _weighted_mean(values_MN: Tensor, weights_MN: Tensor | None) -> Tensor:
+    return (values_MN if weights_MN is None else values_MN * weights_MN).mean(dim=1)
 
 
 def _negative_log_density(residual: Tensor, log_variance: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Members and the ensembles they form: predict, split uncertainty, save, load, select."""
 
 from uraenas.ensemble.description import Owner
-from uraenas.ensemble.ensemble import SHARE, Ensemble, checked_share
+from uraenas.ensemble.ensemble import SHARE, Ensemble
 from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Kind, Member, MemberFacts, Origin, member_files
 from uraenas.ensemble.predictor import MembersPredictor
@@ -20,6 +20,5 @@ __all__ = [
     "Origin",
     "Owner",
     "SharedPredictor",
-    "checked_share",
     "member_files",
 ]

@@ -175,7 +175,7 @@ class Ensemble:
 
     def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:
         """Whether each image is unlike those of the training; of images like them, at most this share is called so."""
-        return (self.look(images, device)[1] <= checked_share(share)).numpy()
+        return (self.look(images, device)[1] <= require_share("share", share)).numpy()
 
     def require_known(self) -> Known:
         if self.known is None:
@@ -230,7 +230,7 @@ class Ensemble:
     def predict(self, images: Any, device: str = "auto") -> np.ndarray:
         """The name of the most probable class of each image; of a number its mean."""
         if not self.classes:
-            return numbers.moments(self._prediction(images, True, device))[0].numpy()
+            return self.predict_distribution(images, device)[0]
         return np.array(self.classes)[self.predict_proba(images, device=device).argmax(axis=1)]
 
     def predict_set(self, images: Any, coverage: float = COVERAGE, device: str = "auto") -> np.ndarray:
@@ -242,17 +242,12 @@ class Ensemble:
         probability = torch.from_numpy(self.predict_proba(images, device=device))
         return conformal.prediction_sets(probability, quantile).numpy()
 
-    def predict_interval(
-        self, images: Any, coverage: float = COVERAGE, conformal: bool = True, device: str = "auto"
-    ) -> np.ndarray:
+    def predict_interval(self, images: Any, coverage: float = COVERAGE, device: str = "auto") -> np.ndarray:
         """An interval for the number of each row [N, 2]; of T numbers [N, T, 2].
 
         Of rows like the held-out ones, at least the share `coverage` has its number in the interval; it is everything
         where they are too few to promise that. Of several numbers that holds for each by itself, not for all at once.
-        Without `conformal` it is the central one of what members say.
         """
-        if not conformal:
-            return numbers.interval(self._prediction(images, True, device), coverage).numpy()
         said = self._prediction(images, False, device)
         return self.require_known().of_numbers.interval(said, coverage).numpy()
 
@@ -361,9 +356,3 @@ class Ensemble:
             raise
         except UraenasError as error:
             raise facts.error(str(error)) from error
-
-
-def checked_share(share: float) -> float:
-    """The share of images like those of the training that may be called foreign."""
-    require_share("share", share)
-    return share

@@ -116,9 +116,9 @@ class HeldOut:
         apart = f"{self.images_apart:,} held-out {example}s apart"
         return [f"{apart} are too few to promise a coverage of {coverage:g}: sets hold all classes"]
 
-    def quantile(self, coverage: float = COVERAGE, regularisation: float = conformal.REGULARISATION) -> float:
+    def quantile(self, coverage: float = COVERAGE) -> float:
         """The score up to which classes belong to a prediction set of this coverage."""
-        scores = conformal.regularised(self.before, self.rank, regularisation)
+        scores = conformal.regularised(self.before, self.rank)
         return conformal.conformal_quantile(scores[self.apart > 0], coverage)
 
 

@@ -13,16 +13,15 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.ensemble.member import Member
+from uraenas.evaluation.metrics import groups_of
 from uraenas.spaces import Draw, Layout, Space, as_it_is
 
 
 def served(members: Sequence[Member]) -> list[list[int]]:
     """For each network that is run, the positions of the members that it serves."""
-    found: dict[str, list[int]] = {}
-    for position, member in enumerate(members):
-        shared = member.network if member.kind.in_one_pass else str(position)
-        found.setdefault(shared, []).append(position)
-    return list(found.values())
+    return groups_of(
+        member.network if member.kind.in_one_pass else position for position, member in enumerate(members)
+    )
 
 
 def wide(space: Space, members: int) -> Space:

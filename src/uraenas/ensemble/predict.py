@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, require_share
 from uraenas.data.folder import images_below, no_image_in
 from uraenas.data.pictures import read_picture
 from uraenas.ensemble.asked import USUAL, Asked
-from uraenas.ensemble.ensemble import Ensemble, checked_share
+from uraenas.ensemble.ensemble import Ensemble
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import calibration, conformal, metrics
 
@@ -55,8 +55,14 @@ class Rule:
     def of(cls, ensemble: Ensemble, asked: Asked = USUAL) -> "Rule":
         held_out = ensemble.require_known().of_classes
         quantile = held_out.quantile(asked.coverage)
-        threshold = held_out.threshold(asked.risk, asked.certainty, checked_share(asked.share))
+        threshold = held_out.threshold(asked.risk, asked.certainty, require_share("share", asked.share))
         return cls(threshold, asked.share, asked.coverage, quantile)
+
+    def sets(self, probability_NK: Tensor) -> list[list[int]]:
+        """The classes in the prediction set of each image, the most probable first."""
+        inside = conformal.prediction_sets(probability_NK, self.quantile).tolist()
+        order = probability_NK.argsort(dim=1, descending=True, stable=True).tolist()
+        return [[k for k in ks if own[k]] for ks, own in zip(order, inside, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,7 @@ def rows_from(ensemble: Ensemble, log_p_MNK: Tensor, p_value_N: Tensor, rule: Ru
     split = metrics.uncertainty_by_source(log_p_MNK, ensemble.functions)
     confidence_N, label_N = probability_NK.max(dim=1)
     foreign_N, unsure_N = p_value_N <= rule.share, confidence_N < rule.threshold.confidence
-    sets_NK = conformal.prediction_sets(probability_NK, rule.quantile)
-    order_NK = probability_NK.argsort(dim=1, descending=True, stable=True)
+    sets = rule.sets(probability_NK)
     return [
         {
             "label": ensemble.classes[int(label_N[n])],
@@ -147,7 +152,7 @@ def rows_from(ensemble: Ensemble, log_p_MNK: Tensor, p_value_N: Tensor, rule: Ru
             else "not sure enough"
             if unsure_N[n]
             else "",
-            "prediction_set": [ensemble.classes[k] for k in order_NK[n].tolist() if sets_NK[n, k]],
+            "prediction_set": [ensemble.classes[k] for k in sets[n]],
             "probabilities": dict(zip(ensemble.classes, probability_NK[n].tolist(), strict=True)),
             **{source: float(getattr(split, source)[n]) for source in metrics.SOURCES},
         }

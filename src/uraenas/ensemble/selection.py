@@ -8,6 +8,7 @@ from torch import Tensor
 
 from uraenas.base.errors import UraenasError, require_range, unknown
 from uraenas.data.targets import CLASSES, Target
+from uraenas.evaluation.metrics import groups_of
 
 SELECTIONS = ("in-turn", "greedy", "repeated")
 
@@ -33,11 +34,9 @@ class EnsembleSettings:
 
 def in_turn(sources: Sequence[Hashable], count: int) -> list[int]:
     """Positions of `count` candidates, taken in turn from all sources, within a source in the order given."""
-    queues: dict[Hashable, list[int]] = {}
-    for position, source in enumerate(sources):
-        queues.setdefault(source, []).append(position)
-    depth = max((len(queue) for queue in queues.values()), default=0)
-    order = [queue[turn] for turn in range(depth) for queue in queues.values() if turn < len(queue)]
+    queues = groups_of(sources)
+    depth = max(map(len, queues), default=0)
+    order = [queue[turn] for turn in range(depth) for queue in queues if turn < len(queue)]
     if len(order) < count:
         raise UraenasError(f"{count} members were asked for, but only {len(order)} candidates exist")
     return order[:count]

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, require_share
 from uraenas.data.tables import Frame
 from uraenas.data.targets import names_of
 from uraenas.ensemble.asked import USUAL, Asked
-from uraenas.ensemble.ensemble import Ensemble, checked_share
+from uraenas.ensemble.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule
-from uraenas.evaluation import SOURCES, conformal, numbers
+from uraenas.evaluation import SOURCES, numbers
 
 
 def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
     finite = torch.isfinite(members).all(dim=2).all(dim=0).tolist()
     split = ensemble.measures.split(members, ensemble.functions)
     sources = {source: getattr(split, source) for source in SOURCES}
-    foreign = p_values <= checked_share(asked.share)
+    foreign = p_values <= require_share("share", asked.share)
     said = SAYINGS[ensemble.normalisation.target.name](ensemble, members, sources, foreign, asked)
     notes = unseen(ensemble, frame)
     return [
@@ -90,16 +90,15 @@ def _classes(
     rule = Rule.of(ensemble, asked)
     measures = ensemble.measures
     probability = measures.scaled(measures.mean(members), ensemble.temperature).exp()
-    sets = conformal.prediction_sets(probability, rule.quantile)
-    abstain = foreign_N | (probability.amax(dim=1) < rule.threshold.confidence)
-    order = torch.argsort(probability, dim=1, descending=True, stable=True)
-    names = ensemble.classes
+    confidence, label = probability.max(dim=1)
+    abstain = foreign_N | (confidence < rule.threshold.confidence)
+    names, sets = ensemble.classes, rule.sets(probability)
     return [
         {
-            "predicted": names[int(order[n, 0])],
-            "probability": float(probability[n].max()),
+            "predicted": names[int(label[n])],
+            "probability": float(confidence[n]),
             "abstain": bool(abstain[n]),
-            "prediction_set": [names[k] for k in order[n].tolist() if sets[n, k]],
+            "prediction_set": [names[k] for k in sets[n]],
             "probabilities": dict(zip(names, probability[n].tolist(), strict=True)),
             **{source: float(one[n]) for source, one in sources.items()},
         }

@@ -59,7 +59,8 @@ def promised(
     does not depend on the images it is tested on, so a wrong threshold is taken with a probability of at most
     1 − certainty, however many are tried. Where the first is not rejected, it abstains always.
     """
-    _require_shares(risk, certainty)
+    require_share("risk", risk)
+    require_share("certainty", certainty)
     confidence, right = apart
     if len(right) < least_images(risk, certainty) or len(others[1]) == 0:
         return None
@@ -77,7 +78,7 @@ def estimated(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:
 
     An estimate from the held-out images, not a guarantee. Where no threshold will do, it is above 1: always abstain.
     """
-    _require_shares(risk, 0.5)
+    require_share("risk", risk)
     ranked = confidence_N.sort(descending=True).values
     risks = metrics.risk_at_coverage(confidence_N, right_N)
     # A threshold cannot part equals.
@@ -103,8 +104,3 @@ def _counts(confidence_N: Tensor, right_N: Tensor, thresholds_T: Tensor) -> tupl
     """How many images pass each threshold, and how many of these are wrong [T]."""
     passing_TN = confidence_N >= thresholds_T[:, None]
     return passing_TN.sum(dim=1), (passing_TN & (right_N == 0)).sum(dim=1)
-
-
-def _require_shares(risk: float, certainty: float) -> None:
-    for name, value in (("risk", risk), ("certainty", certainty)):
-        require_share(name, value)

@@ -7,13 +7,13 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from sklearn.utils.validation import _check_feature_names
 
-from uraenas.base.errors import UraenasError
+from uraenas.base.errors import UraenasError, require_share
 from uraenas.base.progress import Lines, silent
 from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.data.arrays import require_clear_range
-from uraenas.ensemble import SHARE, Ensemble, checked_share
+from uraenas.ensemble import SHARE
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
 from uraenas.estimator.saving import LABEL_KINDS, Saveable, are_scalars
@@ -101,18 +101,7 @@ class UraeNAS(ClassifierMixin, Saveable):
         method(self.method)
         require_used(self.settings or {}, "data.limit", "data.held_out")
         images = self._images(X)
-        labels = np.asarray(y)
-        if labels.dtype.kind not in LABEL_KINDS or not are_scalars(labels):
-            raise UraenasError(
-                f"labels of type {labels.dtype} are not allowed; allowed: numbers, booleans, texts"
-            )
-        if labels.shape != (len(images),):
-            raise UraenasError(
-                f"{len(images)} images need {len(images)} labels, not an array of {labels.shape}"
-            )
-        if any(label is None or label != label for label in labels.tolist()):
-            raise UraenasError("labels contain missing values; leave those images out")
-        check_classification_targets(labels)
+        labels = _checked_labels(y, len(images))
         require_clear_range(images, self.value_range)
         if (rows := np.asarray(X)).ndim == 2:
             # scikit-learn wants to know how long they are, and what their columns are called.
@@ -164,7 +153,7 @@ class UraeNAS(ClassifierMixin, Saveable):
         warn_of(known.of_classes.doubts_of_risk(risk, share, certainty, "image"))
         warn_of(known.doubts_of_foreign(share, "image"))
         threshold = known.threshold(risk, certainty, share).confidence
-        mask = (p_value.numpy() <= checked_share(share)) | (proba.max(axis=1) < threshold)
+        mask = (p_value.numpy() <= require_share("share", share)) | (proba.max(axis=1) < threshold)
         return np.ma.masked_array(self.classes_[proba.argmax(axis=1)], mask=mask)
 
     def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
@@ -218,10 +207,6 @@ class UraeNAS(ClassifierMixin, Saveable):
         known = (progress, dataset, search_of, self.budget)
         return plan(folder, config, *known, fixed=settings, evaluating=False).pipeline
 
-    def _fitted(self) -> Ensemble:
-        check_is_fitted(self, "ensemble_")
-        return self.ensemble_
-
     def _new_images(self, X: Any) -> np.ndarray:
         """Images of X, whose columns are those of the fit in the same order, if they have names."""
         if getattr(X, "ndim", 0) == 2:
@@ -230,6 +215,20 @@ class UraeNAS(ClassifierMixin, Saveable):
 
     def _images(self, X: Any) -> np.ndarray:
         return as_images(X, self.value_range, self.channels, self.image_shape)
+
+
+def _checked_labels(y: Any, count: int) -> np.ndarray:
+    labels = np.asarray(y)
+    if labels.dtype.kind not in LABEL_KINDS or not are_scalars(labels):
+        raise UraenasError(
+            f"labels of type {labels.dtype} are not allowed; allowed: numbers, booleans, texts"
+        )
+    if labels.shape != (count,):
+        raise UraenasError(f"{count} images need {count} labels, not an array of {labels.shape}")
+    if any(label is None or label != label for label in labels.tolist()):
+        raise UraenasError("labels contain missing values; leave those images out")
+    check_classification_targets(labels)
+    return labels
 
 
 def _checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:

@@ -24,12 +24,16 @@ class Saveable(BaseEstimator):
 
     ensemble_: Ensemble
 
+    def _fitted(self) -> Ensemble:
+        check_is_fitted(self, "ensemble_")
+        return self.ensemble_
+
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to a folder of JSON and safetensors files; one that was saved there is replaced.
 
         A folder with anything else in it is refused. Whatever happens meanwhile, `load` gives the old one or the new.
         """
-        check_is_fitted(self, "ensemble_")
+        ensemble = self._fitted()
         parameters = {**self.get_params(deep=False), "run_directory": None}
         if not isinstance(parameters["random_state"], int | np.integer):
             parameters["random_state"] = None
@@ -46,7 +50,7 @@ class Saveable(BaseEstimator):
             json.dumps(facts, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UraenasError(f"a parameter of the estimator cannot be saved: {error}") from error
-        saved.write(Path(path), self.ensemble_, facts)
+        saved.write(Path(path), ensemble, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

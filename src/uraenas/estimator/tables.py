@@ -12,18 +12,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _check_feature_names, _check_n_features, column_or_1d, validate_data
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Lines, silent
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
-from uraenas.ensemble import SHARE, Ensemble
+from uraenas.ensemble import SHARE
 from uraenas.ensemble.held_out import COVERAGE
 from uraenas.ensemble.table_rows import value_in_words
 from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
@@ -144,10 +138,6 @@ class TableEstimator(Saveable):
         changes = {key: value for key, value in wanted.items() if value is not None}
         return settings_of_preset(self.preset, {**changes, **(self.settings or {})})
 
-    def _fitted(self) -> Ensemble:
-        check_is_fitted(self, "ensemble_")
-        return self.ensemble_
-
     def _rows(self, X: Any) -> Any:
         """New rows in the form of those of the fit."""
         columns = self._fitted().normalisation.columns
@@ -231,7 +221,7 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
         """
         ensemble, rows = self._fitted(), self._rows(X)
         warn_of(ensemble.require_known().held_out.doubts_of_coverage(coverage, "row"))
-        return ensemble.predict_interval(rows, coverage, device=self.device)
+        return ensemble.predict_interval(rows, coverage, self.device)
 
 
 class UraeNASClassifier(ClassifierMixin, TableEstimator):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from uraenas.evaluation.metrics import entropy, mixture
+from uraenas.evaluation.metrics import entropy, groups_of, mixture
 from uraenas.evaluation.row import Row, sizes_of
 
 PREFIX = "architecture_effect_"  # of the metrics in rows
@@ -40,13 +40,11 @@ def architecture_effect(
     architecture does not matter. The interval is Student's, from leaving out each architecture in turn. None without
     pairs of both sorts, or with fewer than three architectures.
     """
-    places: dict[Hashable, list[int]] = {}
-    for m, chain in enumerate(chains):
-        places.setdefault(chain, []).append(m)
+    places = groups_of(chains)
     if len(places) < 4:
         return None
-    log_p_CNK = torch.stack([mixture(log_probabilities_MNK[ms].double()) for ms in places.values()])
-    own = [architectures[ms[0]] for ms in places.values()]
+    log_p_CNK = torch.stack([mixture(log_probabilities_MNK[ms].double()) for ms in places])
+    own = [architectures[ms[0]] for ms in places]
     distances_CC = _divergences(log_p_CNK)
     whole = _between_less_within(distances_CC, own)
     kinds = list(dict.fromkeys(own))

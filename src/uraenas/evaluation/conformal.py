@@ -34,9 +34,9 @@ def set_scores(probability_NK: Tensor) -> tuple[Tensor, Tensor]:
     return empty.scatter(1, order_NK, before_NK), torch.empty_like(order_NK).scatter(1, order_NK, rank_NK)
 
 
-def regularised(before: Tensor, rank: Tensor, regularisation: float = REGULARISATION) -> Tensor:
+def regularised(before: Tensor, rank: Tensor) -> Tensor:
     """The score of RAPS."""
-    return before + regularisation * rank
+    return before + REGULARISATION * rank
 
 
 def conformal_places(counts: Sequence[int], coverage: float) -> list[int]:
@@ -61,11 +61,9 @@ def conformal_quantile(scores_n: Tensor, coverage: float) -> float:
     return math.inf if place > len(scores_n) else float(scores_n.double().sort().values[place - 1])
 
 
-def prediction_sets(
-    probability_NK: Tensor, quantile: float, regularisation: float = REGULARISATION
-) -> Tensor:
+def prediction_sets(probability_NK: Tensor, quantile: float) -> Tensor:
     """Whether each class is in the image's set [N, K]."""
-    return regularised(*set_scores(probability_NK), regularisation) <= quantile
+    return regularised(*set_scores(probability_NK)) <= quantile
 
 
 def risk_p_values(wrong: Tensor, images: Tensor, risk: float) -> Tensor:

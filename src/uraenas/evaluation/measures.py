@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from uraenas.base.words import IN_UNITS
 from uraenas.data.targets import Numbers, Target
 from uraenas.evaluation import calibration, metrics, numbers
 from uraenas.evaluation.architecture import PREFIX as ARCHITECTURE
@@ -289,8 +290,7 @@ def _in_units(metric: str, value: Value, scale: float) -> Value:
         return value - math.log(scale)
     if metric.endswith("uncertainty"):
         return value / scale**2
-    of_unit = metric in ("rmse", "mae", "crps") or metric.startswith("width")
-    return value / scale if of_unit else value
+    return value / scale if metric.startswith(IN_UNITS) else value
 
 
 def _mean_uncertainty(

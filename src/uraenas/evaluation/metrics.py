@@ -4,7 +4,7 @@ Shapes: M members, N images, K classes. Entropies are in nats.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,16 +142,16 @@ def entropy(log_probabilities: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UncertaintyBySource:
-    """Per image, in nats: total = data + weights + architecture."""
+    """Per image: total = data + weights + architecture; of classes entropy in nats, of numbers variance."""
 
-    total: Tensor  # entropy of the mean prediction
-    data: Tensor  # mean entropy of the members' predictions
-    weights: Tensor  # mutual information within a genotype
-    architecture: Tensor  # mutual information between genotypes
+    total: Tensor  # of the mean prediction
+    data: Tensor  # the mean of the members' own
+    weights: Tensor  # what members of one architecture do not agree on
+    architecture: Tensor  # what architectures do not agree on
 
     @property
     def model(self) -> Tensor:
-        """The mutual information: what the members do not agree on."""
+        """What the members do not agree on; of classes the mutual information."""
         return self.weights + self.architecture
 
 
@@ -171,18 +171,23 @@ def uncertainty_by_source(
     """
     log_p_MNK = log_probabilities_MNK.double()
     members = len(log_p_MNK)
-    groups: dict[Hashable, list[int]] = {}
-    for m, genotype in enumerate(genotypes):
-        groups.setdefault(genotype, []).append(m)
     total = entropy(mixture(log_p_MNK))
     data = entropy(log_p_MNK).mean(dim=0)
     within = sum(
-        (len(group) / members * entropy(mixture(log_p_MNK[group])) for group in groups.values()),
+        (len(group) / members * entropy(mixture(log_p_MNK[group])) for group in groups_of(genotypes)),
         start=torch.zeros_like(total),
     )
     return UncertaintyBySource(
         total, data, weights=(within - data).clamp_min(0), architecture=(total - within).clamp_min(0)
     )
+
+
+def groups_of(keys: Iterable[Hashable]) -> list[list[int]]:
+    """The positions of equal keys together, in the order in which keys come first."""
+    found: dict[Hashable, list[int]] = {}
+    for position, key in enumerate(keys):
+        found.setdefault(key, []).append(position)
+    return list(found.values())
 
 
 def undefined_sources(genotypes: Sequence[Hashable]) -> dict[str, str]:

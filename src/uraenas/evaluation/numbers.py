@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from uraenas.evaluation.metrics import UncertaintyBySource
+from uraenas.evaluation.calibration import least_nll
+from uraenas.evaluation.metrics import UncertaintyBySource, groups_of
 from uraenas.evaluation.temperature import Temperature
 
 COVERAGES = (50, 80, 90, 95)  # of intervals, in percent
@@ -160,12 +161,9 @@ def variance_by_source(mixture_MN2: Tensor, architectures: Sequence[Hashable]) -
         data         = mean_m σ_m²
     """
     mean_MN, log_variance_MN = mixture_MN2.double().unbind(dim=-1)
-    groups: dict[Hashable, list[int]] = {}
-    for m, one in enumerate(architectures):
-        groups.setdefault(one, []).append(m)
     centre_N, data = mean_MN.mean(dim=0), log_variance_MN.exp().mean(dim=0)
     between, within = torch.zeros_like(data), torch.zeros_like(data)
-    for members in groups.values():
+    for members in groups_of(architectures):
         share, own_N = len(members) / len(mean_MN), mean_MN[members].mean(dim=0)
         between += share * (own_N - centre_N) ** 2
         within += share * ((mean_MN[members] - own_N) ** 2).mean(dim=0)
@@ -173,22 +171,12 @@ def variance_by_source(mixture_MN2: Tensor, architectures: Sequence[Hashable]) -
 
 
 def fit_temperature(mixture_MN2: Tensor, labels_N: Tensor, weights_N: Tensor | None = None) -> float:
-    """The temperature of least NLL, within 0.05 … 20; rows count as much as their weights say.
+    """The temperature of least NLL; rows count as much as their weights say."""
 
-    Since a handful of rows says little, ln T is taken to be normal around 0; a hundred rows outweigh that.
-    """
-    from scipy.optimize import minimize_scalar  # half a second to import, and needed by training alone
+    def log_likelihood(temperature: float) -> Tensor:
+        return log_density(scaled(mixture_MN2, temperature), labels_N)
 
-    rows = len(labels_N)
-    weights_N = torch.ones(rows) if weights_N is None else weights_N
-    shares_N = weights_N.double() / weights_N.double().sum().clamp_min(1e-300)
-
-    def loss(log_temperature: float) -> float:
-        density = log_density(scaled(mixture_MN2, math.exp(log_temperature)), labels_N)
-        return -float((density * shares_N).sum()) + 0.5 * (log_temperature / SPREAD) ** 2 / max(1, rows)
-
-    bounds = (math.log(0.05), math.log(20))
-    return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
+    return least_nll(log_likelihood, len(labels_N), weights_N, SPREAD)
 
 
 def temperature_of_more(temperature: float, mixture_RN2: Tensor, members: int) -> float:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def unbeaten(rows: Iterable[Row], method: str) -> list[str]:
     return lines
 
 
-def _one_thread() -> Any:
+def _one_thread() -> AbstractContextManager[object]:
     """On more threads a matrix product rounds differently, and values would depend on the machine."""
     from threadpoolctl import threadpool_limits
 

@@ -1,7 +1,7 @@
 """One measured value: the typed row that goes from evaluation through metrics.json to the report."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -60,30 +60,28 @@ class Row(NamedTuple):  # a run has tens of thousands, and no other kind of clas
     def _checked(cls, stored: Fields) -> "Row":
         """The same, saying what is wrong where something is."""
         stored.only(*FIELDS)
-        row = cls(
-            **{
-                name: read(stored, name)
-                for name, read in FIELDS.items()
-                if stored.has(name) or name in NEEDED
-            }
-        )
+        row = cls(**{name: _read(stored, name) for name in FIELDS if stored.has(name) or name in NEEDED})
         if (row.low is None) != (row.high is None) or row.calibration not in CALIBRATIONS:
             raise stored.error("a row has half an interval, or an unknown calibration")
         return row
 
 
-FIELDS: dict[str, Callable[[Fields, str], Any]] = {
-    **dict.fromkeys(("method", "dataset", "shift"), Fields.text),
-    "severity": lambda stored, name: stored.whole(name, 0, 5),
-    "metric": Fields.text,
-    "value": Fields.number,
-    "members": lambda stored, name: stored.whole(name, 1, 1_000_000),
-    "calibration": Fields.text,
-    "seed": Fields.whole,
-    "baseline": Fields.text,
-    **dict.fromkeys(("low", "high", "spread"), Fields.number),
+NEEDED = ("method", "dataset", "shift", "severity", "metric", "value", "members", "calibration", "seed")
+FIELDS = (*NEEDED, "baseline", "low", "high", "spread")  # in the order that metrics.json has them
+# Of numbers the type, and from where to where they go; the others are texts.
+LIMITS: dict[str, tuple[type, float, float]] = {
+    **dict.fromkeys(("value", "low", "high", "spread"), (float, -MOST_NUMBER, MOST_NUMBER)),
+    "severity": (int, 0, 5),
+    "members": (int, 1, 1_000_000),
+    "seed": (int, 0, MOST_WHOLE),
 }
-NEEDED = FIELDS.keys() - {"low", "high", "baseline", "spread"}
+
+
+def _read(stored: Fields, name: str) -> Any:
+    if name not in LIMITS:
+        return stored.text(name)
+    kind, least, most = LIMITS[name]
+    return stored.whole(name, int(least), int(most)) if kind is int else stored.number(name, least, most)
 
 
 def _are_plain(columns: Mapping[str, Sequence[Any]], fields: int) -> bool:
@@ -91,10 +89,10 @@ def _are_plain(columns: Mapping[str, Sequence[Any]], fields: int) -> bool:
     for name, column in columns.items():
         values = column if name in NEEDED else [value for value in column if value is not None]
         fields -= len(values)
-        if name not in _LIMITS:
+        if name not in LIMITS:
             fits = all(type(text) is str and len(text) <= MOST_TEXT for text in _each_once(values))
         else:
-            kind, least, most = _LIMITS[name]
+            kind, least, most = LIMITS[name]
             fits = set(map(type, values)) <= {kind}
             if fits and values:
                 numbers = values if kind is float else set(values)  # few counts and seeds, and many values
@@ -110,14 +108,6 @@ def _each_once(values: Sequence[Any]) -> Iterable[Any]:
         return set(values)
     except TypeError:  # lists or tables, which no text is
         return values
-
-
-_LIMITS: dict[str, tuple[type, float, float]] = {
-    **dict.fromkeys(("value", "low", "high", "spread"), (float, -MOST_NUMBER, MOST_NUMBER)),
-    "severity": (int, 0, 5),
-    "members": (int, 1, 1_000_000),
-    "seed": (int, 0, MOST_WHOLE),
-}
 
 
 def sizes_of(rows: Iterable[Row]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from uraenas import shifts
 from uraenas.base.errors import UraenasError, require_range, unknown, unknown_or_missing
+from uraenas.base.words import names_in
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.fit import in_units_of
 from uraenas.evaluation.row import TEST_TIME
@@ -53,7 +54,7 @@ class EvaluateSettings:
     @property
     def outsiders(self) -> tuple[str, ...]:
         """The names or paths in `outside`."""
-        return tuple(name.strip() for name in self.outside.split(",") if name.strip())
+        return names_in(self.outside)
 
 
 @dataclass(frozen=True)
@@ -153,12 +154,8 @@ def _is_folder(settings: EvaluateSettings) -> bool:
 
 
 def _shift_names(test: LabelledImages, settings: EvaluateSettings) -> tuple[str, ...]:
-    """Of a suite by name, those that the images can have: grey ones cannot be saturated."""
-    return (
-        ()
-        if settings.suite == "none"
-        else shifts.suited(shifts.SUITES[settings.suite], test.images.shape[-1])
-    )
+    """Of a suite by name (`none` has none) those that the images can have: grey ones cannot be saturated."""
+    return shifts.suited(shifts.SUITES.get(settings.suite, ()), test.images.shape[-1])
 
 
 def _shifted(test: LabelledImages, shift: str, severity: int) -> LabelledImages:

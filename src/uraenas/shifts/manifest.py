@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypedDict, cast
 
 import numpy as np
 import PIL
@@ -22,13 +22,20 @@ from uraenas.base.whole_files import whole_file
 FORMAT = 1
 
 
+class Noted(TypedDict):
+    """What is known of a file: its checksum, and the libraries that made it, by version."""
+
+    md5: str
+    libraries: dict[str, str | None]
+
+
 @dataclass
 class Manifest:
-    """The seed and the images a suite is made of; each file's md5 and the libraries that made it."""
+    """The seed and the images a suite is made of, and its files by name."""
 
     seed: int
     images_sha256: str
-    files: dict[str, dict] = field(default_factory=dict)  # name → {"md5": …, "libraries": {…}}
+    files: dict[str, Noted] = field(default_factory=dict)
     format: int = FORMAT
 
     @classmethod
@@ -53,7 +60,7 @@ class Manifest:
     def _of(cls, stored: Fields) -> "Manifest":
         files = stored.table("files")
         entries = {name: files.table(name) for name in files.stored}
-        known = {
+        known: dict[str, Noted] = {
             name: {"md5": entry.text("md5"), "libraries": dict(entry.table("libraries").stored)}
             for name, entry in entries.items()
         }

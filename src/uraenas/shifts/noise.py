@@ -16,16 +16,14 @@ def shot_noise(images: np.ndarray, severity: int, draws: Draws) -> np.ndarray:
     """Poisson(x·c) / c: c photons make white."""
     photons = (500, 250, 100, 75, 50)[severity - 1]
     expected = to_unit(images) * photons
-    counts = [
-        generator.poisson(image) for generator, image in zip(_each(images, draws), expected, strict=True)
-    ]
-    return to_bytes(np.stack(counts) / photons)
+    pairs = zip(draws.for_batch(len(images)), expected, strict=True)
+    return to_bytes(np.stack([generator.poisson(image) for generator, image in pairs]) / photons)
 
 
 def impulse_noise(images: np.ndarray, severity: int, draws: Draws) -> np.ndarray:
     """Salt and pepper: each channel value becomes 0 or 1 with probability c/2 each."""
     amount = (0.01, 0.02, 0.03, 0.05, 0.07)[severity - 1]
-    uniform = np.stack([generator.random(images.shape[1:]) for generator in _each(images, draws)])
+    uniform = np.stack([g.random(images.shape[1:]) for g in draws.for_batch(len(images))])
     values = np.where(uniform < amount, 1.0, to_unit(images))
     return to_bytes(np.where(uniform < amount / 2, 0.0, values))
 
@@ -37,9 +35,5 @@ def speckle_noise(images: np.ndarray, severity: int, draws: Draws) -> np.ndarray
     return to_bytes(values + values * (deviation * _normal(images, draws)))
 
 
-def _each(images: np.ndarray, draws: Draws) -> list[np.random.Generator]:
-    return list(draws.for_batch(len(images)))
-
-
 def _normal(images: np.ndarray, draws: Draws) -> np.ndarray:
-    return np.stack([generator.standard_normal(images.shape[1:]) for generator in _each(images, draws)])
+    return np.stack([g.standard_normal(images.shape[1:]) for g in draws.for_batch(len(images))])

@@ -1,6 +1,6 @@
 """A suite on disk in the release's layout: write it, check it, stream it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.errors import UraenasError
 from uraenas.shifts.layout import RELEASE_MD5, Part, loose_parts, map_array, read_rows, remedy
 from uraenas.shifts.manifest import Manifest, md5_of
 from uraenas.shifts.table import SEVERITIES, SHIFTS
@@ -34,17 +34,13 @@ class Suite:
             yield part.corruption, part.severity, read_rows(part.path, part.start, len(self.labels))
 
 
-def open_suite(folder: Path | str, only: Sequence[str] | None = None) -> Suite:
+def open_suite(folder: Path | str) -> Suite:
     """The suite in a folder, ours or the official one, after a look at every file's shape and type."""
     folder = Path(folder)
-    for name in only or ():
-        if name not in SHIFTS:
-            raise unknown("corruption", name, SHIFTS)
     labels = _labels(folder)
     whole = {name: path for name in SHIFTS if (path := folder / f"{name}.npy").exists()}
     parts = [Part(n, s, path, (s - 1) * len(labels)) for n, path in whole.items() for s in SEVERITIES]
     parts += [part for part in loose_parts(folder) if part.corruption not in whole]
-    parts = [part for part in parts if not only or part.corruption in only]
     if not parts:
         raise _empty(folder)
     for path in dict.fromkeys(part.path for part in parts):

@@ -5,7 +5,6 @@ label true wherever a dataset allows them, so they are facts of the data.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -27,7 +26,7 @@ class Nothing:
         return images[part], labels[part]
 
 
-AUGMENTATIONS: dict[str, Part[Any]] = {
+AUGMENTATIONS: dict[str, Part[Augmentation]] = {
     "none": Part(Nothing),
     "cutout": Part(Cutout),
     "trivial": Part(Trivial),

@@ -15,59 +15,6 @@ from uraenas.data.augment.augmentation import WHITE, along, whole
 
 LEVELS = WHITE + 1
 
-# Operations on values, as Pillow's ImageOps has them
-
-
-def autocontrast(images: Tensor) -> Tensor:
-    """Each channel stretched to 0 … 255."""
-    return look_up(images, _stretched(images))
-
-
-def equalize(images: Tensor) -> Tensor:
-    """Each channel with a histogram as flat as can be."""
-    return look_up(images, _equalized(images))
-
-
-def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """The highest bits of each value alone, 1 … 8 of them."""
-    return look_up(images, _posterized(images, bits))
-
-
-def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Values from the threshold on are inverted."""
-    return look_up(images, _solarized(images, threshold))
-
-
-# Operations on places: bilinear, with black all around
-
-
-def rotate(images: Tensor, degrees: Tensor) -> Tensor:
-    """About the centre, anticlockwise."""
-    return warp(images, _rotation(degrees, images.shape[-2:]))
-
-
-def shear_x(images: Tensor, slope: Tensor) -> Tensor:
-    """Rows move to the left in proportion to their distance from the upper edge."""
-    return warp(images, _affine(right_y=slope))
-
-
-def shear_y(images: Tensor, slope: Tensor) -> Tensor:
-    """Columns move up in proportion to their distance from the left edge."""
-    return warp(images, _affine(down_x=slope))
-
-
-def translate_x(images: Tensor, pixels: Tensor) -> Tensor:
-    """To the left."""
-    return warp(images, _affine(right=pixels))
-
-
-def translate_y(images: Tensor, pixels: Tensor) -> Tensor:
-    """Up."""
-    return warp(images, _affine(down=pixels))
-
-
-# Each image another operation
-
 OPERATIONS = (
     *("autocontrast", "equalize", "posterize", "solarize"),
     *("rotate", "shear_x", "shear_y", "translate_x", "translate_y"),
@@ -92,27 +39,27 @@ def operate(images: Tensor, which: Tensor, strength: Tensor, sign: Tensor, range
     threshold = LEVELS - torch.floor(LEVELS * strength)
     slope = sign * ranges.slope * strength
     curves = (
-        _stretched(images),
-        _equalized(images),
-        _posterized(images, bits),
-        _solarized(images, threshold),
+        stretched(images),
+        equalized(images),
+        posterized(images, bits),
+        solarized(images, threshold),
     )
     maps = (
-        _rotation(sign * ranges.degrees * strength, (height, width)),
-        _affine(right_y=slope),
-        _affine(down_x=slope),
-        _affine(right=sign * torch.floor(ranges.shift * width * strength)),
-        _affine(down=sign * torch.floor(ranges.shift * height * strength)),
+        rotation(sign * ranges.degrees * strength, (height, width)),
+        affine(right_y=slope),
+        affine(down_x=slope),
+        affine(right=sign * torch.floor(ranges.shift * width * strength)),
+        affine(down=sign * torch.floor(ranges.shift * height * strength)),
     )
-    curve, affine = _unchanged(images), _affine(right=torch.zeros_like(strength))
+    curve, way = _unchanged(images), affine(right=torch.zeros_like(strength))
     for number, one in enumerate(curves):
         curve = torch.where(along(which == number, 3), one, curve)
     for number, one in enumerate(maps, len(curves)):
-        affine = torch.where(along(which == number, 3), one, affine)
-    return warp(look_up(images, curve), affine)
+        way = torch.where(along(which == number, 3), one, way)
+    return warp(look_up(images, curve), way)
 
 
-# Curves [n, C, 256]: what becomes of each value
+# Curves [n, C, 256]: what becomes of each value, as Pillow's ImageOps has it
 
 
 def look_up(images: Tensor, curve: Tensor) -> Tensor:
@@ -124,15 +71,17 @@ def _unchanged(images: Tensor) -> Tensor:
     return torch.arange(LEVELS, dtype=torch.float32, device=images.device).expand(*images.shape[:2], -1)
 
 
-def _stretched(images: Tensor) -> Tensor:
+def stretched(images: Tensor) -> Tensor:
+    """autocontrast: each channel from 0 to 255."""
     low, high = (limit[..., None].double() for limit in torch.aminmax(images.flatten(2), dim=2))
     scale = torch.full_like(low, WHITE) / (high - low).clamp_min(1)  # a number by a tensor is rounded twice
     value = torch.arange(LEVELS, dtype=torch.float64, device=images.device)
-    stretched = torch.trunc(value * scale + -low * scale).clamp(0, WHITE)
-    return torch.where(high > low, stretched, value).float()
+    wide = torch.trunc(value * scale + -low * scale).clamp(0, WHITE)
+    return torch.where(high > low, wide, value).float()
 
 
-def _equalized(images: Tensor) -> Tensor:
+def equalized(images: Tensor) -> Tensor:
+    """equalize: each channel with a histogram as flat as can be."""
     values = images.flatten(2).long()
     one = torch.ones((), dtype=torch.int64, device=images.device)
     shape = (*images.shape[:2], LEVELS)
@@ -145,12 +94,14 @@ def _equalized(images: Tensor) -> Tensor:
     return torch.where(step > 0, flat.float(), _unchanged(images))
 
 
-def _posterized(images: Tensor, bits: Tensor) -> Tensor:
+def posterized(images: Tensor, bits: Tensor) -> Tensor:
+    """posterize: the highest bits of each value alone, 1 … 8 of them."""
     coarse = along(torch.exp2(8 - bits.round()).round(), 3)
     return torch.floor(_unchanged(images) / coarse) * coarse
 
 
-def _solarized(images: Tensor, threshold: Tensor) -> Tensor:
+def solarized(images: Tensor, threshold: Tensor) -> Tensor:
+    """solarize: values from the threshold on are inverted."""
     value = _unchanged(images)
     return torch.where(value < along(threshold, 3), value, WHITE - value)
 
@@ -158,13 +109,13 @@ def _solarized(images: Tensor, threshold: Tensor) -> Tensor:
 # Affine maps [n, 2, 3]: from a place in the new image, in pixels from the upper left corner, to one in the old
 
 
-def warp(images: Tensor, affine: Tensor) -> Tensor:
-    """Images seen through these maps."""
+def warp(images: Tensor, maps: Tensor) -> Tensor:
+    """Images seen through these maps, bilinear, with black all around."""
     height, width = images.shape[-2:]
     x, y = places(height, width, images.device)
     right, down = (
         along(row[:, 0], 3) * x + along(row[:, 1], 3) * y[:, None] + along(row[:, 2], 3)
-        for row in affine.unbind(1)
+        for row in maps.unbind(1)
     )
     grid = torch.stack([right * (2 / width) - 1, down * (2 / height) - 1], dim=-1)
     return whole(F.grid_sample(images, grid, align_corners=False))
@@ -175,13 +126,13 @@ def places(height: int, width: int, device: torch.device) -> tuple[Tensor, Tenso
     return torch.arange(width, device=device) + 0.5, torch.arange(height, device=device) + 0.5
 
 
-def _affine(
+def affine(
     right_y: Tensor | None = None,
     down_x: Tensor | None = None,
     right: Tensor | None = None,
     down: Tensor | None = None,
 ) -> Tensor:
-    """Sideways, or up and down, by so much for each pixel of the other direction, or by so many pixels."""
+    """To the left, or up, by so much for each pixel of the other direction (shears), or by so many (translations)."""
     given = next(values for values in (right_y, down_x, right, down) if values is not None)
     one, zero = torch.ones_like(given), torch.zeros_like(given)
     rows = [one, _or(right_y, zero), _or(right, zero), _or(down_x, zero), one, _or(down, zero)]
@@ -192,7 +143,8 @@ def _or(values: Tensor | None, zero: Tensor) -> Tensor:
     return zero if values is None else values
 
 
-def _rotation(degrees: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:
+def rotation(degrees: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:
+    """rotate: about the centre, anticlockwise."""
     height, width = size
     cosine, sine = torch.cos(torch.deg2rad(degrees)), torch.sin(torch.deg2rad(degrees))
     x, y = width / 2, height / 2  # the centre, which stays

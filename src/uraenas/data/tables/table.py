@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.words import names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import columns_of
@@ -39,9 +40,7 @@ class TableSettings:
 
     def targets(self, frame: Frame) -> tuple[str, ...]:
         """The columns to predict; one whose own name has a comma is meant where there is such a column."""
-        if self.target in frame:
-            return (self.target,)
-        return tuple(name.strip() for name in self.target.split(",") if name.strip())
+        return (self.target,) if self.target in frame else names_in(self.target)
 
 
 def table_dataset(
@@ -63,36 +62,50 @@ def table_dataset(
     needed: list[tuple[str, MaskOf]] = [(column, _known) for column in targets]
     needed += [(settings.weight, _counting)] if settings.weight else []
     used = _used(name, frame, needed, notes)
-    frame = {column: values[used] for column, values in frame.items()}
+    frame = _taken(frame, used)
     weights = frame.pop(settings.weight).astype(np.float32) if settings.weight else None
     kind = "classes" if settings.kind == "auto" and categories.issuperset(targets) else settings.kind
     target, classes, labels = _labels(name, kind, [(one, frame[one]) for one in targets], notes)
     inputs = {column: values for column, values in frame.items() if column not in targets}
-    if test is None:
-        shares = (1 - TEST_FRACTION, TEST_FRACTION)
-        rest, tested = stratified_split(target.strata(labels), shares, key)
-        notes.append(f"{len(tested):,} of its {len(labels):,} rows, drawn once and for all, are for testing")
-    else:
-        rest, tested = np.flatnonzero(~test[used]), np.flatnonzero(test[used])
-    rest, apart = _drawn_apart(rest, 0 if classes else rows_apart(len(rest), settings.apart), key + 2)
-    shares = (1 - settings.held_out, settings.held_out)
-    places = stratified_split(target.strata(labels[rest]), shares, key + 1)
-    train, held_out = (rest[place] for place in places)
-    columns = columns_of({column: values[train] for column, values in inputs.items()}, settings.pieces)
+    divided = _divided(target, labels, None if test is None else test[used], settings, key, notes)
+    columns = columns_of(_taken(inputs, divided["train"]), settings.pieces)
     read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
     notes += filter(None, read)
-    parts = []
-    for rows in (train, tested if len(tested) else train, held_out, *([apart] if len(apart) else [])):
-        images, strange = columns.encode({column: values[rows] for column, values in inputs.items()})
-        if rows is tested and strange.any():
+    parts = {}
+    for part, rows in divided.items():
+        images, strange = columns.encode(_taken(inputs, rows))
+        if part == "test" and strange.any():
             unlike = f"{strange.sum():,} of its test rows have a category that no training row has"
             notes.append(f"{unlike}, and are measured with the most frequent one")
         names = tuple(f"row {row + 1}" for row in used[rows])
-        parts.append(LabelledImages(images, labels[rows], None if weights is None else weights[rows], names))
-    first, second, *others = parts
+        own_weights = None if weights is None else weights[rows]
+        parts[part] = LabelledImages(images, labels[rows], own_weights, names)
     return Dataset(
-        name, first, second, classes, False, 0, tuple(notes), others[0], target, columns, *others[1:]
+        name, **parts, classes=classes, flip=False, padding=0, notes=(*notes,), target=target, columns=columns
     )
+
+
+def _divided(
+    target: Target,
+    labels: np.ndarray,
+    test_N: np.ndarray | None,
+    settings: TableSettings,
+    key: int,
+    notes: list[str],
+) -> dict[str, np.ndarray]:
+    """The numbers of the rows in each part, by what a dataset calls it; of classes none are apart."""
+    if test_N is None:
+        shares = (1 - TEST_FRACTION, TEST_FRACTION)
+        rest, test = stratified_split(target.strata(labels), shares, key)
+        notes.append(f"{len(test):,} of its {len(labels):,} rows, drawn once and for all, are for testing")
+    else:
+        rest, test = np.flatnonzero(~test_N), np.flatnonzero(test_N)
+    rest, apart = _drawn_apart(rest, rows_apart(len(rest), settings.apart) if target.parts else 0, key + 2)
+    shares = (1 - settings.held_out, settings.held_out)
+    places = stratified_split(target.strata(labels[rest]), shares, key + 1)
+    train, held_out = (rest[place] for place in places)
+    found = {"train": train, "test": test if len(test) else train, "validation": held_out}
+    return {**found, "apart": apart} if len(apart) else found
 
 
 def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
@@ -141,6 +154,11 @@ def _used(name: str, frame: Frame, needed: Sequence[tuple[str, MaskOf]], notes: 
     for column, mask_of in needed:
         rows = rows[mask_of(name, column, frame[column][rows], notes)]
     return rows
+
+
+def _taken(frame: Frame, rows: np.ndarray) -> Frame:
+    """These rows of each column."""
+    return {column: values[rows] for column, values in frame.items()}
 
 
 def _drawn_apart(rows: np.ndarray, count: int, key: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from uraenas.base.svg import Value, element, text
-from uraenas.spaces.cells.operations import LABELS, NONE, POOL, SKIP, edges, label
+from uraenas.spaces.cells.operations import LABELS, NONE, POOL, SKIP, edges, label, node_count
 from uraenas.spaces.pictures import standalone
 
 Curve = tuple[str, float, str | None]  # colour, width, dashes
@@ -39,7 +39,7 @@ def cell_graph(
     tip: str = "",
 ) -> Markup:
     """The cell with its input at (x, y); edges that are not live are drawn faint, absent ones not at all."""
-    nodes = _nodes(operations)
+    nodes = node_count(len(operations))
     step, bends = width / (nodes - 1), LABELLED_BENDS if labels else BENDS
     parts, words = [], []
     for number, (source, target) in enumerate(edges(nodes)):
@@ -58,10 +58,6 @@ def cell_graph(
     radius = 7.0 if labels else 3.5
     parts += [_node(x + step * node, y, radius, str(node) if labels else "") for node in range(nodes)]
     return element("g", *parts, *words, class_="cell-graph", data_tip=tip or None)
-
-
-def _nodes(operations: Sequence[str]) -> int:
-    return next(nodes for nodes in range(2, len(operations) + 3) if len(edges(nodes)) == len(operations))
 
 
 def _curve(way: str, operation: str, live: bool = True, tip: str | None = None) -> Markup:
@@ -85,7 +81,7 @@ def operation_legend(operations: Sequence[str]) -> list[tuple[str, str, Markup]]
 
 def described(operations: Sequence[str], live: Sequence[int]) -> str:
     """The operations in words, one line per edge that is there."""
-    ends = edges(_nodes(operations))
+    ends = edges(node_count(len(operations)))
     lines = [
         f"{source} → {target}\t{label(o)}{'' if e in live else ' (leads nowhere)'}"
         for e, ((source, target), o) in enumerate(zip(ends, operations, strict=True))

@@ -10,7 +10,10 @@ from functools import cached_property
 
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.spaces.cells.drawing import cell_picture
-from uraenas.spaces.cells.operations import CONVOLUTIONS, LABELS, NONE, POOL, SKIP, edges, is_known
+from uraenas.spaces.cells.operations import CONVOLUTIONS, NONE, POOL, SKIP, edges, known, node_count
+
+Applied = tuple[str, int, "list[Applied]"]  # an operation, its edge, and the terms whose sum it is applied to
+INPUT: Applied = ("input", -1, [])
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,15 @@ class Genotype:
     operations: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not self.operations or len(self.operations) != self.nodes * (self.nodes - 1) // 2:
+        if not self.operations or len(self.operations) != len(self.edges):
             raise UraenasError(f"{len(self.operations)} operations do not make a cell: 1, 3, 6, 10, … do")
         for operation in self.operations:
-            if not is_known(operation):
-                raise unknown("operation", operation, (*LABELS, *CONVOLUTIONS))
+            if operation not in known():
+                raise unknown("operation", operation, known())
 
     @cached_property
     def nodes(self) -> int:
-        """E edges join n nodes where E = n (n − 1) / 2."""
-        return int((1 + (1 + 8 * len(self.operations)) ** 0.5) / 2)
+        return node_count(len(self.operations))
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
@@ -117,25 +119,25 @@ class Genotype:
         assert best is not None  # the product over no groups has one empty element
         return best
 
-    def _terms(self, node: int) -> list[tuple]:
+    def _terms(self, node: int) -> list[Applied]:
         """Node as a list of terms: the input, a pooled sum, or a convolved sum."""
-        terms: list[tuple] = [("input",)] if node == 0 else []
+        terms = [INPUT] if node == 0 else []
         for edge in self.live_edges:
             source, target = self.edges[edge]
             if target == node:
                 terms += self._terms(source) if self.operations[edge] == SKIP else [self._term(edge)]
         return terms
 
-    def _term(self, edge: int) -> tuple:
+    def _term(self, edge: int) -> Applied:
         return (self.operations[edge], edge, self._terms(self.edges[edge][0]))
 
 
-def _describe_sum(terms: list[tuple], numbers: dict[int, int]) -> str:
+def _describe_sum(terms: list[Applied], numbers: dict[int, int]) -> str:
     return "+".join(sorted(_describe(term, numbers) for term in terms)) or "0"
 
 
-def _describe(term: tuple, numbers: dict[int, int]) -> str:
-    if term[0] == "input":
+def _describe(term: Applied, numbers: dict[int, int]) -> str:
+    if term is INPUT:
         return "x"
     operation, edge, inner = term
     if operation == POOL:  # no weights: two pools of one map are the same map

@@ -1,5 +1,6 @@
 """The operations that edges of a cell can have, and the edges of a cell."""
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,8 +22,14 @@ def edges(nodes: int) -> tuple[tuple[int, int], ...]:
     return tuple((source, target) for target in range(nodes) for source in range(target))
 
 
-def is_known(operation: str) -> bool:
-    return operation in (NONE, SKIP, POOL) or operation in CONVOLUTIONS
+def node_count(edges: int) -> int:
+    """E edges join n nodes where E = n (n − 1) / 2."""
+    return (1 + math.isqrt(1 + 8 * edges)) // 2
+
+
+def known() -> tuple[str, ...]:
+    """All operations that there are."""
+    return NONE, SKIP, POOL, *CONVOLUTIONS
 
 
 def label(operation: str) -> str:

@@ -1,7 +1,6 @@
 """The entry `CellSpace`: cells of nodes and operations in a skeleton of three stages. NAS-Bench-201 is one."""
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +13,7 @@ from uraenas.base.parts import given
 from uraenas.spaces.cells import blocks, drawing, network, supernet
 from uraenas.spaces.cells.blocks import Filling
 from uraenas.spaces.cells.genotype import Genotype
-from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, is_known, label
+from uraenas.spaces.cells.operations import CONVOLUTIONS, NASBENCH201, NONE, Cell, known, label
 from uraenas.spaces.cells.skeleton import Skeleton, cost, halvings_for
 from uraenas.spaces.layout import Layout, Tensors
 from uraenas.spaces.passage import PLAIN, Passage
@@ -47,7 +46,7 @@ class CellSpace:
                     "; a table needs --preset table"
                 )
         object.__setattr__(self, "operations", tuple(self.operations))  # JSON has lists
-        if not self.operations or not all(map(is_known, self.operations)) or set(self.operations) == {NONE}:
+        if not self.operations or not set(self.operations) <= set(known()) or set(self.operations) == {NONE}:
             raise UraenasError(f"operations = {self.operations} is not allowed; a cell needs some that exist")
 
     @cached_property
@@ -81,11 +80,6 @@ class CellSpace:
             allowed = ", ".join(self.operations)
             raise UraenasError(f"{text} is no cell of {self.name}: {self.nodes} nodes, with {allowed}")
         return genotype
-
-    def every(self) -> Iterator[Genotype]:
-        """All genotypes, the first operation everywhere first."""
-        for operations in itertools.product(self.operations, repeat=len(self.cell.edges)):
-            yield Genotype(operations)
 
     def is_valid(self, architecture: Genotype) -> bool:
         return architecture.connected

@@ -52,37 +52,41 @@ class PerceptronSpace:
     # What there is to choose
 
     @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """What a node can be."""
+        return IDENTITY, *(f"{one}{width}" for one in self.activations for width in self.widths)
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, int | None], ...]:
+        """Of each decision the node, the output after the last; and the node that a skip comes from, if it is one."""
+        every = ((k, j) for k in range(1, self.nodes + 2) for j in (None, *reached(k)))
+        return tuple(place for place in every if place != (self.nodes + 1, None))
+
+    @cached_property
     def decisions(self) -> tuple[Decision, ...]:
-        dense = tuple(f"{one}{width}" for one in self.activations for width in self.widths)
-        found = []
-        for k in range(1, self.nodes + 2):
-            if k <= self.nodes:
-                found.append(Decision(f"node {k}", (IDENTITY, *dense)))
-            target = str(k) if k <= self.nodes else "output"
-            found += [Decision(f"{j} → {target}", (NO_SKIP, SKIP), absent=0) for j in reached(k)]
-        return tuple(found)
+        return tuple(
+            Decision(f"node {k}", self.layers)
+            if j is None
+            else Decision(f"{j} → {k if k <= self.nodes else 'output'}", (NO_SKIP, SKIP), absent=0)
+            for k, j in self.places
+        )
 
     def architecture(self, indices: Sequence[int]) -> Perceptron:
-        chosen = iter(zip(self.decisions, indices, strict=True))
-        layers, skips = [], []
-        for k in range(1, self.nodes + 2):
-            if k <= self.nodes:
-                decision, index = next(chosen)
-                layers.append(decision.options[index])
-            skips.append(tuple(j for j in reached(k) if next(chosen)[1] == 1))
+        chosen = dict(zip(self.places, indices, strict=True))
+        layers = (self.layers[chosen[k, None]] for k in range(1, self.nodes + 1))
+        skips = (tuple(j for j in reached(k) if chosen[k, j] == 1) for k in range(1, self.nodes + 2))
         return Perceptron(tuple(layers), tuple(skips))
 
     def indices(self, architecture: Perceptron) -> tuple[int, ...]:
-        found: list[int] = []
-        for k in range(1, self.nodes + 2):
-            if k <= self.nodes:
-                found.append(self.decisions[len(found)].options.index(architecture.layers[k - 1]))
-            found += [int(j in architecture.skips[k - 1]) for j in reached(k)]
-        return tuple(found)
+        return tuple(
+            self.layers.index(architecture.layers[k - 1])
+            if j is None
+            else int(j in architecture.skips[k - 1])
+            for k, j in self.places
+        )
 
     def parse(self, text: str) -> Perceptron:
-        found = Perceptron.from_string(text)
-        allowed = self.decisions[0].options
+        found, allowed = Perceptron.from_string(text), self.layers
         if len(found.layers) != self.nodes or not set(found.layers) <= set(allowed):
             raise UraenasError(
                 f"{text} is none of {self.name}: {self.nodes} nodes, each one of {', '.join(allowed)}"

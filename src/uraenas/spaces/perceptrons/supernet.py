@@ -43,17 +43,10 @@ def forward(
     units = torch.arange(widest, device=x.device)
     masks = torch.stack([units < width for width in widths]).to(x.dtype)  # [widths, W]
     values, row = [x], 0
-    for k in range(1, nodes + 2):
-        is_output = k == nodes + 1
-        name = "out" if is_output else f"node{k}"
-        options = None if is_output else mixing[row]
-        row += 0 if is_output else 1
-        z = F.linear(values[k - 1], weights[f"{name}.from{k - 1}.weight"], weights[f"{name}.bias"])
-        for j in reached(k):
-            z = z + mixing[row, 1] * F.linear(values[j], weights[f"{name}.from{j}.weight"])
-            row += 1
-        if options is None:
-            return z
+    for k in range(1, nodes + 1):
+        options = mixing[row]
+        z = _read(f"node{k}", values, weights, mixing, row + 1)
+        row += 1 + len(reached(k))
         shares = options[1 : 1 + len(activations) * len(widths)].view(len(activations), len(widths)) @ masks
         mixed = [ACTIVATIONS[one](z) * share for one, share in zip(activations, shares, strict=True)]
         passed = options[0] * values[k - 1]
@@ -61,4 +54,13 @@ def forward(
             F.pad(passed, (0, room - passed.shape[1]))
             + F.pad(sum(mixed[1:], start=mixed[0]), (0, room - widest))
         )
-    raise AssertionError("the output comes last")
+    return _read("out", values, weights, mixing, row)
+
+
+def _read(name: str, values: Sequence[Tensor], weights: Tensors, mixing: Tensor, row: int) -> Tensor:
+    """What the next layer makes of the last value and, by its skips, of those before; of these θ begins at `row`."""
+    k = len(values)
+    z = F.linear(values[-1], weights[f"{name}.from{k - 1}.weight"], weights[f"{name}.bias"])
+    for place, j in enumerate(reached(k), start=row):
+        z = z + mixing[place, 1] * F.linear(values[j], weights[f"{name}.from{j}.weight"])
+    return z

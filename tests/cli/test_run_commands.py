@@ -41,8 +41,7 @@ def test_the_same_command_again_prints_the_table_of_the_paper_and_changes_nothin
     assert again.returncode == 0, again.stderr
     for word in ("Acc", "ECE", "NLL", "cAcc", "cECE", "cNLL", "Dis", "drnas", "uraenas", "deep-ensemble"):
         assert word in again.stdout
-    legend = next(line for line in again.stdout.splitlines() if line.startswith("E: members; "))
-    assert "; cAcc: accuracy on shifted images, and so cECE, cNLL; Dis: " in legend
+    assert "; cAcc: accuracy on shifted images, and so cECE, cNLL; Dis: " in " ".join(again.stdout.split())
     assert (own_run / "metrics.json").read_bytes() == before
     assert times() == chains
 

@@ -12,6 +12,7 @@ from short_runs import assert_same_members
 from two_workers import TwoWorkers
 
 from uraenas.base.errors import UraenasError
+from uraenas.run import forecast
 from uraenas.run.config import preset
 from uraenas.run.directory import SEARCH_STATE
 from uraenas.run.export import usual_search
@@ -45,7 +46,10 @@ class Cut(Exception):
     """The process ends here."""
 
 
-def test_a_search_cut_off_or_asked_of_workers_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+def test_a_search_cut_off_or_asked_of_workers_ends_as_if_nothing_had_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "PAUSE", 0)  # progress is told at once
     config = preset("table", SETTINGS)
     whole = Pipeline.start(tmp_path / "whole", config)
     found = whole.search()

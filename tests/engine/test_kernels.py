@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 
 from uraenas.architectures import DISTRIBUTIONS
 from uraenas.base import draws
+from uraenas.data.augment import AUGMENTATIONS
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import EpochDraws, Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings, Wrapping
@@ -20,7 +21,7 @@ from uraenas.engine.gradients import PlainGradients, PlainSearchGradients, of_ch
 from uraenas.engine.kernels.cells import program
 from uraenas.engine.kernels.cells.images import augment
 from uraenas.engine.kernels.cells.stack import StackProgram
-from uraenas.engine.kernels.cells.training import KernelGradients, KernelSearchGradients
+from uraenas.engine.kernels.cells.training import KernelGradients, KernelSearchGradients, _losses
 from uraenas.spaces import CellSpace, Shape, Stack, Supernet, option_counts
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -117,6 +118,25 @@ def test_a_training_step_has_the_plain_losses_and_gradient(space: CellSpace) -> 
     assert_near(losses, expected_losses)
     assert_near(gradient, expected_gradient, 1e-3, 1e-4)
     assert_near(own.statistics, plain.statistics)
+
+
+def test_weights_of_images_count_in_the_smoothed_share_of_mixed_labels_too() -> None:
+    random_images = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    part = LabelledImages(random_images, np.arange(12) % 5, np.linspace(0.1, 3, 12, dtype=np.float32))
+    mixup = [AUGMENTATIONS["mixup"].make()]
+    loader = Loader(part, Normalisation.of(part.images), 4, 1, True, DEVICE, torch.float32, mixup, 5)
+    loader.augment(5, 0)
+    drawn, position = loader.draw([5], 0), torch.tensor(1, device=DEVICE)
+    logits = random(1, 4, 5, key=3)
+    losses, slope = _losses(logits.clone(), loader, drawn, position, torch.tensor([0.2], device=DEVICE))
+
+    probabilities, _ = loader.labels_at(drawn, position)  # times weights
+    importance = probabilities.sum(dim=-1, keepdim=True)
+    assert importance.max() > 1.5 * importance.min()
+    targets = 0.8 * probabilities + 0.2 * importance / 5
+    expected = -(targets * logits.log_softmax(dim=-1)).sum(dim=-1).mean(dim=-1)
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(slope, (importance * logits.softmax(dim=-1) - targets) / 4)
 
 
 @pytest.mark.slow

@@ -126,8 +126,8 @@ def write_pool(data: Dataset, split: int, kind: Kind, path: Path) -> None:
     members, predict = ensemble.members, ensemble.predictor("cpu")
     said, test = predict(train.images).numpy(), predict(data.test.images).numpy()
     chains = np.array([int(member.origin.chain.rsplit("-", 1)[1]) for member in members])
-    numbers = range(int(chains.max()) + 1)
-    recipes = config.method("joint-adam").recipes.draw([None] * len(numbers), numbers, split, "sampled", None)
+    every = dict.fromkeys(range(int(chains.max()) + 1))
+    recipes = config.method("joint-adam").recipes.draw(every, draws.key(split, "recipe", "sampled"), None)
     own = chains % (fold.max() + 1)
     parts = [said[m, fold == part] for m, part in enumerate(own)]
     longest = max(map(len, parts))

@@ -112,13 +112,11 @@ def test_smoothing_is_pytorchs(weighted: bool) -> None:
 
 def test_draws_are_keyed_and_within_their_bounds() -> None:
     way = Varied(step_size=(0.25, 4.0))
-    chains = [GENOTYPES[0]] * 400
-    numbers = range(400)
-    drawn = way.draw(chains, numbers, 1, "expected", None)
-    assert drawn[:5] == way.draw(chains[:5], numbers[:5], 1, "expected", None)
-    assert drawn[7:9] == way.draw(chains[:2], [7, 8], 1, "expected", None)
-    assert drawn != way.draw(chains, numbers, 2, "expected", None)
-    assert drawn != way.draw(chains, numbers, 1, "sampled", None)
+    chains = dict.fromkeys(range(400), GENOTYPES[0])
+    drawn = way.draw(chains, 1, None)
+    assert drawn[:5] == way.draw(dict.fromkeys(range(5), GENOTYPES[0]), 1, None)
+    assert drawn[7:9] == way.draw(dict.fromkeys([7, 8], GENOTYPES[1]), 1, None)
+    assert drawn != way.draw(chains, 2, None)
     logs = [math.log2(one.step_size) for one in drawn]
     assert -2 <= min(logs) < -1.9
     assert 1.9 < max(logs) <= 2
@@ -126,7 +124,7 @@ def test_draws_are_keyed_and_within_their_bounds() -> None:
     assert all(0 <= one.smoothing <= 0.01 and 0.5 <= one.prior_deviation <= 2 for one in drawn)
     kinds = [one.kind(3) for one in drawn]
     assert all(100 < kinds.count(kind) < 170 for kind in range(3))
-    one_each = Varied(augmentation=False).draw(chains[:5], numbers[:5], 1, "expected", None)
+    one_each = Varied(augmentation=False).draw(chains, 1, None)
     assert {one.kind(3) for one in one_each} == {None}
 
 
@@ -146,12 +144,11 @@ def test_a_learned_recipe_is_the_best_that_trained_its_architecture() -> None:
         [0.5, 0.9, 0.7],
         [(0.5, 1.0), (2.0, 0.25), (4.0, 3.0)],
     )
-    architectures = [SPACE.architecture((option,) * 6) for option in (3, 2, 1)]
-    asked = (architectures, range(3), 1, "sampled")
-    drawn = RECIPES["learned"].make().draw(*asked, Searched(SPACE, here, state))
+    chains = {number: SPACE.architecture((option,) * 6) for number, option in enumerate((3, 2, 1))}
+    drawn = RECIPES["learned"].make().draw(chains, 1, Searched(SPACE, here, state))
     assert drawn == [Recipe(4.0, 3.0), Recipe(2.0, 0.25), Recipe(2.0, 0.25)]
     with pytest.raises(UraenasError, match="needs a search that asks for recipes"):
-        RECIPES["learned"].make().draw(*asked, Searched.nothing(SPACE, Dirichlet()))
+        RECIPES["learned"].make().draw(chains, 1, Searched.nothing(SPACE, Dirichlet()))
 
 
 def test_methods_with_recipes_run(tmp_path: Path) -> None:

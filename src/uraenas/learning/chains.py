@@ -148,7 +148,8 @@ def plan_chains(
         architectures, redrawn = [one.architecture for one in given if one], 0
     else:
         architectures, redrawn = method.source.draw(space, searched, len(numbers), seed)
-    recipes = method.recipes.draw(architectures, numbers, seed, method.row.source, searched)
+    key = draws.key(seed, "recipe", method.row.source)
+    recipes = method.recipes.draw(dict(zip(numbers, architectures, strict=True)), key, searched)
     parts = zip(numbers, architectures, given, recipes, strict=True)
     weights = mover(method.weights)
     return [ChainSpec(method.origin, weights, *part) for part in parts], redrawn

@@ -1,6 +1,6 @@
 """How the chains of a method are trained: all alike, or each with a recipe of its own. A way is a row of RECIPES."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -41,15 +41,8 @@ class Recipes(Protocol):
 
     from_search: ClassVar[bool]  # whether they are those of the search, which then has to ask for some
 
-    def draw(
-        self,
-        architectures: Sequence[Architecture],
-        numbers: Sequence[int],
-        seed: int,
-        source: str,
-        searched: Searched | None,
-    ) -> list[Recipe]:
-        """One for each chain, of these architectures and numbers."""
+    def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
+        """One for each chain, of these numbers and architectures."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +51,8 @@ class Same:
 
     from_search: ClassVar[bool] = False
 
-    def draw(
-        self,
-        architectures: Sequence[Architecture],
-        numbers: Sequence[int],
-        seed: int,
-        source: str,
-        searched: Searched | None,
-    ) -> list[Recipe]:
-        return [Recipe()] * len(architectures)
+    def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
+        return [Recipe()] * len(chains)
 
 
 @dataclass(frozen=True)
@@ -86,22 +72,15 @@ class Varied:
             factors.require_bounds(name, getattr(self, name))
         factors.require_bounds("smoothing", self.smoothing, 0, 0.9)
 
-    def draw(
-        self,
-        architectures: Sequence[Architecture],
-        numbers: Sequence[int],
-        seed: int,
-        source: str,
-        searched: Searched | None,
-    ) -> list[Recipe]:
+    def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
         found = []
-        for number in numbers:
-            key = draws.at(draws.key(seed, "recipe", source), number)
-            first, second, third = draws.uniform(key, 3).tolist()
+        for number in chains:
+            own = draws.at(key, number)
+            first, second, third = draws.uniform(own, 3).tolist()
             step_size = factors.between(self.step_size, first)
             deviation = factors.between(self.prior_deviation, second)
             low, high = self.smoothing
-            kind = draws.uniform(draws.at(key, 1), 1).item() if self.augmentation else None
+            kind = draws.uniform(draws.at(own, 1), 1).item() if self.augmentation else None
             found.append(Recipe(step_size, deviation, low + (high - low) * third, kind))
         return found
 
@@ -112,14 +91,7 @@ class Learned:
 
     from_search: ClassVar[bool] = True
 
-    def draw(
-        self,
-        architectures: Sequence[Architecture],
-        numbers: Sequence[int],
-        seed: int,
-        source: str,
-        searched: Searched | None,
-    ) -> list[Recipe]:
+    def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
         if searched is None or not len(searched.state.get("recipes", ())):
             raise UraenasError("this method needs a search that asks for recipes first")
         asked, recipes = queried.asked(searched.state), searched.state["recipes"].tolist()
@@ -127,7 +99,7 @@ class Learned:
         for place in queried.best_first(searched.state):
             known.setdefault(str(searched.space.architecture(asked[place])), recipe_of(recipes[place]))
         best = next(iter(known.values()))
-        return [known.get(str(one), best) for one in architectures]
+        return [known.get(str(one), best) for one in chains.values()]
 
 
 RECIPES: dict[str, Part[Any]] = {"same": Part(Same), "varied": Part(Varied), "learned": Part(Learned)}

@@ -44,6 +44,39 @@ def test_coins_fall_the_same_way(chance: float) -> None:
     assert torch.equal(found, draws.coins(SINGLE, COUNT, chance))
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("axes", [1, 2, 4])
+@pytest.mark.parametrize(("each", "scaled"), [(True, False), (True, True), (False, True)])
+def test_masked_values_and_their_gradient_are_those_of_a_mask(
+    layout: torch.memory_format, axes: int, each: bool, scaled: bool
+) -> None:
+    x, slope = (draws.normal(SINGLE + n, 5 * 6 * 7 * 9).view(5, 6, 7, 9) for n in range(2))
+    x, slope = x.contiguous(memory_format=layout).requires_grad_(), slope.contiguous(memory_format=layout)
+    expected = draws.masked(SINGLE, x, axes, each, 0.7, scaled)
+    expected.backward(slope)
+    y = x.detach().to(DEVICE).requires_grad_()
+    found = draws_on_gpu.masked(
+        SINGLE.to(DEVICE), y, each, axes, draws._below(0.7), 1 / 0.7 if scaled else 1.0
+    )
+    found.backward(slope.to(DEVICE))
+    assert y.grad is not None
+    assert x.grad is not None
+    torch.testing.assert_close(found.cpu(), expected.detach())
+    torch.testing.assert_close(y.grad.cpu(), x.grad)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 4])
+def test_some_channels_are_masked_where_they_lie(axes: int) -> None:
+    whole = draws.normal(SINGLE, 5 * 6 * 7 * 9).view(5, 7, 9, 6).permute(0, 3, 1, 2).to(DEVICE)
+    some = whole[:, 2:5].requires_grad_()
+    found = draws_on_gpu.masked(SINGLE.to(DEVICE), some, True, axes, draws._below(0.7), 1.0)
+    found.sum().backward()
+    ones = torch.ones(5, 3, 7, 9)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found.cpu(), draws.masked(SINGLE, some.cpu(), axes, True, 0.7, False))
+    torch.testing.assert_close(some.grad.cpu(), draws.masked(SINGLE, ones, axes, True, 0.7, False))
+
+
 @EACH
 @pytest.mark.parametrize("step", [0, 1, 77, 2**40])
 def test_keys_of_steps_are_the_same(key: torch.Tensor, step: int) -> None:

@@ -87,11 +87,29 @@ def integers(key: Tensor, count: int, below: int) -> Tensor:
 
 def coins(key: Tensor, count: int, chance: float) -> Tensor:
     """True with this chance, to a 65,536th; four from each word, since masks take many."""
-    below = round(chance * 2**16) - 2**15
+    below = _below(chance)
     if own := _own(key):
         return own.coins(key, count, below)
     sixteen = words(key, (count + 3) // 4).view(torch.int16)[:count]  # −2^15 … 2^15 − 1
     return sixteen < below if below < 2**15 else sixteen == sixteen  # which 16 bits cannot hold
+
+
+def _below(chance: float) -> int:
+    """What 16 bits, as a signed number, lie below with this chance."""
+    return round(chance * 2**16) - 2**15
+
+
+def masked(key: Tensor, x: Tensor, axes: int, each: bool, chance: float, scaled: bool) -> Tensor:
+    """Values [N, …] that a coin keeps, others 0; kept ones divided by their chance if scaled.
+
+    A coin is of a place along the first `axes` axes: 1, 2 or all. Unless each image has its own, all share those of the
+    first.
+    """
+    if own := _own(key):
+        return own.masked(key, x, each, axes, _below(chance), 1 / chance if scaled else 1.0)
+    shape = (x.shape[0] if each else 1, *x.shape[1:axes])
+    mask = coins(key, math.prod(shape), chance).view(*shape, *(1 for _ in x.shape[axes:])).to(x.dtype)
+    return x * (mask / chance if scaled else mask)
 
 
 def permutation(key: Tensor, count: int) -> Tensor:

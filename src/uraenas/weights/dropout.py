@@ -13,7 +13,7 @@ from torch import Tensor
 from uraenas.base.errors import require_range, unknown
 from uraenas.spaces import Apply, Draw, Layout, Network, Passage, Tensors
 from uraenas.weights.descending import OneCosine
-from uraenas.weights.masks import MOST_DRAWS, mask, require_chance
+from uraenas.weights.masks import MOST_DRAWS, masked, require_chance
 from uraenas.weights.method import Changes
 
 AXES = {"channel": 2, "value": 4}  # of a map [N, C, H, W], that a mask differs along
@@ -52,7 +52,7 @@ class Dropout(OneCosine):
         for name, entry in layout.layers.items():
             if entry.role != "images":
                 weight = weights[entry.name]
-                found[entry.name] = weight * (mask(draw, name, weight[:1], 2, keep) / keep)
+                found[entry.name] = masked(draw, name, weight, 2, keep)
         return found
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
@@ -61,7 +61,7 @@ class Dropout(OneCosine):
         def layer(name: str, x: Tensor, weight: Tensor, apply: Apply) -> Tensor:
             if x is network.images:
                 return apply(x, weight)
-            return apply(x * (mask(draw, name, x, AXES[self.per], keep) / keep), weight)
+            return apply(masked(draw, name, x, AXES[self.per], keep), weight)
 
         return network(weights, Passage(layer=layer))
 

@@ -4,7 +4,6 @@ In training every image has its own. In prediction one mask serves all images: a
 that what it says of an image does not depend on those beside it.
 """
 
-import math
 from functools import cache
 
 from torch import Tensor
@@ -16,12 +15,13 @@ from uraenas.spaces import Draw
 MOST_DRAWS = 1000
 
 
-def mask(draw: Draw, place: str, like: Tensor, axes: int, chance: float) -> Tensor:
-    """For values [N, …]: a mask over N and the next `axes` − 1 axes, which the others share."""
-    images = like.shape[0] if draw.number is None else 1
-    shape = (images, *like.shape[1:axes])
-    drawn = draws.coins(draws.at(draw.key, number_of(place)), math.prod(shape), chance)
-    return drawn.view(*shape, *(1 for _ in like.shape[axes:])).to(like.dtype)
+def masked(draw: Draw, place: str, x: Tensor, axes: int, chance: float, scaled: bool = True) -> Tensor:
+    """Values [N, …] under a mask over N and the next `axes` − 1 axes, which the others share.
+
+    Unless told otherwise what is kept is divided by its chance, so that the mean stays.
+    """
+    key = draws.at(draw.key, number_of(place))
+    return draws.masked(key, x, axes, draw.number is None, chance, scaled)
 
 
 @cache

@@ -17,7 +17,7 @@ from torch import Tensor
 from uraenas.base.errors import UraenasError, require_range
 from uraenas.spaces import Draw, Network, Passage, Tensors, Term
 from uraenas.weights.descending import OneCosine
-from uraenas.weights.masks import MOST_DRAWS, mask
+from uraenas.weights.masks import MOST_DRAWS, masked
 from uraenas.weights.method import UNCHANGED, Changes
 
 
@@ -40,7 +40,7 @@ class Swapout(OneCosine):
 
     def forward(self, network: Network, weights: Tensors, draw: Draw) -> Tensor:
         def term(one: Term, x: Tensor) -> Tensor:
-            return x * mask(draw, one.name, x, x.dim(), _chance(one, self.keep))
+            return masked(draw, one.name, x, x.dim(), _chance(one, self.keep), scaled=False)
 
         return network(weights, Passage(term=term))
 
@@ -72,8 +72,7 @@ class StochasticDepth(OneCosine):
         def term(one: Term, x: Tensor) -> Tensor:
             if one.skips or one.alone:  # what is left must still reach the output
                 return x
-            chance = _chance(one, self.keep)
-            return x * (mask(draw, one.name, x, 1, chance) / chance)
+            return masked(draw, one.name, x, 1, _chance(one, self.keep))
 
         return network(weights, Passage(term=term))
 

@@ -8,11 +8,13 @@ All maps of one stage have one size and lie in one arena [maps, N, H, W, C]; a m
 of `edges` is a convolution with its norm, and writes map e. Rows that are launched together stand together.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from uraenas.engine.kernels.cells.tuning import grouping
-from uraenas.engine.kernels.cells.wiring import POOL, SKIP, Wiring
+from uraenas.engine.kernels.cells.wiring import SKIP, Wiring
 from uraenas.spaces.cells import Skeleton
 from uraenas.spaces.cells.skeleton import STAGES
 from uraenas.spaces.layout import Layout
@@ -23,6 +25,7 @@ PACKED_UNIT = 64  # offsets into packed weights and partial sums are counted in 
 NOTHING, NORMED = 0, 1  # what arrives at a node, beside SKIP and POOL
 
 Term = tuple[int, int, int]  # kind, map, and the place of its factor in the program's `mixing` (0: one)
+Arriving = dict[tuple[int, int], list[Term]]  # (node, member) → what is summed there
 
 
 @dataclass
@@ -99,6 +102,11 @@ class Span:
 
     first: int
     count: int
+
+    @classmethod
+    def since(cls, first: int, rows: Sequence[Any]) -> "Span":
+        """From this row to the last that there is by now."""
+        return cls(first, len(rows) - first)
 
 
 @dataclass
@@ -197,6 +205,14 @@ class _Builder:
             )
         return edge
 
+    def leaving(self, stage: int, m: int, cell: str, node: int, channels: int) -> Iterator[Edge]:
+        """New edges for all convolutions that leave a node of one member's cell."""
+        wiring = self.wirings[m]
+        for kind, (kernel, targets) in enumerate(wiring.convolutions[node]):
+            name, shape = f"{cell}.from{node}.conv{kernel}", (channels, channels, kernel)
+            for part, target in enumerate(targets):
+                yield self.edge(stage, m, name, shape, part, factor=wiring.factor(kind, node, target))
+
 
 def make_plan(wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) -> Plan:
     """The plan of a stack; weight gradients of stage s are summed in `splits[s]` parts."""
@@ -215,36 +231,30 @@ def make_plan(wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) 
 
 def _number_edges(builder: _Builder, number: int, stage: Stage) -> None:
     """First all edges get their numbers, because map e is what edge e writes."""
-    skeleton, members = builder.skeleton, range(stage.members)
-    channels, half = stage.channels, stage.channels // 2
+    skeleton, members, channels = builder.skeleton, range(stage.members), stage.channels
+    half = channels // 2
     if number == 0:
-        shape = (channels, skeleton.image_channels, 3)
-        entry = [("stem", shape, False)]
+        entry = {"stem": (channels, skeleton.image_channels, 3)}
     else:
-        name = f"reduce{number}"
-        entry = [
-            (f"{name}.first", (channels, half, 3), False),
-            (f"{name}.second", (channels, channels, 3), False),
-            (f"{name}.shortcut", (channels, half, 1), True),
-        ]
-    for name, shape, pooled in entry:
+        entry = {
+            f"reduce{number}.first": (channels, half, 3),
+            f"reduce{number}.second": (channels, channels, 3),
+            f"reduce{number}.shortcut": (channels, half, 1),
+        }
+    for name, shape in entry.items():
+        pooled = name.endswith("shortcut")
         stage.entry.leaving.append(Span(len(stage.edges), stage.members))
         stage.edges += [builder.edge(number, m, name, shape, pooled=pooled) for m in members]
     for c in range(skeleton.cells):
-        cell = Cell()
-        start = len(stage.edges)
+        cell, start = Cell(), len(stage.edges)
         for node in range(builder.nodes - 1):
             first = len(stage.edges)
             for m in members:
-                wiring = builder.wirings[m]
-                for kind, (kernel, targets) in enumerate(wiring.convolutions[node]):
-                    name = f"cell{number * skeleton.cells + c}.from{node}.conv{kernel}"
-                    shape = channels, channels, kernel
-                    for part, target in enumerate(targets):
-                        factor = wiring.factor(kind, node, target)
-                        stage.edges.append(builder.edge(number, m, name, shape, part, factor=factor))
-            cell.leaving.append(Span(first, len(stage.edges) - first))
-        cell.edges = Span(start, len(stage.edges) - start)
+                stage.edges += builder.leaving(
+                    number, m, f"cell{number * skeleton.cells + c}", node, channels
+                )
+            cell.leaving.append(Span.since(first, stage.edges))
+        cell.edges = Span.since(start, stage.edges)
         stage.cells.append(cell)
     for e, edge in enumerate(stage.edges):
         edge.output = edge.gradient = e
@@ -324,44 +334,47 @@ def _connect_cell(
     maps: list[list[int | None]],
     gradients: list[list[int]],
 ) -> None:
-    arriving: dict[tuple[int, int], list[Term]] = {}  # (node, member) → terms of the sum
+    """Every node learns what leaves it, and then what arrives at it."""
+    arriving: Arriving = defaultdict(list)
     first_passage = len(stage.passages)
-    nodes = wirings[0].nodes
-    for node in range(nodes - 1):
-        e, first_source = cell.leaving[node].first, len(stage.sources)
+    for node, edges in enumerate(cell.leaving):
+        e, first_source = edges.first, len(stage.sources)
         for m, wiring in enumerate(wirings):
             source = maps[m][node]
             if source is None:
                 continue
-            first, terms = e, []
-            for _, targets in wiring.convolutions[node]:
-                for target in targets:
-                    edge = stage.edges[e]
-                    edge.input, edge.arriving = source, gradients[m][target]
-                    arriving.setdefault((target, m), []).append((NORMED, e, edge.factor))
-                    e += 1
+            targets = [target for _, own in wiring.convolutions[node] for target in own]
+            for number, target in enumerate(targets, start=e):
+                edge = stage.edges[number]
+                edge.input, edge.arriving = source, gradients[m][target]
+                arriving[target, m].append((NORMED, number, edge.factor))
+            terms = []
             for line in wiring.lines[node]:
                 gradient = gradients[m][line.target]
-                if line.skip is not None:
-                    arriving.setdefault((line.target, m), []).append((SKIP, source, line.skip))
-                    terms.append((SKIP, gradient, line.skip))
-                if line.pool is not None:
-                    arriving.setdefault((line.target, m), []).append((POOL, source, line.pool))
-                    terms.append((POOL, gradient, line.pool))
+                arriving[line.target, m] += [(kind, source, factor) for kind, factor in line.kinds]
+                terms += [(kind, gradient, factor) for kind, factor in line.kinds]
                 if wiring.mixed:
                     stage.passages.append(Passage(source, gradient, line.skip or 0, line.pool or 0))
-            stage.sources.append(Source(source, gradients[m][node], first, e - first, -1, terms))
-        cell.sources.append(Span(first_source, len(stage.sources) - first_source))
-    cell.passages = Span(first_passage, len(stage.passages) - first_passage)
-    for target in range(1, nodes):
-        rows = [(m, terms) for (node, m), terms in sorted(arriving.items()) if node == target]
-        cell.sums.append(Span(len(stage.sums), len(rows)))
-        for m, terms in rows:
-            output = maps[m][target]
+            stage.sources.append(Source(source, gradients[m][node], e, len(targets), -1, terms))
+            e += len(targets)
+        cell.sources.append(Span.since(first_source, stage.sources))
+    cell.passages = Span.since(first_passage, stage.passages)
+    for target in range(1, len(cell.leaving) + 1):
+        _connect_sums(stage, cell, target, maps, arriving)
+
+
+def _connect_sums(
+    stage: Stage, cell: Cell, target: int, maps: list[list[int | None]], arriving: Arriving
+) -> None:
+    first, normed = len(stage.sums), []
+    for m, own in enumerate(maps):
+        if terms := arriving.get((target, m)):
+            output = own[target]
             assert output is not None
             stage.sums.append(Sum(output, terms))
-        normed = [number for _, terms in rows for kind, number, _ in terms if kind == NORMED]
-        cell.arriving.append(_order(stage, normed))
+            normed += [number for kind, number, _ in terms if kind == NORMED]
+    cell.sums.append(Span.since(first, stage.sums))
+    cell.arriving.append(_order(stage, normed))
 
 
 def _order(stage: Stage, edges: Sequence[int]) -> Span:

@@ -20,6 +20,12 @@ class Line:
     skip: int | None = None
     pool: int | None = None
 
+    @property
+    def kinds(self) -> list[tuple[int, int]]:
+        """SKIP, POOL or both, each with the place of its factor."""
+        both = ((SKIP, self.skip), (POOL, self.pool))
+        return [(kind, factor) for kind, factor in both if factor is not None]
+
 
 @dataclass(frozen=True)
 class Wiring:

@@ -2,158 +2,35 @@
 
 Kernels know nothing of genotypes. They are launched once for all members, and program k of a launch reads row k of a
 table to find what it works on. So the same compiled kernels serve any genotypes, dead edges cost nothing, and the
-number of launches does not grow with the number of members.
-
-All maps of one stage have one size and lie in one arena [maps, N, H, W, C]; a map is named by its number there. Row e
-of `edges` is a convolution with its norm, and writes map e. Rows that are launched together stand together.
+number of launches does not grow with the number of members. `rows.py` says what there are rows of.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
+from uraenas.engine.kernels.cells.rows import (
+    IMAGE_CHANNELS,
+    NORMED,
+    PACKED_UNIT,
+    Cell,
+    Edge,
+    Pack,
+    Passage,
+    Plan,
+    Source,
+    Span,
+    Stage,
+    Sum,
+    Term,
+)
 from uraenas.engine.kernels.cells.tuning import grouping
 from uraenas.engine.kernels.cells.wiring import SKIP, Wiring
 from uraenas.spaces.cells import Skeleton
 from uraenas.spaces.cells.skeleton import STAGES
 from uraenas.spaces.layout import Layout
 
-IMAGE_CHANNELS = 4  # images are stored with channels up to this, so that a pixel is one aligned word
-PACKED_UNIT = 64  # offsets into packed weights and partial sums are counted in this many numbers
-
-NOTHING, NORMED = 0, 1  # what arrives at a node, beside SKIP and POOL
-
-Term = tuple[int, int, int]  # kind, map, and the place of its factor in the program's `mixing` (0: one)
 Arriving = dict[tuple[int, int], list[Term]]  # (node, member) → what is summed there
-
-
-@dataclass
-class Edge:
-    """One convolution of one member. Offsets of weight … variance are into the flat vectors."""
-
-    input: int  # map that is convolved
-    # map that is written; the backward pass turns it into the gradient of the convolution's output
-    output: int
-    gradient: int  # map with the gradient of the convolution's output
-    arriving: int  # map with the gradient of the node that the edge leads to
-    packed: int
-    partial: int
-    taps: int
-    weight: int
-    scale: int = -1
-    shift: int = -1
-    mean: int = -1
-    variance: int = -1
-    factor: int = 0  # place in the program's `mixing`; where that is 0, the convolution need not run
-
-
-@dataclass
-class Sum:
-    """A node of one member. The factor of a normed term is part of its norm, and here tells whether it ran."""
-
-    output: int
-    terms: list[Term]
-
-
-@dataclass
-class Source:
-    """The gradient of one node: convolutions that leave it (edges first … first + count), skips and pools."""
-
-    input: int
-    output: int
-    first: int
-    count: int
-    shortcut: int  # edge of the residual block's shortcut, where the node feeds one
-    terms: list[Term]
-
-
-@dataclass
-class Passage:
-    """An edge of a supernet's cell: the maps whose products, pixel by pixel, are the slopes of its skip and pool."""
-
-    input: int
-    arriving: int  # map with the gradient of the node that the edge leads to
-    skip: int  # places of their factors in `mixing`
-    pool: int
-
-
-@dataclass
-class Pack:
-    """How one convolution's weight lies in the flat vector, in packed form, and as partial sums of its gradient."""
-
-    weight: int
-    packed: int
-    partial: int
-    outputs: int
-    inputs: int
-    padded_inputs: int
-    taps: int
-    pooled: int  # a 1×1 convolution of a 2×2 average is stored as a 2×2 convolution with equal taps
-    splits: int
-    group: int
-    span: int
-    factor: int = 0  # as its edge has it
-
-
-@dataclass(frozen=True)
-class Span:
-    """Rows first … first + count of a table."""
-
-    first: int
-    count: int
-
-    @classmethod
-    def since(cls, first: int, rows: Sequence[Any]) -> "Span":
-        """From this row to the last that there is by now."""
-        return cls(first, len(rows) - first)
-
-
-@dataclass
-class Cell:
-    """The launches of one cell: rows by node, and edges by the node they arrive at."""
-
-    leaving: list[Span] = field(default_factory=list)  # edges, by source node
-    sums: list[Span] = field(default_factory=list)  # by target node, from 1
-    sources: list[Span] = field(default_factory=list)  # by source node
-    arriving: list[Span] = field(default_factory=list)  # rows of `order`, by target node, from 1
-    edges: Span = Span(0, 0)
-    passages: Span = Span(0, 0)
-
-
-@dataclass
-class Stage:
-    """One stage: the stem or residual block that feeds it, and its cells."""
-
-    channels: int
-    height: int
-    width: int
-    members: int
-    edges: list[Edge] = field(default_factory=list)
-    sums: list[Sum] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    passages: list[Passage] = field(default_factory=list)
-    order: list[int] = field(default_factory=list)  # edges by the node they arrive at
-    cells: list[Cell] = field(default_factory=list)
-    # stem: one convolution; residual block: first, second, shortcut
-    entry: Cell = field(default_factory=Cell)
-    maps: int = 0
-    inputs: list[int] = field(default_factory=list)  # maps that feed the first cell, by member
-    outputs: list[int] = field(default_factory=list)  # maps that leave the last cell, by member
-    output_gradients: list[int] = field(default_factory=list)
-
-
-@dataclass
-class Plan:
-    """Everything that the kernels are told about a stack."""
-
-    stages: list[Stage]
-    packs: list[Pack]
-    packed_size: int
-    partial_size: int
-    # offset of the head's scale, shift, matrix and bias (they are adjacent), by member
-    head_weights: list[int]
-    head_statistics: list[int]  # offset of the head's running mean and variance, by member
+UNKNOWN = -1  # the maps of an edge, before it is connected
 
 
 class _Builder:
@@ -179,20 +56,37 @@ class _Builder:
     ) -> Edge:
         """A new edge; maps are filled in later. `part` counts convolutions stored as one."""
         outputs, inputs, kernel = shape
-        taps = 4 if pooled else kernel**2
-        padded = max(inputs, IMAGE_CHANNELS)
-        size = taps * padded * outputs
         stride = 2 if name.endswith(("first", "shortcut")) else 1
         form = grouping("weight_gradient", outputs, stride, name == "stem")
-        partial_size = form.steps(2 if pooled else 3) * form.span * padded * form.group * outputs
-        weight = self.weights[m][f"{name}.weight"] + part * outputs * inputs * kernel**2
-        splits = self.splits[stage]
-        form_of_weight = (outputs, inputs, padded, taps, int(pooled), splits, form.group, form.span, factor)
-        self.packs.append(Pack(weight, self.packed, self.partial, *form_of_weight))
-        edge = Edge(-1, -1, -1, -1, self.packed // PACKED_UNIT, self.partial // PACKED_UNIT, taps, weight)
-        edge.factor = factor
-        self.packed += size
-        self.partial += partial_size * splits
+        pack = Pack(
+            weight=self.weights[m][f"{name}.weight"] + part * outputs * inputs * kernel**2,
+            packed=self.packed,
+            partial=self.partial,
+            outputs=outputs,
+            inputs=inputs,
+            padded_inputs=max(inputs, IMAGE_CHANNELS),
+            taps=4 if pooled else kernel**2,
+            pooled=int(pooled),
+            splits=self.splits[stage],
+            group=form.group,
+            span=form.span,
+            factor=factor,
+        )
+        self.packs.append(pack)
+        self.packed += pack.taps * pack.padded_inputs * outputs
+        steps = form.steps(2 if pooled else 3)
+        self.partial += steps * form.span * pack.padded_inputs * form.group * outputs * pack.splits
+        edge = Edge(
+            input=UNKNOWN,
+            output=UNKNOWN,
+            gradient=UNKNOWN,
+            arriving=UNKNOWN,
+            packed=pack.packed // PACKED_UNIT,
+            partial=pack.partial // PACKED_UNIT,
+            taps=pack.taps,
+            weight=pack.weight,
+            factor=factor,
+        )
         if f"{name}.norm.scale" in self.weights[m]:
             edge.scale, edge.shift, edge.mean, edge.variance = (
                 where[m][f"{name}.norm.{what}"] + part * outputs

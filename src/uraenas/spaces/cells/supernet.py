@@ -9,7 +9,7 @@ weights. The others pass by, unweighted, and channels are shuffled: the part tha
 of every part.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from uraenas.base import draws
 from uraenas.spaces.cells import blocks
 from uraenas.spaces.cells.operations import NONE, POOL, SKIP, Cell
-from uraenas.spaces.cells.skeleton import Skeleton
+from uraenas.spaces.cells.skeleton import Block, Skeleton
 from uraenas.spaces.layout import Entry, Layout, Tensors, convolution
 
 Shares = dict[str, tuple[Tensor, ...]]  # operation → its mixing weight on each edge
@@ -33,12 +33,17 @@ def supernet_layout(cell: Cell, skeleton: Skeleton) -> Layout:
         if block.reduces:
             entries += blocks.reduction_entries(block)
             continue
-        for node in range(cell.nodes - 1):
-            for kernel in cell.convolutions.values():
-                outputs = (cell.nodes - 1 - node) * block.channels
-                name = f"{block.name}.from{node}.conv{kernel}"
-                entries.append(convolution(name, outputs, block.channels, kernel))
+        for name, outputs, kernel in stored_in(block, cell):
+            entries.append(convolution(name, outputs, block.channels, kernel))
     return Layout((*entries, *blocks.head_entries(skeleton)))
+
+
+def stored_in(block: Block, cell: Cell) -> Iterator[tuple[str, int, int]]:
+    """Name, outputs and kernel size of the convolutions that a cell is stored as."""
+    for node in range(cell.nodes - 1):
+        outputs = (cell.nodes - 1 - node) * block.channels
+        for kernel in cell.convolutions.values():
+            yield f"{block.name}.from{node}.conv{kernel}", outputs, kernel
 
 
 def forward(

@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("triton")
 
-from uraenas.engine.kernels.cells.plan import NORMED, Plan, make_plan
+from uraenas.engine.kernels.cells.plan import make_plan
+from uraenas.engine.kernels.cells.rows import NORMED, Plan
 from uraenas.engine.kernels.cells.wiring import wiring_of, wiring_of_supernet
 from uraenas.spaces import CellSpace
 

@@ -12,9 +12,10 @@ from sklearn.datasets import load_digits
 
 from uraenas import Run
 from uraenas.base.errors import UraenasError
+from uraenas.base.files import checksum_of, read_tensors, write_tensors
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.joining import conformal_p_values, joined_scores, mutual_p_values
-from uraenas.ensemble.known import FILE, Level, Seen
+from uraenas.ensemble.known import FILE, Known, Level, Seen
 
 
 def scores(random: np.random.Generator, count: int) -> np.ndarray:
@@ -173,23 +174,36 @@ def test_what_is_known_is_stored_with_the_ensemble(ensemble: Ensemble, tmp_path:
     assert (tmp_path / "copy" / FILE).stat().st_size < 100_000
 
 
-def test_a_file_of_old_without_relative_distances_ranks_by_three_scores(
+def test_an_ensemble_without_relative_distances_ranks_by_three_scores(
     ensemble: Ensemble, tmp_path: Path
 ) -> None:
-    new = ensemble.known
-    assert new.ranked == 4
-    assert new.names[:4] == ["uncertainty", "distance-1", "distance-2", "relative"]
-    old = replace(
-        new,
-        seen=tuple(replace(one, whole=None) for one in new.seen),
-        scores={name: score for name, score in new.scores.items() if name != "relative"},
+    """As the shipped `cifar10` and `cifar10-small` do."""
+    known = ensemble.known
+    assert known.ranked == 4
+    assert known.names[:4] == ["uncertainty", "distance-1", "distance-2", "relative"]
+    without = replace(
+        known,
+        seen=tuple(replace(one, whole=None) for one in known.seen),
+        scores={name: score for name, score in known.scores.items() if name != "relative"},
     )
-    replace(ensemble, known=old).save(tmp_path / "old")
-    again = Ensemble.load(tmp_path / "old")
+    replace(ensemble, known=without).save(tmp_path / "without")
+    again = Ensemble.load(tmp_path / "without")
     assert again.known.ranked == 3
     assert "relative" not in again.known.names
-    assert torch.equal(again.look(digits(40))[1], replace(ensemble, known=old).look(digits(40))[1])
+    assert torch.equal(again.look(digits(40))[1], replace(ensemble, known=without).look(digits(40))[1])
     assert not torch.equal(again.look(digits(40))[1], ensemble.look(digits(40))[1])
+
+
+@pytest.mark.parametrize(
+    "name", ["p_value", "before", "reach.distance-1", "scores.distance-2", "0.whole.means"]
+)
+def test_a_file_that_lacks_something_is_refused(ensemble: Ensemble, tmp_path: Path, name: str) -> None:
+    path = tmp_path / FILE
+    ensemble.known.save(path)
+    tensors, _ = read_tensors(path)
+    write_tensors(path, {other: one for other, one in tensors.items() if other != name}, {"file": FILE})
+    with pytest.raises(UraenasError, match=f"{FILE} (lacks|does not hold)"):
+        Known.load(path, len(ensemble.known.seen), checksum_of(path))
 
 
 def test_an_ensemble_without_it_says_so(ensemble: Ensemble, tmp_path: Path) -> None:

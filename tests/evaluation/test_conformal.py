@@ -163,17 +163,6 @@ def test_half_of_the_images_is_apart_and_another_seed_draws_another_half() -> No
     assert not drawn_apart(1, 0).any()
 
 
-def test_what_was_stored_before_there_were_promises_makes_none() -> None:
-    new = held_out(np.random.default_rng(5), 400)
-    stored = {name: tensor for name, tensor in new.tensors().items() if name in ("confidence", "right")}
-    old = HeldOut.from_tensors(stored)
-    assert old.is_sound
-    assert old.threshold(0.2).certainty == 0
-    assert old.quantile(0.5) == math.inf
-    with pytest.raises(KeyError):
-        HeldOut.from_tensors({**stored, "rank": new.rank})
-
-
 def test_images_that_are_called_foreign_are_not_answered_so_their_errors_do_not_count() -> None:
     found = held_out(np.random.default_rng(4), 2000)
     foreign = torch.arange(2000) % 10 == 0
@@ -182,5 +171,3 @@ def test_images_that_are_called_foreign_are_not_answered_so_their_errors_do_not_
     assert spoiled.threshold(0.2, 0.9) == alone.threshold(0.2, 0.9)
     assert spoiled.threshold(0.2, 0.9, share=1 / 32) == alone.threshold(0.2, 0.9)  # p ≤ share is foreign
     assert spoiled.threshold(0.2, 0.9, share=0.005) != alone.threshold(0.2, 0.9)
-    before = {name: one for name, one in found.tensors().items() if name != "p_value"}  # an older file
-    assert HeldOut.from_tensors(before).threshold(0.2, 0.9) == found.threshold(0.2, 0.9)

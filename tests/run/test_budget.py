@@ -238,7 +238,7 @@ def begun(path, methods: str, end: float, **changes: object) -> Pipeline:
     facts = {**FEW, "ensemble.members": 4, "engine.stack": 2, "methods": methods}
     pipeline = Pipeline.start(path, preset("tiny", {**facts, **changes}))
     progress = pipeline.progress
-    progress.clock = lambda: progress.stages["train"][2] if "train" in progress.stages else 0.0
+    progress.clock = lambda: progress.stages["train"].done if "train" in progress.stages else 0.0
     progress.expect(Forecast({"train": 64.0}, {}), end)
     return pipeline
 
@@ -302,7 +302,7 @@ def test_a_search_that_takes_twice_as_long_as_expected_is_ended(tmp_path):
         tmp_path / "run", preset("tiny", {**FEW, "methods": "drnas", "search.epochs": 4})
     )
     progress = pipeline.progress
-    progress.clock = lambda: progress.stages["search"][2] if "search" in progress.stages else 0.0
+    progress.clock = lambda: progress.stages["search"].done if "search" in progress.stages else 0.0
     progress.expect(Forecast({"search": 4.0}, {}), end=1000.0)  # its epochs take five seconds
     assert pipeline.search() is not None
     assert pipeline.left_out == ["the search was ended after 2 of 4 epochs"]
@@ -312,7 +312,7 @@ def test_a_search_that_takes_twice_as_long_as_expected_is_ended(tmp_path):
 def test_shifted_images_that_come_too_late_are_left_out_as_a_whole(own_run):
     pipeline = Pipeline.resume(own_run)
     progress = pipeline.progress
-    progress.clock = lambda: progress.stages["evaluate"][2] if "evaluate" in progress.stages else 0.0
+    progress.clock = lambda: progress.stages["evaluate"].done if "evaluate" in progress.stages else 0.0
     progress.expect(Forecast({"evaluate": 9.0}, {}), end=2.5)
     assert {row.shift for row in pipeline.evaluate().rows} == {"none"}
     assert pipeline.left_out == ["time was up: shifted images were left out (basic)"]

@@ -1,8 +1,9 @@
 """A folder of images with one sub-folder per class."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -22,6 +23,15 @@ LIKE_PARTS = frozenset((*PARTS, "training", "testing", "valid", "validation"))
 NAMED_FILES = 5
 
 
+@dataclass(frozen=True)
+class _Found:
+    """An image file of a part and a class."""
+
+    part: str
+    label: str
+    file: Path
+
+
 def load_folder(
     path: str | os.PathLike[str], image_size: int = DEFAULT_SIZE, skip_unreadable: bool = False
 ) -> Dataset:
@@ -38,21 +48,18 @@ def load_folder(
     found, ignored = [], 0
     for part, folder in parts.items():
         files, others = _find_images(folder, classes)
-        found += [(part, *one) for one in files]
+        found += [_Found(part, *one) for one in files]
         ignored += others
-    pictures, notes = _read_all([file for *_, file in found], (image_size, image_size), skip_unreadable)
-    kept = [(part, label, file) for part, label, file in found if file in pictures]
+    pictures, notes = _read_all([one.file for one in found], (image_size, image_size), skip_unreadable)
+    kept = [one for one in found if one.file in pictures]
     everything = LabelledImages(
-        _stacked([pictures[file].pixels for *_, file in kept]),
-        np.array([classes.index(label) for _, label, _ in kept], np.int64),
-        names=tuple(str(file.relative_to(path)) for *_, file in kept),
+        _stacked([pictures[one.file].pixels for one in kept]),
+        np.array([classes.index(one.label) for one in kept], np.int64),
+        names=tuple(str(one.file.relative_to(path)) for one in kept),
     )
     notes += [*notes_on_left_out(ignored), *_notes_on_other_places(path, parts)]
-    for part in parts:
-        present = {label for own, label, _ in kept if own == part}
-        if absent := [label for label in classes if label not in present]:
-            notes.append(f"{part}/ has no images of {', '.join(absent[:NAMED_FILES])}{_and_more(absent)}")
-    of_part = {part: np.flatnonzero([one == part for one, *_ in kept]) for part in parts}
+    notes += _notes_on_absent(kept, parts, classes)
+    of_part = {part: np.flatnonzero([one.part == part for one in kept]) for part in parts}
     if "test" not in parts:
         training = of_part["train"]
         fractions = [1 - TEST_FRACTION, TEST_FRACTION]
@@ -142,6 +149,14 @@ def _notes_on_other_places(path: Path, parts: Mapping[str, Path]) -> list[str]:
     if dotted := sorted(one.name for one in hidden if _images_in(one)):
         notes.append(f"not used, with names that begin with a dot: {', '.join(dotted[:NAMED_FILES])}")
     return notes
+
+
+def _notes_on_absent(kept: Sequence[_Found], parts: Iterable[str], classes: Sequence[str]) -> Iterator[str]:
+    """Classes that a part has no images of."""
+    for part in parts:
+        present = {one.label for one in kept if one.part == part}
+        if absent := [label for label in classes if label not in present]:
+            yield f"{part}/ has no images of {', '.join(absent[:NAMED_FILES])}{_and_more(absent)}"
 
 
 def _images_in(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ batch, K classes; of A augmentations each has N images of its own, one after ano
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,26 @@ def require_bytes(part: LabelledImages) -> None:
         )
 
 
+class Folds:
+    """The parts of a training set that members leave out in turn."""
+
+    def __init__(self, fold_N: np.ndarray, device: torch.device) -> None:
+        sizes = np.bincount(fold_N)
+        self.count, self.largest = len(sizes), int(sizes.max())
+        self.of_image = torch.from_numpy(fold_N).to(device)  # [N]
+
+    @cached_property
+    def images(self) -> list[Tensor]:
+        """The numbers of the images in each."""
+        return [torch.nonzero(self.of_image == fold).flatten() for fold in range(self.count)]
+
+    def put_last(self, order_MN: Tensor, numbers: Sequence[int]) -> Tensor:
+        """In the same order, first what members of these numbers learn from, then what they leave out."""
+        own_M = torch.tensor([number % self.count for number in numbers]).to(order_MN.device)
+        left_out = self.of_image[order_MN] == own_M[:, None]
+        return order_MN.gather(1, left_out.to(torch.int8).argsort(dim=1, stable=True))
+
+
 class Loader:
     """A labelled set on the device."""
 
@@ -134,54 +155,46 @@ class Loader:
     ) -> None:
         if len(part) < 2:
             raise UraenasError("training needs at least 2 images")
-        self.count = len(part)
-        sizes = np.zeros(1, np.int64) if fold is None else np.bincount(fold)
-        kept, self.folds = self.count - int(sizes.max()), len(sizes)
-        self.fold = None if fold is None else torch.from_numpy(fold).to(device)
-        self.batch = min(batch, kept)
-        self.steps = kept // self.batch  # what is left over sits this epoch out
-        self.padding, self.flip, self.teacher = padding, flip, teacher
-        self.normalise = normalisation.on(device, dtype)
-        images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
-        self.height, self.width = images.shape[1:3]
+        self.count, self.padding, self.flip, self.teacher = len(part), padding, flip, teacher
+        self.normalise, self.target = normalisation.on(device, dtype), normalisation.target
+        self.folds = None if fold is None else Folds(fold, device)
+        learned = self.count - (0 if self.folds is None else self.folds.largest)
+        self.batch = min(batch, learned)
+        self.steps = learned // self.batch  # what is left over sits this epoch out
         self.augmentations = tuple(augmentations) if any(one.changes for one in augmentations) else ()
         self.kinds = max(1, len(self.augmentations))
-        border = (0, 0, padding, padding, padding, padding)
-        padded = F.pad(images, border)  # black, before normalisation
+        images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)
+        self._take_images(images)
+        labels, weights = _labels_on(device, dtype, part, self.target)
+        self.weighted = weights is not None
+        if any(one.mixes for one in self.augmentations):
+            labels = _probabilities(labels, weights, max(classes, int(part.labels.max()) + 1), dtype)
+            weights = None
+        self.labels = torch.cat([labels] * self.kinds)
+        self.weights = None if weights is None else weights.repeat(self.kinds)
+        if self.augmentations:
+            require_bytes(part)
+            self.originals, self.original_labels = images, labels
+
+    def _take_images(self, images: Tensor) -> None:
+        """Keep images [N, H, W, C] as often as there are kinds, with a border."""
+        self.height, self.width = images.shape[1:3]
+        border = self.padding
+        padded = F.pad(images, (0, 0, border, border, border, border))  # black, before normalisation
         self.images = padded if self.kinds == 1 else padded.repeat(self.kinds, 1, 1, 1)
+        # What is refilled: a captured graph looks for images in this memory.
+        self.inner = self.images[:, border : border + self.height, border : border + self.width]
         # Every crop of every image, as a view: a batch is then copied row by row, not pixel by pixel.
         windows = self.images.unfold(1, self.height, 1).unfold(2, self.width, 1)
         self.windows = windows.movedim(3, 5)  # [A·N, top, left, H, W, C]
-        self.target = normalisation.target
-        labels = self.target.coded(part.labels).to(device)
-        labels = labels.to(dtype) if labels.is_floating_point() else labels
-        self.labels = torch.cat([labels] * self.kinds)
-        self.weights: Tensor | None = None
-        self.weighted = part.weights is not None
-        if part.weights is not None:
-            if not part.weights.sum() > 0:
-                raise UraenasError(
-                    "all images of one part of the training set weigh 0; give some of them weight"
-                )
-            weights = torch.from_numpy(part.weights).to(device, dtype)
-            self.weights = (weights / weights.mean()).repeat(self.kinds)
-        if self.augmentations:
-            require_bytes(part)
-            if any(one.mixes for one in self.augmentations):
-                self._take_probabilities(max(classes, int(part.labels.max()) + 1), dtype)
-            self.originals, self.original_labels = images, self.labels[: self.count].clone()
-            if self.fold is not None:
-                self.of_fold = [torch.nonzero(self.fold == one).flatten() for one in range(self.folds)]
-            inner = self.images[:, padding : padding + self.height, padding : padding + self.width]
-            self.inner = inner  # what is refilled: a captured graph looks for images in this memory
 
     def augment(self, key: int, epoch: int) -> None:
         """Fill the images anew, in place, with what each augmentation makes of the originals in this epoch."""
         here = draws.at(key, epoch, self.images.device)
         for kind, augmentation in enumerate(self.augmentations):
             start = kind * self.count
-            if augmentation.mixes and self.fold is not None:
-                self._mix_within_folds(augmentation, here, start)
+            if augmentation.mixes and self.folds is not None:
+                self._mix_within(self.folds, augmentation, here, start)
                 continue
             for part, images, labels in in_parts(augmentation, self.originals, self.original_labels, here):
                 place = slice(start + part.start, start + part.stop)
@@ -189,9 +202,9 @@ class Loader:
                 if augmentation.mixes:
                     self.labels[place].copy_(labels)
 
-    def _mix_within_folds(self, augmentation: Augmentation, key: Tensor, start: int) -> None:
+    def _mix_within(self, folds: Folds, augmentation: Augmentation, key: Tensor, start: int) -> None:
         """Mix images of one fold with each other alone: a member learns nothing of the fold that it leaves out."""
-        for number, own in enumerate(self.of_fold):
+        for number, own in enumerate(folds.images):
             whole = (self.originals[own], self.original_labels[own], draws.at(key, number))
             for part, images, labels in in_parts(augmentation, *whole):
                 self.inner[start + own[part]] = images
@@ -211,7 +224,10 @@ class Loader:
         """
         count, shape = self.steps * self.batch, (len(keys), self.steps, self.batch)
         here = draws.at(torch.tensor(keys).to(self.images.device)[:, None], epoch)
-        order = self._without_fold(draws.permutation(draws.at(here, 0), self.count), numbers)[:, :count]
+        order = draws.permutation(draws.at(here, 0), self.count)
+        if self.folds is not None and numbers is not None:
+            order = self.folds.put_last(order, numbers)
+        order = order[:, :count]
         if self.kinds > 1:
             order = order + self.count * self._kinds_of(here, count, kinds)
         corner = draws.integers(draws.at(here, 1), 2 * count, 2 * self.padding + 1)
@@ -219,14 +235,6 @@ class Loader:
         return EpochDraws(
             order.contiguous().view(shape), corner.view(*shape, 2), flip.contiguous().view(shape)
         )
-
-    def _without_fold(self, order_MN: Tensor, numbers: Sequence[int] | None) -> Tensor:
-        """In the same order, first what each member learns from, then what it leaves out."""
-        if self.fold is None or numbers is None:
-            return order_MN
-        own_M = torch.tensor([number % self.folds for number in numbers]).to(order_MN.device)
-        left_out = self.fold[order_MN] == own_M[:, None]
-        return order_MN.gather(1, left_out.to(torch.int8).argsort(dim=1, stable=True))
 
     def _kinds_of(self, here: Tensor, count: int, kinds: Sequence[int | None] | None) -> Tensor:
         """Of each image that is drawn, which augmentation it goes through."""
@@ -287,11 +295,25 @@ class Loader:
         """How much images count [M, B], also where their labels are class probabilities times that."""
         return labels.sum(dim=2) if self.weighted and weights_MN is None else weights_MN
 
-    def _take_probabilities(self, classes: int, dtype: torch.dtype) -> None:
-        """Labels become class probabilities [A·N, K], times the image's weight: so that weights are mixed with them."""
-        of_class = torch.zeros(len(self.labels), classes, dtype=dtype, device=self.labels.device)
-        of_class.scatter_(1, self.labels[:, None], 1 if self.weights is None else self.weights[:, None])
-        self.labels, self.weights = of_class, None
+
+def _labels_on(
+    device: torch.device, dtype: torch.dtype, part: LabelledImages, target: Target
+) -> tuple[Tensor, Tensor | None]:
+    """Labels as the target codes them, and weights, where there are some: 1 on average."""
+    labels = target.coded(part.labels).to(device)
+    labels = labels.to(dtype) if labels.is_floating_point() else labels
+    if part.weights is None:
+        return labels, None
+    if not part.weights.sum() > 0:
+        raise UraenasError("all images of one part of the training set weigh 0; give some of them weight")
+    weights = torch.from_numpy(part.weights).to(device, dtype)
+    return labels, weights / weights.mean()
+
+
+def _probabilities(labels_N: Tensor, weights_N: Tensor | None, classes: int, dtype: torch.dtype) -> Tensor:
+    """Of the classes [N, K], times the image's weight: so that weights are mixed with labels."""
+    found = torch.zeros(len(labels_N), classes, dtype=dtype, device=labels_N.device)
+    return found.scatter_(1, labels_N[:, None], 1 if weights_N is None else weights_N[:, None])
 
 
 def _at(draws: Tensor, position: int | Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,14 @@ from uraenas.data.splits import stratified_split
 SPLIT_KEY = 8109  # a constant, so that every run on a file without a test part has the same test images
 TEST_FRACTION = 0.2
 
-SPELLINGS = (  # of images and labels for training, for testing, and for validation
-    ("x_train", "y_train", "x_test", "y_test", "x_val", "y_val"),
-    ("images", "labels", "test_images", "test_labels", "val_images", "val_labels"),
-    ("X", "y", "X_test", "y_test", "X_val", "y_val"),
+SPELLINGS = (  # part → the keys of its images and labels
+    {"train": ("x_train", "y_train"), "test": ("x_test", "y_test"), "validation": ("x_val", "y_val")},
+    {
+        "train": ("images", "labels"),
+        "test": ("test_images", "test_labels"),
+        "validation": ("val_images", "val_labels"),
+    },
+    {"train": ("X", "y"), "test": ("X_test", "y_test"), "validation": ("X_val", "y_val")},
 )
 UNNAMED = "arr_0"  # what numpy.savez calls an array without a name
 MOST_BYTES = 8 << 30
@@ -47,42 +51,50 @@ def load_npz(
     about a damaged file advises.
     """
     path = Path(path)
-    known = {key for spelling in SPELLINGS for key in spelling} | {"classes"}
+    known = {key for spelling in SPELLINGS for keys in spelling.values() for key in keys} | {"classes"}
     arrays, others = read_npz(path, known, mend)
-    spelling = next((keys for keys in SPELLINGS if keys[0] in arrays and keys[1] in arrays), None)
-    if spelling is None:
-        found = ", ".join(sorted([*arrays, *others])[:8]) or "nothing"
-        raise UraenasError(
-            f"{path} holds {found}; needed: x_train and y_train, or images and labels, or X and y"
-        )
-    if strays := sorted(arrays.keys() - {*spelling, "classes"}):
-        raise UraenasError(
-            f"{path} has {', '.join(strays)} beside {spelling[0]}; a file keeps to one spelling: {', '.join(spelling)}"
-        )
-    for images, labels in zip(spelling[2::2], spelling[3::2], strict=True):
-        if (images in arrays) != (labels in arrays):
-            raise UraenasError(f"{path}: {images} and {labels} must be there both or not at all")
-    coder = _LabelCoder(path, _vector(path, arrays[spelling[1]]), arrays.get("classes"))
-    train, test, validation = (
-        _part(path, coder, arrays[images], arrays[labels], value_range, channels)
+    spelling = _spelling(path, arrays, others)
+    coder = _LabelCoder(path, _vector(path, arrays[spelling["train"][1]]), arrays.get("classes"))
+    parts = {
+        part: _part(path, coder, arrays[images], arrays[labels], value_range, channels)
+        for part, (images, labels) in spelling.items()
         if images in arrays
-        else None
-        for images, labels in zip(spelling[::2], spelling[1::2], strict=True)
-    )
-    assert train is not None
+    }
     notes = [f"ignored in {path.name}: {', '.join(others[:8])}"] if others else []
+    train, test = parts["train"], parts.get("test")
     if test is None:
         fractions = [1 - TEST_FRACTION, TEST_FRACTION]
         kept, tested = stratified_split(train.labels, fractions, SPLIT_KEY, coder.classes)
         train, test = train.take(kept), train.take(tested)
         notes.append(f"{path.name} has no test part: {len(test)} of its images, stratified, became one")
-    padding = min(train.images.shape[1:3]) // 8
+    padding, validation = min(train.images.shape[1:3]) // 8, parts.get("validation")
     return Dataset(path.stem, train, test, coder.classes, False, padding, tuple(notes), validation)
+
+
+def _spelling(
+    path: Path, arrays: Mapping[str, np.ndarray], others: Sequence[str]
+) -> Mapping[str, tuple[str, str]]:
+    """The one that a file keeps to."""
+    spelling = next((one for one in SPELLINGS if all(key in arrays for key in one["train"])), None)
+    if spelling is None:
+        found = ", ".join(sorted([*arrays, *others])[:8]) or "nothing"
+        raise UraenasError(
+            f"{path} holds {found}; needed: x_train and y_train, or images and labels, or X and y"
+        )
+    keys = [key for pair in spelling.values() for key in pair]
+    if strays := sorted(arrays.keys() - {*keys, "classes"}):
+        raise UraenasError(
+            f"{path} has {', '.join(strays)} beside {keys[0]}; a file keeps to one spelling: {', '.join(keys)}"
+        )
+    for images, labels in spelling.values():
+        if (images in arrays) != (labels in arrays):
+            raise UraenasError(f"{path}: {images} and {labels} must be there both or not at all")
+    return spelling
 
 
 def read_npz_images(path: Path) -> np.ndarray:
     """All images in an .npz file, of whatever part, [N, H, W, C]; labels need not be there."""
-    keys = [key for spelling in SPELLINGS for key in spelling[::2]]
+    keys = [images for spelling in SPELLINGS for images, _ in spelling.values()]
     arrays, others = read_npz(path, {*keys, UNNAMED})
     found = [as_images(arrays[key]) for key in (*keys, UNNAMED) if key in arrays]
     if not found:
@@ -94,10 +106,11 @@ def read_npz_images(path: Path) -> np.ndarray:
 
 def save_npz(path: Path, dataset: Dataset) -> None:
     """Writes what `load_npz` reads; the file appears whole or not at all."""
-    keys = iter(SPELLINGS[0])
-    arrays: dict[str, Any] = {
-        next(keys): array for one in dataset.parts.values() for array in (one.images, one.labels)
-    }
+    parts = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    arrays: dict[str, Any] = {}
+    for part, (images, labels) in SPELLINGS[0].items():
+        if (own := parts[part]) is not None:
+            arrays |= {images: own.images, labels: own.labels}
     with whole_file(path) as file:
         np.savez(file, **arrays, classes=np.array(dataset.classes))
 

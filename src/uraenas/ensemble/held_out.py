@@ -20,7 +20,6 @@ CERTAINTY = 0.95  # with which the risk is kept
 COVERAGE = 0.95  # of prediction sets
 SHARE = 0.05  # of images like those of the training that may be called foreign
 NAMES = ("confidence", "right", "before", "rank", "label", "apart", "p_value")
-OF_OLD = ("confidence", "right")  # what a file has that was written before there were promises
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +49,6 @@ class HeldOut:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "HeldOut":
-        """From what was stored. What was written before there were promises has no image apart, so it makes none."""
-        if all(name in tensors for name in OF_OLD) and not any(name in tensors for name in NAMES[2:]):
-            nothing = torch.zeros_like(tensors["right"])
-            tensors = {**dict.fromkeys(NAMES, nothing), **tensors}
-        if "right" in tensors and not ("p_value" in tensors and tensors["p_value"].any()):
-            tensors = {**tensors, "p_value": torch.ones_like(tensors["right"], dtype=torch.float64)}
         return cls(**{name: tensors[name] for name in NAMES})
 
     def tensors(self) -> dict[str, Tensor]:

@@ -96,8 +96,7 @@ class Seen:
     """What one member sees of the training images."""
 
     levels: tuple[Level, ...]
-    # The last ranked level, with all images as one class; not in files of old, nor where there is one level.
-    whole: Level | None
+    whole: Level | None  # the last ranked level, all images as one class; for relative distances, if taken
 
     @classmethod
     def fit(cls, features: Features, labels_N: Tensor) -> "Seen":
@@ -127,7 +126,7 @@ class Known:
     seen: tuple[Seen, ...]  # by member
     scores: Mapping[str, Tensor]  # [n] by name, of those that the choice of members has not seen
     held_out: HeldOut | Residuals  # what was said of all, and what that promises
-    reach: Mapping[str, Tensor]  # the distance of nearly all training images, by name; none in files of old
+    reach: Mapping[str, Tensor]  # the distance of nearly all training images, by name
 
     @property
     def images(self) -> int:
@@ -168,7 +167,7 @@ class Known:
 
     @property
     def reach_S(self) -> Tensor:
-        """By score; infinite where there is none."""
+        """By score; infinite for those that are no distance to a class."""
         nowhere = torch.tensor(math.inf)
         return torch.stack([self.reach.get(name, nowhere).double() for name in self.names])
 
@@ -263,7 +262,7 @@ class Known:
         names = {_name(place) for place in range(len(levels))}
         return (
             set(self.scores) - {"relative"} == {"uncertainty", *names}
-            and set(self.reach) in (set(), names)
+            and set(self.reach) == names
             and all(
                 one.dtype.is_floating_point and one.shape == () and one >= 0 for one in self.reach.values()
             )

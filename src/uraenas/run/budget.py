@@ -91,37 +91,56 @@ def plan(
     A run that has begun keeps its settings. `fixed` are keys of settings that are not to be chosen. What is expected is
     measured where that is quick, or where it is `asked` for.
     """
-    begun, source = time.monotonic(), (progress, dataset, search_of)
+    begun = time.monotonic()
     seconds = None if budget is None else seconds_of(budget)
     if seconds is None or Run(path).exists:
         kept = config if seconds is None else _as_before(Run(path), config, fixed)
-        pipeline, expected, notes = Pipeline.checked(path, kept, *source), None, []
-        if asked or seconds is not None or pipeline.engine.device.type == "cpu":
-            expected = pipeline.forecast(evaluating, _patience(seconds))
+        pipeline = Pipeline.checked(path, kept, progress, dataset, search_of)
+        measured = asked or seconds is not None or pipeline.engine.device.type == "cpu"
+        expected = pipeline.forecast(evaluating, _patience(seconds)) if measured else None
+        planned = Planned(pipeline, expected, [])
     else:
-        pipeline = Pipeline.checked(path, config, *source)
-        known = (progress, pipeline.task.dataset, pipeline.search_of)
+        first = Pipeline.checked(path, config, progress, dataset, search_of)
+        usual = search_of == "usual" and first.search_of is not None
+        within = _Budget(seconds, begun, fixed, evaluating)
+        planned = within.planned(first, config, usual, progress)
+    if planned.expected is not None:
+        planned.pipeline.progress.expect(planned.expected, seconds and begun + (1 - RESERVE / 5) * seconds)
+    return planned
 
-        def choose(trial: Pipeline) -> tuple[Choice, Candidate]:
-            left = seconds - (time.monotonic() - begun)  # images had to be read
-            choice = Choice(trial, _measuring(trial, seconds), left, fixed, evaluating, seconds)
-            return choice, choice.best()
 
-        tuned = None
-        if search_of == "usual" and pipeline.search_of:
-            tuned = fine_tuning(pipeline.config, pipeline.task, fixed)
-        try:
-            choice, chosen = choose(Pipeline.checked(path, tuned, *known) if tuned else pipeline)
-        except NothingFits:
-            if tuned is None:
-                raise
-            choice, chosen = choose(pipeline)  # its networks may become narrower
-        told = [_told(chosen, config, seconds), *told_of_start(chosen.config, config)]
-        expected, notes = chosen.expected, [*told, *choice.doubts(chosen)]
-        pipeline = Pipeline.checked(path, chosen.config, *known)
-    if expected is not None:
-        pipeline.progress.expect(expected, seconds and begun + (1 - RESERVE / 5) * seconds)
-    return Planned(pipeline, expected, notes)
+@dataclass(frozen=True)
+class _Budget:
+    """So many seconds from a time of the clock on, and what is chosen within them."""
+
+    seconds: float
+    begun: float
+    fixed: Collection[str]
+    evaluating: bool
+
+    def planned(self, first: Pipeline, config: Config, usual: bool, progress: Progress) -> Planned:
+        """The run with the settings that fit; where the search is the usual one, networks may start trained."""
+
+        def again(settings: Config) -> Pipeline:
+            return Pipeline.checked(first.run.path, settings, progress, first.task.dataset, first.search_of)
+
+        tuned = fine_tuning(first.config, first.task, self.fixed) if usual else None
+        choice, chosen = self._fitting(first, again(tuned) if tuned else None)
+        told = [_told(chosen, config, self.seconds), *told_of_start(chosen.config, config)]
+        return Planned(again(chosen.config), chosen.expected, [*told, *choice.doubts(chosen)])
+
+    def _fitting(self, first: Pipeline, tuned: Pipeline | None) -> "tuple[Choice, Candidate]":
+        if tuned is not None:
+            with suppress(NothingFits):
+                return self._choice(tuned)
+        return self._choice(first)  # its networks may become narrower
+
+    def _choice(self, trial: Pipeline) -> "tuple[Choice, Candidate]":
+        left = self.seconds - (time.monotonic() - self.begun)  # images had to be read
+        choice = Choice(
+            trial, _measuring(trial, self.seconds), left, self.fixed, self.evaluating, self.seconds
+        )
+        return choice, choice.best()
 
 
 class NothingFits(UraenasError):

@@ -163,6 +163,21 @@ def _rounds(members: int, rates: Rates) -> int:
     return -(-members // rates.lanes)
 
 
+@dataclass
+class Course:
+    """How a stage has gone so far."""
+
+    begun: float  # by the clock
+    first: float  # what was done then
+    done: float
+    total: float
+
+    @property
+    def part(self) -> float:
+        """Done since it began, of what there was to do then."""
+        return (self.done - self.first) / (self.total - self.first) if self.total > self.first else 1.0
+
+
 class Countdown:
     """Progress with the time left of the whole run, a few times a second; under a budget, how much of it may be used.
 
@@ -175,7 +190,7 @@ class Countdown:
         self.forecast: Forecast | None = None
         self.end: float | None = None  # of the time that may be used
         self.begun = clock()
-        self.stages: dict[str, tuple[float, float, float, float]] = {}  # begun, first done, done, total
+        self.stages: dict[str, Course] = {}
         self.found: dict[str, str] = {}  # stage → what it has come to, where there is something to tell
         self.heed: Callable[[], None] = _nothing  # asked at every word; raises where the work is to be left
         self._told = -PAUSE
@@ -187,9 +202,9 @@ class Countdown:
     def __call__(self, stage: str, done: float, total: float) -> None:
         self.heed()
         now = self.clock()
-        begun, first, _, _ = self.stages.get(stage, (now, done, done, total))
         news = stage not in self.stages or done >= total
-        self.stages[stage] = begun, first, done, total
+        course = self.stages.setdefault(stage, Course(now, done, done, total))
+        course.done, course.total = done, total
         if news or now - self._told >= PAUSE:
             self._told = now
             told = (self.found[stage],) if stage in self.found else ()
@@ -199,10 +214,9 @@ class Countdown:
         """Seconds until all is over."""
         if self.forecast is None:
             return None
-        begun, first, done, total = self.stages[stage]
-        part, expected = _part(first, done, total), self.forecast.seconds.get(stage, 0.0) * self.pace
-        taken = self.clock() - begun
-        own = (taken + TRUST * expected) / (part + TRUST) * (1 - part)
+        course, expected = self.stages[stage], self.forecast.seconds.get(stage, 0.0) * self.pace
+        taken = self.clock() - course.begun
+        own = (taken + TRUST * expected) / (course.part + TRUST) * (1 - course.part)
         return own + self.after(stage)
 
     def after(self, stage: str) -> float:
@@ -216,8 +230,8 @@ class Countdown:
         """How much longer everything takes than forecast."""
         if self.forecast is None or not self.forecast.total:
             return 1.0
-        parts = {stage: _part(*facts[1:]) for stage, facts in self.stages.items()}
-        expected = sum(part * self.forecast.seconds.get(stage, 0.0) for stage, part in parts.items())
+        seconds = self.forecast.seconds
+        expected = sum(course.part * seconds.get(stage, 0.0) for stage, course in self.stages.items())
         prior = TRUST * self.forecast.total
         return (self.clock() - self.begun + prior) / (expected + prior)
 
@@ -225,7 +239,7 @@ class Countdown:
         """Whether, under a budget, a stage takes more than twice as long as it should."""
         if self.end is None or self.forecast is None:
             return False
-        return self.clock() - self.stages[stage][0] > 2 * self.forecast.seconds.get(stage, 0.0)
+        return self.clock() - self.stages[stage].begun > 2 * self.forecast.seconds.get(stage, 0.0)
 
     def room(self, stage: str) -> float:
         """Seconds that this stage may still take, if those after it are to be over in time."""
@@ -234,7 +248,3 @@ class Countdown:
 
 def _nothing() -> None:
     """Nobody asks for the work to be left."""
-
-
-def _part(first: float, done: float, total: float) -> float:
-    return (done - first) / (total - first) if total > first else 1.0

@@ -136,21 +136,25 @@ class Driver:
         elif news.kind == "died":
             self._bury(worker, str(facts["why"]))
         elif news.kind in ("done", "late"):
-            unit = self.busy.pop(worker)
-            self.free.add(worker)
-            self.words.pop(worker, None)
-            if news.kind == "late":
-                self.late = True
-            else:
-                self.over.update(unit.items)
-                self.finished += unit.cost
-            self._charge(worker, facts, unit)
+            self._release(worker, facts, news.kind == "late")
         elif news.kind == "progress" and worker in self.busy:
-            self.busy[worker].done = facts["done"]
             unit = self.busy[worker]
+            unit.done = facts["done"]
             self.words[worker] = unit.words or unit.items[0]
         else:
             self._hear(worker, news.kind, facts)
+
+    def _release(self, worker: str, spent: Mapping[str, float], late: bool) -> None:
+        """A worker is through with its unit, or has left it because time is up."""
+        unit = self.busy.pop(worker)
+        self.free.add(worker)
+        self.words.pop(worker, None)
+        if late:
+            self.late = True
+        else:
+            self.over.update(unit.items)
+            self.finished += unit.cost
+        self._charge(worker, spent, unit)
 
     def _hear(self, worker: str, kind: str, facts: Mapping[str, Any]) -> None:
         """What says nothing about who is free."""

@@ -15,7 +15,7 @@ from uraenas.spaces.cells import blocks
 from uraenas.spaces.cells.blocks import Filling
 from uraenas.spaces.cells.genotype import Genotype
 from uraenas.spaces.cells.operations import CONVOLUTIONS, POOL, SKIP
-from uraenas.spaces.cells.skeleton import Skeleton
+from uraenas.spaces.cells.skeleton import Block, Skeleton
 from uraenas.spaces.layout import Entry, Layout, convolution, norm, statistics
 from uraenas.spaces.passage import Term
 
@@ -45,11 +45,9 @@ def weight_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
         if block.reduces:
             entries += blocks.reduction_entries(block)
             continue
-        for node in range(genotype.nodes - 1):
-            for kernel, targets in convolutions_from(genotype, node):
-                name, outputs = f"{block.name}.from{node}.conv{kernel}", len(targets) * block.channels
-                entries.append(convolution(name, outputs, block.channels, kernel))
-                entries += norm(f"{name}.norm", outputs)
+        for name, outputs, kernel in _stored_in(block, genotype):
+            entries.append(convolution(name, outputs, block.channels, kernel))
+            entries += norm(f"{name}.norm", outputs)
     return Layout((*entries, *blocks.head_entries(skeleton)))
 
 
@@ -57,13 +55,17 @@ def weight_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
 def statistics_layout(genotype: Genotype, skeleton: Skeleton) -> Layout:
     """Where the batch-norm statistics of one member lie."""
     entries = blocks.skeleton_statistics(skeleton)
-    for block in skeleton.blocks():
-        if not block.reduces:
-            for node in range(genotype.nodes - 1):
-                for kernel, targets in convolutions_from(genotype, node):
-                    name = f"{block.name}.from{node}.conv{kernel}.norm"
-                    entries += statistics(name, len(targets) * block.channels)
+    cells = (block for block in skeleton.blocks() if not block.reduces)
+    for name, outputs, _ in (one for block in cells for one in _stored_in(block, genotype)):
+        entries += statistics(f"{name}.norm", outputs)
     return Layout(tuple(entries))
+
+
+def _stored_in(cell: Block, genotype: Genotype) -> Iterator[tuple[str, int, int]]:
+    """Name, outputs and kernel size of the convolutions that a cell is stored as."""
+    for node in range(genotype.nodes - 1):
+        for kernel, targets in convolutions_from(genotype, node):
+            yield f"{cell.name}.from{node}.conv{kernel}", len(targets) * cell.channels, kernel
 
 
 def forward(genotype: Genotype, skeleton: Skeleton, x: Tensor, filling: Filling) -> Tensor:

@@ -9,7 +9,7 @@ weights. The others pass by, unweighted, and channels are shuffled: the part tha
 of every part.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 
 import torch
@@ -18,9 +18,11 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.spaces.cells import blocks
-from uraenas.spaces.cells.operations import POOL, SKIP, Cell
-from uraenas.spaces.cells.skeleton import Skeleton
+from uraenas.spaces.cells.operations import NONE, POOL, SKIP, Cell
+from uraenas.spaces.cells.skeleton import Block, Skeleton
 from uraenas.spaces.layout import Entry, Layout, Tensors, convolution
+
+Shares = dict[str, tuple[Tensor, ...]]  # operation → its mixing weight on each edge
 
 
 @cache
@@ -31,12 +33,17 @@ def supernet_layout(cell: Cell, skeleton: Skeleton) -> Layout:
         if block.reduces:
             entries += blocks.reduction_entries(block)
             continue
-        for node in range(cell.nodes - 1):
-            for kernel in cell.convolutions.values():
-                outputs = (cell.nodes - 1 - node) * block.channels
-                name = f"{block.name}.from{node}.conv{kernel}"
-                entries.append(convolution(name, outputs, block.channels, kernel))
+        for name, outputs, kernel in stored_in(block, cell):
+            entries.append(convolution(name, outputs, block.channels, kernel))
     return Layout((*entries, *blocks.head_entries(skeleton)))
+
+
+def stored_in(block: Block, cell: Cell) -> Iterator[tuple[str, int, int]]:
+    """Name, outputs and kernel size of the convolutions that a cell is stored as."""
+    for node in range(cell.nodes - 1):
+        outputs = (cell.nodes - 1 - node) * block.channels
+        for kernel in cell.convolutions.values():
+            yield f"{block.name}.from{node}.conv{kernel}", outputs, kernel
 
 
 def forward(
@@ -46,7 +53,7 @@ def forward(
 
     Batch norm always uses the batch's statistics: the supernet is never used for prediction.
     """
-    through = partial(_mixed_cell, cell, weights=weights, mixing=mixing, parts=parts)
+    through = partial(_mixed_cell, cell, weights=weights, shares=_shares(cell, mixing), parts=parts)
     return _through(skeleton, weights, images, through)
 
 
@@ -73,9 +80,14 @@ def chosen_forward(
     cell: Cell, skeleton: Skeleton, weights: Tensors, images: Tensor, mixing: Tensor, chosen: Sequence[int]
 ) -> Tensor:
     """The same where all other options than the chosen have weight 0, and without running them."""
-    through = partial(_chosen_cell, cell, weights=weights, mixing=mixing, chosen=chosen)
+    operations = [cell.operations[index] for index in chosen]
+    through = partial(_chosen_cell, cell, weights=weights, shares=_shares(cell, mixing), chosen=operations)
     logits = _through(skeleton, weights, images, through)
     return logits + 0 * mixing.sum()  # where no path leads to the output, θ has a slope all the same: 0
+
+
+def _shares(cell: Cell, mixing: Tensor) -> Shares:
+    return {name: own.unbind() for name, own in zip(cell.operations, mixing.unbind(dim=1), strict=True)}
 
 
 def _through(
@@ -88,63 +100,89 @@ def _through(
     return blocks.head(x, filling)
 
 
-def _chosen_cell(
-    cell: Cell, x: Tensor, name: str, weights: Tensors, mixing: Tensor, chosen: Sequence[int]
-) -> Tensor:
-    nodes = [x]
-    for target in range(1, cell.nodes):
-        terms = []
-        for edge, (source, to) in enumerate(cell.edges):
-            if to != target:
-                continue
-            operation, share = cell.operations[chosen[edge]], mixing[edge, chosen[edge]]
-            if operation == SKIP:
-                terms.append(share * nodes[source])
-            elif operation == POOL:
-                terms.append(share * blocks.pool(nodes[source]))
-            elif operation in cell.convolutions:
-                kernel = cell.convolutions[operation]
-                weight = weights[f"{name}.from{source}.conv{kernel}.weight"]
-                own = weight.chunk(cell.nodes - 1 - source)[target - source - 1]
-                y = F.conv2d(F.relu(nodes[source]), own, padding=kernel // 2)
-                scale = share.expand(x.shape[1]).contiguous()  # else its gradient is wrong (docs/gotchas.md)
-                terms.append(F.batch_norm(y, None, None, scale, None, True, 0.0, blocks.EPSILON))
-        nodes.append(sum(terms[1:], start=terms[0]) if terms else torch.zeros_like(x))
-    return nodes[-1]
-
-
-def _mixed_cell(cell: Cell, x: Tensor, name: str, weights: Tensors, mixing: Tensor, parts: int) -> Tensor:
-    channels, operations = x.shape[1] // parts, cell.operations
+def _mixed_cell(cell: Cell, x: Tensor, name: str, weights: Tensors, shares: Shares, parts: int) -> Tensor:
+    """A node is the sum of what its edges bring, from one node after another; with parts, beside what passes by."""
+    channels = x.shape[1] // parts
     nodes: list[Tensor] = [x]
     arriving: list[list[Tensor]] = [[] for _ in range(cell.nodes)]
     for node in range(cell.nodes - 1):
-        leaving = [e for e, (source, _) in enumerate(cell.edges) if source == node]
-        source = nodes[node] if parts == 1 else nodes[node][:, :channels]
-        rectified, mixed = F.relu(source), []
-        pooled = blocks.pool(source) if POOL in operations else None
-        for operation, kernel in cell.convolutions.items():
-            weight = weights[f"{name}.from{node}.conv{kernel}.weight"]
-            if parts > 1:
-                of_edges = weight.view(len(leaving), -1, *weight.shape[1:])
-                weight = of_edges[:, :channels, :channels].flatten(0, 1)
-            y = F.conv2d(rectified, weight, padding=kernel // 2)
-            column = mixing[:, operations.index(operation)]
-            # Edge by edge, because a list as an index would be copied from the host.
-            scale = torch.cat([column[edge].expand(channels) for edge in leaving])
-            mixed.append(F.batch_norm(y, None, None, scale, None, True, 0.0, blocks.EPSILON))
-        convolved = sum(mixed[1:], start=mixed[0]).chunk(len(leaving), dim=1) if mixed else ()
+        source = nodes[node][:, :channels]
+        leaving = [edge for edge, (start, _) in enumerate(cell.edges) if start == node]
+        convolved = _convolved(cell, source, f"{name}.from{node}", weights, shares, leaving)
+        pooled = blocks.pool(source) if POOL in shares else None
         for place, edge in enumerate(leaving):
-            to = arriving[cell.edges[edge][1]]
-            to += [convolved[place]] if mixed else []
-            linear = mixing[edge, operations.index(SKIP)] * source if SKIP in operations else None
-            if pooled is not None:
-                share = mixing[edge, operations.index(POOL)]
-                linear = share * pooled if linear is None else torch.addcmul(linear, share, pooled)
-            to += [] if linear is None else [linear]
-        terms = arriving[node + 1]
-        total = sum(terms[1:], start=terms[0])
-        if parts > 1:
-            passing = sum((one[:, channels:] for one in nodes[1:]), start=nodes[0][:, channels:])
-            total = torch.cat([total, passing], dim=1).unflatten(1, (parts, -1)).transpose(1, 2).flatten(1, 2)
-        nodes.append(total)
+            _, target = cell.edges[edge]
+            arriving[target] += convolved[place : place + 1]
+            arriving[target] += _passed_on(source, pooled, shares, edge)
+        total = _sum(arriving[node + 1])
+        nodes.append(total if parts == 1 else _shuffled(total, nodes))
     return nodes[-1]
+
+
+def _convolved(
+    cell: Cell, source: Tensor, name: str, weights: Tensors, shares: Shares, leaving: Sequence[int]
+) -> Sequence[Tensor]:
+    """What convolutions bring to each edge that leaves a node, all kernels in one; nothing where there are none."""
+    channels, rectified = source.shape[1], F.relu(source)
+    mixed = []
+    for operation, kernel in cell.convolutions.items():
+        stored = weights[f"{name}.conv{kernel}.weight"]
+        of_edges = stored.view(len(leaving), -1, *stored.shape[1:])
+        weight = of_edges[:, :channels, :channels].flatten(0, 1)
+        scale = torch.cat([shares[operation][edge].expand(channels) for edge in leaving])
+        mixed.append(_normed(F.conv2d(rectified, weight, padding=kernel // 2), scale))
+    return _sum(mixed).chunk(len(leaving), dim=1) if mixed else ()
+
+
+def _passed_on(source: Tensor, pooled: Tensor | None, shares: Shares, edge: int) -> list[Tensor]:
+    """What an edge brings without a convolution: skip and pool as one term, or none."""
+    skipped = shares[SKIP][edge] * source if SKIP in shares else None
+    if pooled is None:
+        return [] if skipped is None else [skipped]
+    share = shares[POOL][edge]
+    return [share * pooled if skipped is None else torch.addcmul(skipped, share, pooled)]
+
+
+def _shuffled(total: Tensor, nodes: Sequence[Tensor]) -> Tensor:
+    """The channels that operations gave and, summed over the nodes before, those that passed by: from each in turn."""
+    channels = total.shape[1]
+    passing = _sum([node[:, channels:] for node in nodes])
+    both = torch.cat([total, passing], dim=1)
+    return both.unflatten(1, (-1, channels)).transpose(1, 2).flatten(1, 2)
+
+
+def _chosen_cell(
+    cell: Cell, x: Tensor, name: str, weights: Tensors, shares: Shares, chosen: Sequence[str]
+) -> Tensor:
+    """A node is the sum of what its edges bring, each by its chosen operation."""
+    nodes = [x]
+    for target in range(1, cell.nodes):
+        terms = [
+            _chosen_term(cell, edge, nodes[source], chosen[edge], name, weights, shares)
+            for edge, (source, to) in enumerate(cell.edges)
+            if to == target and chosen[edge] != NONE
+        ]
+        nodes.append(_sum(terms) if terms else torch.zeros_like(x))
+    return nodes[-1]
+
+
+def _chosen_term(
+    cell: Cell, edge: int, x: Tensor, operation: str, name: str, weights: Tensors, shares: Shares
+) -> Tensor:
+    share = shares[operation][edge]
+    if operation == SKIP:
+        return share * x
+    if operation == POOL:
+        return share * blocks.pool(x)
+    (source, target), kernel = cell.edges[edge], cell.convolutions[operation]
+    of_edges = weights[f"{name}.from{source}.conv{kernel}.weight"].chunk(cell.nodes - 1 - source)
+    y = F.conv2d(F.relu(x), of_edges[target - source - 1], padding=kernel // 2)
+    return _normed(y, share.expand(x.shape[1]).contiguous())  # else its gradient is wrong (docs/gotchas.md)
+
+
+def _normed(x: Tensor, scale: Tensor) -> Tensor:
+    return F.batch_norm(x, None, None, scale, None, True, 0.0, blocks.EPSILON)
+
+
+def _sum(terms: Sequence[Tensor]) -> Tensor:
+    return sum(terms[1:], start=terms[0])

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uraenas.spaces.perceptrons.network import ACTIVATIONS, weight_layout
+from uraenas.spaces.perceptrons.network import ACTIVATIONS
 from uraenas.spaces.perceptrons.wiring import REACH, Dense, Perceptron
 
 KEPT = 8  # plans: each knows the place of every weight
@@ -39,50 +39,54 @@ class Sizes:
     width: int
     nodes: int
 
-    def read(self, level: int) -> range:
-        """What a layer at this level could read, 0 for the input: an output may come early, after any layer."""
-        return range(0 if level == self.nodes else max(0, level - REACH), level + 1)
+    def columns(self, source: int) -> slice:
+        """Where the values of a source lie: 0 is the input, k the layer at level k − 1."""
+        end = self.inputs + source * self.width
+        return slice(end - self.width if source else 0, end)
 
-    def rows(self, level: int) -> int:
+    def read(self, level: int) -> slice:
+        """The columns that a layer at this level could read; an output may come early, after any layer."""
+        first = 0 if level == self.nodes else max(0, level - REACH)
+        return slice(self.columns(first).start, self.columns(level).stop)
+
+    def width_at(self, level: int) -> int:
         return self.outputs if level == self.nodes else self.width
-
-    def start(self, source: int) -> int:
-        """The first column of its values."""
-        return self.inputs + (source - 1) * self.width if source else 0
 
 
 @dataclass(frozen=True)
 class Block:
-    """Where a tensor lies among what is spread out."""
+    """Where a tensor [M, …] lies among what is spread out."""
 
     start: int
     shape: tuple[int, int, int]
 
     @property
-    def place(self) -> slice:
-        return slice(self.start, self.start + math.prod(self.shape))
+    def stop(self) -> int:
+        return self.start + math.prod(self.shape)
 
     def of(self, spread: Tensor) -> Tensor:
-        return spread[self.place].view(self.shape)
+        return spread[self.start : self.stop].view(self.shape)
 
-    def numbers(self) -> np.ndarray:
-        return np.arange(self.place.start, self.place.stop).reshape(self.shape)
+    def places(self, row: int) -> np.ndarray:
+        """Where the numbers of the member in this row lie."""
+        own = self.shape[1:]
+        return self.start + row * math.prod(own) + np.arange(math.prod(own)).reshape(own)
 
 
 @dataclass(frozen=True)
-class Level:
-    """One layer of all members, the output's last."""
+class Layer:
+    """z = b + h W, of one level of all members; h is what they could read there."""
 
     bias: Block  # [M, 1, W]
     weight: Block  # [M, U, W]
-    read: slice  # columns
-    written: slice  # columns; beyond them for the output, which is no value
-    runs: tuple[tuple[str, slice], ...]  # members of one activation each; of the output: none
+    read: slice  # columns of the values
 
-    def slope(self, above: Tensor, z: Tensor, values: Tensor) -> Tensor:
-        """At what goes into activations, from that at all values."""
-        own = above[..., self.written], z, values[..., self.written]
-        return torch.cat([SLOPES[name](*(one[some] for one in own)) for name, some in self.runs])
+    def __call__(self, spread: Tensor, values: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias.of(spread), values[..., self.read], self.weight.of(spread))
+
+    def slope(self, spread: Tensor, slope: Tensor) -> Tensor:
+        """At what is read, from that at z."""
+        return torch.bmm(slope, self.weight.of(spread).transpose(1, 2))
 
     def learn(self, slope: Tensor, values: Tensor, found: Tensor) -> None:
         """Put the slopes at bias and weight where they belong."""
@@ -90,15 +94,33 @@ class Level:
         torch.bmm(values[..., self.read].transpose(1, 2), slope, out=self.weight.of(found))
 
 
+@dataclass(frozen=True)
+class Hidden:
+    """A layer with its activations, whose values others read."""
+
+    layer: Layer
+    written: slice  # columns of the values
+    runs: tuple[tuple[str, slice], ...]  # members of one activation each
+
+    def activate(self, z: Tensor, values: Tensor) -> None:
+        for activation, members in self.runs:
+            values[members, :, self.written] = ACTIVATIONS[activation](z[members])
+
+    def slope(self, above: Tensor, z: Tensor, values: Tensor) -> Tensor:
+        """At z, from that at all values."""
+        own = above[..., self.written], z, values[..., self.written]
+        return torch.cat([SLOPES[name](*(one[some] for one in own)) for name, some in self.runs])
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Where each weight of a stack goes."""
+    """Where each weight of a stack goes. Members are in order of their activations, each in its row."""
 
-    levels: tuple[Level, ...]
+    hidden: tuple[Hidden, ...]
+    output: Layer
     columns: int  # of all values
-    length: int  # of what is spread out
-    order: Tensor  # of the members, by their activations
-    back: Tensor  # from that order
+    order: Tensor  # the member in each row
+    rows: Tensor  # the row of each member
     places: Tensor  # of each flat weight, among what is spread out
 
 
@@ -114,18 +136,17 @@ def forward(plan: Plan, flat: Tensor, x: Tensor) -> Tensor:
 class _Networks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, flat: Tensor, x: Tensor, plan: Plan) -> Tensor:
-        spread = flat.new_zeros(plan.length).index_copy_(0, plan.places, flat)
+        spread = flat.new_zeros(plan.output.weight.stop).index_copy_(0, plan.places, flat)
         values = x.new_empty(*x.shape[:2], plan.columns)
         values[..., : x.shape[2]] = x.index_select(0, plan.order)
         before = []  # what goes into activations
-        for level in plan.levels:
-            z = torch.baddbmm(level.bias.of(spread), values[..., level.read], level.weight.of(spread))
-            for activation, members in level.runs:
-                values[members, :, level.written] = ACTIVATIONS[activation](z[members])
+        for hidden in plan.hidden:
+            z = hidden.layer(spread, values)
+            hidden.activate(z, values)
             before.append(z)
         ctx.plan = plan
-        ctx.save_for_backward(spread, values, *before[:-1])
-        return before[-1].index_select(0, plan.back)
+        ctx.save_for_backward(spread, values, *before)
+        return plan.output(spread, values).index_select(0, plan.rows)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -133,89 +154,69 @@ class _Networks(torch.autograd.Function):
         plan: Plan = ctx.plan
         spread, values, *before = ctx.saved_tensors
         found = torch.empty_like(spread)
-        *hidden, last = plan.levels
         slope = slopes[0].index_select(0, plan.order)
-        last.learn(slope, values, found)
-        above = torch.bmm(slope, last.weight.of(spread).transpose(1, 2))  # the output may read all values
-        for level, z in zip(reversed(hidden), reversed(before), strict=True):
-            slope = level.slope(above, z, values)
-            level.learn(slope, values, found)
-            if level is not hidden[0]:
-                above[..., level.read] += torch.bmm(slope, level.weight.of(spread).transpose(1, 2))
+        plan.output.learn(slope, values, found)
+        above = plan.output.slope(spread, slope)  # the output may read all values
+        for hidden, z in zip(reversed(plan.hidden), reversed(before), strict=True):
+            slope, layer = hidden.slope(above, z, values), hidden.layer
+            layer.learn(slope, values, found)
+            if hidden is not plan.hidden[0]:
+                above[..., layer.read] += layer.slope(spread, slope)
         return found.index_select(0, plan.places), None, None
 
 
 @lru_cache(maxsize=KEPT)
 def plan_of(architectures: tuple[Perceptron, ...], sizes: Sizes, device: torch.device) -> Plan:
     """How these members are run as one."""
-    members = [_levels(one, sizes.outputs) for one in architectures]
-    names = [[_activation(layers, level, sizes.nodes) for level in range(sizes.nodes)] for layers in members]
-    order = sorted(range(len(members)), key=names.__getitem__)
-    lengths = [weight_layout(one, sizes.inputs, sizes.outputs).size for one in architectures]
-    beginnings = np.cumsum([0, *lengths])
-    places, levels, length = np.empty(beginnings[-1], np.int64), [], 0
-    for number in range(sizes.nodes + 1):
-        own_names = [names[m][number] for m in order] if number < sizes.nodes else []
-        level = _level(sizes, number, len(members), length, own_names)
-        bias, weight = level.bias.numbers(), level.weight.numbers()
-        for place, m in enumerate(order):
-            if layer := _at(members[m], number, sizes.nodes):
-                for source in (None, *layer.sources):
-                    found = beginnings[m] + _entries(members[m], layer, source, sizes.inputs)
-                    start = 0 if source is None else sizes.start(source) - level.read.start
-                    block = bias if source is None else weight
-                    places[found] = block[place, start : start + found.shape[1], : found.shape[0]].T
-        levels.append(level)
-        length = level.weight.place.stop
-    indices = torch.tensor(order)
-    tensors = (one.to(device) for one in (indices, torch.argsort(indices), torch.from_numpy(places)))
-    return Plan(tuple(levels), sizes.start(sizes.nodes + 1), length, *tensors)
+    networks = [_by_level(one, sizes) for one in architectures]
+    activations = [_activations(network, sizes.nodes) for network in networks]
+    order = sorted(range(len(networks)), key=activations.__getitem__)
+    rows = np.argsort(order)
+    layers = _layers(sizes, len(networks))
+    hidden = tuple(
+        Hidden(layer, sizes.columns(level + 1), _runs([activations[m][level] for m in order]))
+        for level, layer in enumerate(layers[:-1])
+    )
+    places = [_places(network, layers, sizes, row) for network, row in zip(networks, rows, strict=True)]
+    tensors = (torch.from_numpy(one).to(device) for one in (np.array(order), rows, np.concatenate(places)))
+    return Plan(hidden, layers[-1], sizes.columns(sizes.nodes).stop, *tensors)
 
 
-def _level(sizes: Sizes, number: int, members: int, start: int, activations: Sequence[str]) -> Level:
-    """Its blocks begin at `start`."""
-    sources, width = sizes.read(number), sizes.rows(number)
-    read = slice(sizes.start(sources[0]), sizes.start(sources[-1] + 1))
-    bias = Block(start, (members, 1, width))
-    weight = Block(bias.place.stop, (members, read.stop - read.start, width))
-    runs, begun = [], 0
-    for name, some in groupby(activations):
-        count = len(list(some))
-        runs.append((name, slice(begun, begun + count)))
-        begun += count
-    return Level(bias, weight, read, slice(read.stop, read.stop + width), tuple(runs))
-
-
-def _activation(layers: tuple[Dense, ...], level: int, depth: int) -> str:
-    """A member's at a level; where it has no layer there, any will do."""
-    layer = _at(layers, level, depth)
-    return layer.activation if layer else next(iter(ACTIVATIONS))
-
-
-def _levels(architecture: Perceptron, outputs: int) -> tuple[Dense, ...]:
-    """Its layers, the output's among them."""
+def _by_level(architecture: Perceptron, sizes: Sizes) -> dict[int, Dense]:
+    """The layers of a network; the output's is at the last level, however few there are before it."""
     layers, last = architecture.dense
-    return (*layers, Dense("linear", outputs, last))
+    return {**dict(enumerate(layers)), sizes.nodes: Dense("linear", sizes.outputs, last)}
 
 
-def _at(layers: tuple[Dense, ...], level: int, depth: int) -> Dense | None:
-    """A member's layer at a level: the output's is always at the last."""
-    if level == depth:
-        return layers[-1]
-    return layers[level] if level < len(layers) - 1 else None
+def _activations(network: dict[int, Dense], nodes: int) -> list[str]:
+    """By level; any will do where there is no layer."""
+    nowhere = next(iter(ACTIVATIONS))
+    return [network[level].activation if level in network else nowhere for level in range(nodes)]
 
 
-def _entries(layers: tuple[Dense, ...], wanted: Dense, source: int | None, inputs: int) -> np.ndarray:
-    """Where a layer's weights for one source, or its bias, lie in the member's own flat vector [rows, columns]."""
-    widths = [inputs, *(layer.width for layer in layers)]
-    start = 0
-    for layer in layers:
-        total = sum(widths[j] for j in layer.sources)
-        if layer is wanted:
-            break
-        start += layer.width * (total + 1)
-    if source is None:
-        return start + wanted.width * total + np.arange(wanted.width)[:, None]
-    before = sum(widths[j] for j in wanted.sources if j < source)
-    columns = before + np.arange(widths[source])
-    return start + np.arange(wanted.width)[:, None] * total + columns
+def _runs(activations: Sequence[str]) -> tuple[tuple[str, slice], ...]:
+    """Members in a row that have the same."""
+    runs = [(name, list(some)) for name, some in groupby(range(len(activations)), activations.__getitem__)]
+    return tuple((name, slice(some[0], some[-1] + 1)) for name, some in runs)
+
+
+def _layers(sizes: Sizes, members: int) -> list[Layer]:
+    """By level, their blocks one after another."""
+    found: list[Layer] = []
+    for level in range(sizes.nodes + 1):
+        read, width = sizes.read(level), sizes.width_at(level)
+        bias = Block(found[-1].weight.stop if found else 0, (members, 1, width))
+        found.append(Layer(bias, Block(bias.stop, (members, read.stop - read.start, width)), read))
+    return found
+
+
+def _places(network: dict[int, Dense], layers: Sequence[Layer], sizes: Sizes, row: int) -> np.ndarray:
+    """Of a network's flat weights, in their order: by layer its weight [outputs, inputs], then its bias."""
+    widths = [sizes.inputs, *(dense.width for dense in network.values())]
+    found = []
+    for level, dense in network.items():
+        layer = layers[level]
+        columns = [np.arange(widths[j]) + sizes.columns(j).start - layer.read.start for j in dense.sources]
+        weight, bias = layer.weight.places(row), layer.bias.places(row)
+        found += [weight[np.concatenate(columns), : dense.width].T.ravel(), bias[0, : dense.width]]
+    return np.concatenate(found)

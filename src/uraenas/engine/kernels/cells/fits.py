@@ -1,6 +1,6 @@
 """Whether networks of a cell space can run on these kernels."""
 
-from uraenas.engine.kernels.cells.plan import IMAGE_CHANNELS
+from uraenas.engine.kernels.cells.rows import IMAGE_CHANNELS
 from uraenas.engine.kernels.cells.tuning import CHANNELS
 from uraenas.spaces import CellSpace
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uraenas.engine.kernels.cells.plan import Plan
+from uraenas.engine.kernels.cells.rows import Plan
 from uraenas.spaces.cells import Skeleton
 from uraenas.spaces.cells.blocks import EPSILON
 from uraenas.spaces.layout import MOMENTUM

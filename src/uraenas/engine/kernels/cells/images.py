@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from uraenas.engine.kernels.cells.plan import IMAGE_CHANNELS
+from uraenas.engine.kernels.cells.rows import IMAGE_CHANNELS
 
 
 def augment(

@@ -2,150 +2,35 @@
 
 Kernels know nothing of genotypes. They are launched once for all members, and program k of a launch reads row k of a
 table to find what it works on. So the same compiled kernels serve any genotypes, dead edges cost nothing, and the
-number of launches does not grow with the number of members.
-
-All maps of one stage have one size and lie in one arena [maps, N, H, W, C]; a map is named by its number there. Row e
-of `edges` is a convolution with its norm, and writes map e. Rows that are launched together stand together.
+number of launches does not grow with the number of members. `rows.py` says what there are rows of.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
+from uraenas.engine.kernels.cells.rows import (
+    IMAGE_CHANNELS,
+    NORMED,
+    PACKED_UNIT,
+    Cell,
+    Edge,
+    Pack,
+    Passage,
+    Plan,
+    Source,
+    Span,
+    Stage,
+    Sum,
+    Term,
+)
 from uraenas.engine.kernels.cells.tuning import grouping
-from uraenas.engine.kernels.cells.wiring import POOL, SKIP, Wiring
+from uraenas.engine.kernels.cells.wiring import SKIP, Wiring
 from uraenas.spaces.cells import Skeleton
 from uraenas.spaces.cells.skeleton import STAGES
 from uraenas.spaces.layout import Layout
 
-IMAGE_CHANNELS = 4  # images are stored with channels up to this, so that a pixel is one aligned word
-PACKED_UNIT = 64  # offsets into packed weights and partial sums are counted in this many numbers
-
-NOTHING, NORMED = 0, 1  # what arrives at a node, beside SKIP and POOL
-
-Term = tuple[int, int, int]  # kind, map, and the place of its factor in the program's `mixing` (0: one)
-
-
-@dataclass
-class Edge:
-    """One convolution of one member. Offsets of weight … variance are into the flat vectors."""
-
-    input: int  # map that is convolved
-    # map that is written; the backward pass turns it into the gradient of the convolution's output
-    output: int
-    gradient: int  # map with the gradient of the convolution's output
-    arriving: int  # map with the gradient of the node that the edge leads to
-    packed: int
-    partial: int
-    taps: int
-    weight: int
-    scale: int = -1
-    shift: int = -1
-    mean: int = -1
-    variance: int = -1
-    factor: int = 0  # place in the program's `mixing`; where that is 0, the convolution need not run
-
-
-@dataclass
-class Sum:
-    """A node of one member. The factor of a normed term is part of its norm, and here tells whether it ran."""
-
-    output: int
-    terms: list[Term]
-
-
-@dataclass
-class Source:
-    """The gradient of one node: convolutions that leave it (edges first … first + count), skips and pools."""
-
-    input: int
-    output: int
-    first: int
-    count: int
-    shortcut: int  # edge of the residual block's shortcut, where the node feeds one
-    terms: list[Term]
-
-
-@dataclass
-class Passage:
-    """An edge of a supernet's cell: the maps whose products, pixel by pixel, are the slopes of its skip and pool."""
-
-    input: int
-    arriving: int  # map with the gradient of the node that the edge leads to
-    skip: int  # places of their factors in `mixing`
-    pool: int
-
-
-@dataclass
-class Pack:
-    """How one convolution's weight lies in the flat vector, in packed form, and as partial sums of its gradient."""
-
-    weight: int
-    packed: int
-    partial: int
-    outputs: int
-    inputs: int
-    padded_inputs: int
-    taps: int
-    pooled: int  # a 1×1 convolution of a 2×2 average is stored as a 2×2 convolution with equal taps
-    splits: int
-    group: int
-    span: int
-    factor: int = 0  # as its edge has it
-
-
-@dataclass(frozen=True)
-class Span:
-    """Rows first … first + count of a table."""
-
-    first: int
-    count: int
-
-
-@dataclass
-class Cell:
-    """The launches of one cell: rows by node, and edges by the node they arrive at."""
-
-    leaving: list[Span] = field(default_factory=list)  # edges, by source node
-    sums: list[Span] = field(default_factory=list)  # by target node, from 1
-    sources: list[Span] = field(default_factory=list)  # by source node
-    arriving: list[Span] = field(default_factory=list)  # rows of `order`, by target node, from 1
-    edges: Span = Span(0, 0)
-    passages: Span = Span(0, 0)
-
-
-@dataclass
-class Stage:
-    """One stage: the stem or residual block that feeds it, and its cells."""
-
-    channels: int
-    height: int
-    width: int
-    members: int
-    edges: list[Edge] = field(default_factory=list)
-    sums: list[Sum] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    passages: list[Passage] = field(default_factory=list)
-    order: list[int] = field(default_factory=list)  # edges by the node they arrive at
-    cells: list[Cell] = field(default_factory=list)
-    # stem: one convolution; residual block: first, second, shortcut
-    entry: Cell = field(default_factory=Cell)
-    maps: int = 0
-    inputs: list[int] = field(default_factory=list)  # maps that feed the first cell, by member
-    outputs: list[int] = field(default_factory=list)  # maps that leave the last cell, by member
-    output_gradients: list[int] = field(default_factory=list)
-
-
-@dataclass
-class Plan:
-    """Everything that the kernels are told about a stack."""
-
-    stages: list[Stage]
-    packs: list[Pack]
-    packed_size: int
-    partial_size: int
-    # offset of the head's scale, shift, matrix and bias (they are adjacent), by member
-    head_weights: list[int]
-    head_statistics: list[int]  # offset of the head's running mean and variance, by member
+Arriving = dict[tuple[int, int], list[Term]]  # (node, member) → what is summed there
+UNKNOWN = -1  # the maps of an edge, before it is connected
 
 
 class _Builder:
@@ -171,20 +56,37 @@ class _Builder:
     ) -> Edge:
         """A new edge; maps are filled in later. `part` counts convolutions stored as one."""
         outputs, inputs, kernel = shape
-        taps = 4 if pooled else kernel**2
-        padded = max(inputs, IMAGE_CHANNELS)
-        size = taps * padded * outputs
         stride = 2 if name.endswith(("first", "shortcut")) else 1
         form = grouping("weight_gradient", outputs, stride, name == "stem")
-        partial_size = form.steps(2 if pooled else 3) * form.span * padded * form.group * outputs
-        weight = self.weights[m][f"{name}.weight"] + part * outputs * inputs * kernel**2
-        splits = self.splits[stage]
-        form_of_weight = (outputs, inputs, padded, taps, int(pooled), splits, form.group, form.span, factor)
-        self.packs.append(Pack(weight, self.packed, self.partial, *form_of_weight))
-        edge = Edge(-1, -1, -1, -1, self.packed // PACKED_UNIT, self.partial // PACKED_UNIT, taps, weight)
-        edge.factor = factor
-        self.packed += size
-        self.partial += partial_size * splits
+        pack = Pack(
+            weight=self.weights[m][f"{name}.weight"] + part * outputs * inputs * kernel**2,
+            packed=self.packed,
+            partial=self.partial,
+            outputs=outputs,
+            inputs=inputs,
+            padded_inputs=max(inputs, IMAGE_CHANNELS),
+            taps=4 if pooled else kernel**2,
+            pooled=int(pooled),
+            splits=self.splits[stage],
+            group=form.group,
+            span=form.span,
+            factor=factor,
+        )
+        self.packs.append(pack)
+        self.packed += pack.taps * pack.padded_inputs * outputs
+        steps = form.steps(2 if pooled else 3)
+        self.partial += steps * form.span * pack.padded_inputs * form.group * outputs * pack.splits
+        edge = Edge(
+            input=UNKNOWN,
+            output=UNKNOWN,
+            gradient=UNKNOWN,
+            arriving=UNKNOWN,
+            packed=pack.packed // PACKED_UNIT,
+            partial=pack.partial // PACKED_UNIT,
+            taps=pack.taps,
+            weight=pack.weight,
+            factor=factor,
+        )
         if f"{name}.norm.scale" in self.weights[m]:
             edge.scale, edge.shift, edge.mean, edge.variance = (
                 where[m][f"{name}.norm.{what}"] + part * outputs
@@ -196,6 +98,14 @@ class _Builder:
                 )
             )
         return edge
+
+    def leaving(self, stage: int, m: int, cell: str, node: int, channels: int) -> Iterator[Edge]:
+        """New edges for all convolutions that leave a node of one member's cell."""
+        wiring = self.wirings[m]
+        for kind, (kernel, targets) in enumerate(wiring.convolutions[node]):
+            name, shape = f"{cell}.from{node}.conv{kernel}", (channels, channels, kernel)
+            for part, target in enumerate(targets):
+                yield self.edge(stage, m, name, shape, part, factor=wiring.factor(kind, node, target))
 
 
 def make_plan(wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) -> Plan:
@@ -215,36 +125,30 @@ def make_plan(wirings: Sequence[Wiring], skeleton: Skeleton, splits: list[int]) 
 
 def _number_edges(builder: _Builder, number: int, stage: Stage) -> None:
     """First all edges get their numbers, because map e is what edge e writes."""
-    skeleton, members = builder.skeleton, range(stage.members)
-    channels, half = stage.channels, stage.channels // 2
+    skeleton, members, channels = builder.skeleton, range(stage.members), stage.channels
+    half = channels // 2
     if number == 0:
-        shape = (channels, skeleton.image_channels, 3)
-        entry = [("stem", shape, False)]
+        entry = {"stem": (channels, skeleton.image_channels, 3)}
     else:
-        name = f"reduce{number}"
-        entry = [
-            (f"{name}.first", (channels, half, 3), False),
-            (f"{name}.second", (channels, channels, 3), False),
-            (f"{name}.shortcut", (channels, half, 1), True),
-        ]
-    for name, shape, pooled in entry:
+        entry = {
+            f"reduce{number}.first": (channels, half, 3),
+            f"reduce{number}.second": (channels, channels, 3),
+            f"reduce{number}.shortcut": (channels, half, 1),
+        }
+    for name, shape in entry.items():
+        pooled = name.endswith("shortcut")
         stage.entry.leaving.append(Span(len(stage.edges), stage.members))
         stage.edges += [builder.edge(number, m, name, shape, pooled=pooled) for m in members]
     for c in range(skeleton.cells):
-        cell = Cell()
-        start = len(stage.edges)
+        cell, start = Cell(), len(stage.edges)
         for node in range(builder.nodes - 1):
             first = len(stage.edges)
             for m in members:
-                wiring = builder.wirings[m]
-                for kind, (kernel, targets) in enumerate(wiring.convolutions[node]):
-                    name = f"cell{number * skeleton.cells + c}.from{node}.conv{kernel}"
-                    shape = channels, channels, kernel
-                    for part, target in enumerate(targets):
-                        factor = wiring.factor(kind, node, target)
-                        stage.edges.append(builder.edge(number, m, name, shape, part, factor=factor))
-            cell.leaving.append(Span(first, len(stage.edges) - first))
-        cell.edges = Span(start, len(stage.edges) - start)
+                stage.edges += builder.leaving(
+                    number, m, f"cell{number * skeleton.cells + c}", node, channels
+                )
+            cell.leaving.append(Span.since(first, stage.edges))
+        cell.edges = Span.since(start, stage.edges)
         stage.cells.append(cell)
     for e, edge in enumerate(stage.edges):
         edge.output = edge.gradient = e
@@ -324,44 +228,47 @@ def _connect_cell(
     maps: list[list[int | None]],
     gradients: list[list[int]],
 ) -> None:
-    arriving: dict[tuple[int, int], list[Term]] = {}  # (node, member) → terms of the sum
+    """Every node learns what leaves it, and then what arrives at it."""
+    arriving: Arriving = defaultdict(list)
     first_passage = len(stage.passages)
-    nodes = wirings[0].nodes
-    for node in range(nodes - 1):
-        e, first_source = cell.leaving[node].first, len(stage.sources)
+    for node, edges in enumerate(cell.leaving):
+        e, first_source = edges.first, len(stage.sources)
         for m, wiring in enumerate(wirings):
             source = maps[m][node]
             if source is None:
                 continue
-            first, terms = e, []
-            for _, targets in wiring.convolutions[node]:
-                for target in targets:
-                    edge = stage.edges[e]
-                    edge.input, edge.arriving = source, gradients[m][target]
-                    arriving.setdefault((target, m), []).append((NORMED, e, edge.factor))
-                    e += 1
+            targets = [target for _, own in wiring.convolutions[node] for target in own]
+            for number, target in enumerate(targets, start=e):
+                edge = stage.edges[number]
+                edge.input, edge.arriving = source, gradients[m][target]
+                arriving[target, m].append((NORMED, number, edge.factor))
+            terms = []
             for line in wiring.lines[node]:
                 gradient = gradients[m][line.target]
-                if line.skip is not None:
-                    arriving.setdefault((line.target, m), []).append((SKIP, source, line.skip))
-                    terms.append((SKIP, gradient, line.skip))
-                if line.pool is not None:
-                    arriving.setdefault((line.target, m), []).append((POOL, source, line.pool))
-                    terms.append((POOL, gradient, line.pool))
+                arriving[line.target, m] += [(kind, source, factor) for kind, factor in line.kinds]
+                terms += [(kind, gradient, factor) for kind, factor in line.kinds]
                 if wiring.mixed:
                     stage.passages.append(Passage(source, gradient, line.skip or 0, line.pool or 0))
-            stage.sources.append(Source(source, gradients[m][node], first, e - first, -1, terms))
-        cell.sources.append(Span(first_source, len(stage.sources) - first_source))
-    cell.passages = Span(first_passage, len(stage.passages) - first_passage)
-    for target in range(1, nodes):
-        rows = [(m, terms) for (node, m), terms in sorted(arriving.items()) if node == target]
-        cell.sums.append(Span(len(stage.sums), len(rows)))
-        for m, terms in rows:
-            output = maps[m][target]
+            stage.sources.append(Source(source, gradients[m][node], e, len(targets), -1, terms))
+            e += len(targets)
+        cell.sources.append(Span.since(first_source, stage.sources))
+    cell.passages = Span.since(first_passage, stage.passages)
+    for target in range(1, len(cell.leaving) + 1):
+        _connect_sums(stage, cell, target, maps, arriving)
+
+
+def _connect_sums(
+    stage: Stage, cell: Cell, target: int, maps: list[list[int | None]], arriving: Arriving
+) -> None:
+    first, normed = len(stage.sums), []
+    for m, own in enumerate(maps):
+        if terms := arriving.get((target, m)):
+            output = own[target]
             assert output is not None
             stage.sums.append(Sum(output, terms))
-        normed = [number for _, terms in rows for kind, number, _ in terms if kind == NORMED]
-        cell.arriving.append(_order(stage, normed))
+            normed += [number for kind, number, _ in terms if kind == NORMED]
+    cell.sums.append(Span.since(first, stage.sums))
+    cell.arriving.append(_order(stage, normed))
 
 
 def _order(stage: Stage, edges: Sequence[int]) -> Span:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from uraenas.engine.kernels.cells import convolutions, norms, weights
 from uraenas.engine.kernels.cells.head import Head
-from uraenas.engine.kernels.cells.plan import IMAGE_CHANNELS, Cell, Span, Stage, make_plan
+from uraenas.engine.kernels.cells.plan import make_plan
+from uraenas.engine.kernels.cells.rows import IMAGE_CHANNELS, Cell, Span, Stage
 from uraenas.engine.kernels.cells.tables import table
 from uraenas.engine.kernels.cells.tuning import Grouping, Tuning, grouping, tuned
 from uraenas.engine.kernels.cells.wiring import FACTORS, Wiring

@@ -7,9 +7,10 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from uraenas.engine.kernels.cells import plan, wiring
+from uraenas.engine.kernels.cells import wiring
+from uraenas.engine.kernels.cells.rows import NORMED, NOTHING, PACKED_UNIT
 
-# Edge, Sum, Source, Passage and Pack of plan.py, field by field.
+# Edge, Sum, Source, Passage and Pack of rows.py, field by field.
 (
     EDGE_INPUT,
     EDGE_OUTPUT,
@@ -48,8 +49,8 @@ PASSAGE_INPUT, PASSAGE_ARRIVING, PASSAGE_SKIP, PASSAGE_POOL, PASSAGE_COLUMNS = m
     PACK_FACTOR,
     PACK_COLUMNS,
 ) = map(tl.constexpr, range(13))
-UNIT = tl.constexpr(plan.PACKED_UNIT)
-KIND_NOTHING, KIND_NORMED = map(tl.constexpr, (plan.NOTHING, plan.NORMED))
+UNIT = tl.constexpr(PACKED_UNIT)
+KIND_NOTHING, KIND_NORMED = map(tl.constexpr, (NOTHING, NORMED))
 KIND_SKIP, KIND_POOL = map(tl.constexpr, (wiring.SKIP, wiring.POOL))
 
 
@@ -60,7 +61,7 @@ def table(rows: list[Any], device: torch.device, terms: int = 0) -> Tensor:
         values: list[int] = []
         for value in astuple(row):
             if isinstance(value, list):
-                filled = value + [(plan.NOTHING, 0, 0)] * (terms - len(value))
+                filled = value + [(NOTHING, 0, 0)] * (terms - len(value))
                 values += [number for term in filled for number in term]
             else:
                 values.append(value)

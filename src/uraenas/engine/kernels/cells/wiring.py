@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uraenas.spaces.cells import Cell, Genotype, Skeleton, edges, operations
 from uraenas.spaces.cells.blocks import skeleton_statistics
 from uraenas.spaces.cells.network import convolutions_from, statistics_layout, weight_layout
-from uraenas.spaces.cells.supernet import supernet_layout
+from uraenas.spaces.cells.supernet import stored_in, supernet_layout
 from uraenas.spaces.layout import Entry, Layout, norm, statistics
 
 SKIP, POOL = 2, 3  # what passes along an edge, as tables have it
@@ -19,6 +19,12 @@ class Line:
     target: int
     skip: int | None = None
     pool: int | None = None
+
+    @property
+    def kinds(self) -> list[tuple[int, int]]:
+        """SKIP, POOL or both, each with the place of its factor."""
+        both = ((SKIP, self.skip), (POOL, self.pool))
+        return [(kind, factor) for kind, factor in both if factor is not None]
 
 
 @dataclass(frozen=True)
@@ -83,13 +89,10 @@ def wiring_of_supernet(cell: Cell, skeleton: Skeleton) -> Wiring:
     )
     scales: list[Entry] = []
     moments = skeleton_statistics(skeleton)
-    for block in skeleton.blocks():
-        if not block.reduces:
-            for node, to in enumerate(targets):
-                for kernel in kernels:
-                    name, outputs = f"{block.name}.from{node}.conv{kernel}.norm", len(to) * block.channels
-                    scales += norm(name, outputs)
-                    moments += statistics(name, outputs)
+    cells = (block for block in skeleton.blocks() if not block.reduces)
+    for name, outputs, _ in (one for block in cells for one in stored_in(block, cell)):
+        scales += norm(f"{name}.norm", outputs)
+        moments += statistics(f"{name}.norm", outputs)
     weights = Layout((*supernet_layout(cell, skeleton).entries, *scales))
     convolutions = tuple(tuple((kernel, to) for kernel in kernels) for to in targets)
     return Wiring(convolutions, lines, weights, Layout(tuple(moments)), mixed=True)

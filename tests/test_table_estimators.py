@@ -202,7 +202,9 @@ def test_a_warning_names_a_part_of_uncertainty_that_is_not_defined() -> None:
     assert told[0].filename == __file__
 
 
-@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, lambda rows: rows.astype(str)])
+@pytest.mark.parametrize(
+    "form", [np.asarray, np.ndarray.tolist, lambda rows: rows.astype(str), lambda rows: rows.astype(bytes)]
+)
 def test_arrays_and_lists_may_hold_texts(form) -> None:
     table, numbers = table_with_texts()
     rows = form(table.to_numpy())
@@ -264,6 +266,14 @@ def test_a_value_that_was_constant_changes_nothing_and_a_warning_says_so() -> No
     expected = model.predict(x)
     with pytest.warns(UserWarning, match="60 rows have what no training row has, such as x1 = 2030.0"):
         np.testing.assert_allclose(model.predict(x + np.array([0, 6])), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("inner", [[1, 2], {"a": 1}, np.zeros(2)])
+def test_a_cell_holds_one_value(inner) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"x": np.arange(60.0), "inner": [inner] * 60})
+    with pytest.raises(ValueError, match=r"column inner holds a .*; allowed: numbers and texts"):
+        UraeNASRegressor(**SMALL).fit(rows, np.arange(60.0))
 
 
 def test_periods_are_dates() -> None:

@@ -96,6 +96,10 @@ def require_column(name: str, values: np.ndarray) -> None:
         raise _no_dates(name, values[0])
     if values.dtype.kind not in "biufOUST":
         raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
+    if values.dtype.kind == "O":
+        for one in values.tolist():
+            if isinstance(one, list | tuple | dict | set | np.ndarray):
+                raise UraenasError(f"column {name} holds a {type(one).__name__}; allowed: numbers and texts")
 
 
 def as_texts(values: np.ndarray) -> np.ndarray:

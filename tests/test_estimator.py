@@ -184,7 +184,14 @@ def test_bad_arrays_are_refused_with_one_line(images, labels, words):
         small().fit(images, labels)
 
 
-@pytest.mark.parametrize("labels", [[0, 1, None, 1], [0.0, 1.0, float("nan"), 1.0]])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0, 1, None, 1],
+        [0.0, 1.0, float("nan"), 1.0],
+        np.ma.masked_array([0, 1, 0, 1], [False, False, True, False]),
+    ],
+)
 def test_missing_labels_are_named(labels):
     with pytest.raises(UraenasError, match="missing values"):
         small().fit(np.zeros((4, 8, 8), np.uint8), labels)

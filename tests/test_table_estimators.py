@@ -12,6 +12,7 @@ from uraenas import UraeNAS, UraeNASClassifier, UraeNASRegressor
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import read_json, write_json
 
+pytestmark = pytest.mark.filterwarnings("ignore:the part of weights")  # no architecture has two members
 SMALL = {
     "method": "uniform-adam",
     "members": 2,
@@ -191,6 +192,95 @@ def test_labels_of_mixed_types_are_told_in_one_line(labels: list, said: str) -> 
     with pytest.raises(ValueError, match=f"Unknown label type: objects.*{said}") as refused:
         UraeNASClassifier(**SMALL).fit(np.arange(40.0)[:, None], np.array(labels * 20, dtype=object))
     assert "\n" not in str(refused.value)
+
+
+def test_a_warning_names_a_part_of_uncertainty_that_is_not_defined() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    model = UraeNASRegressor(**SMALL).fit(x, x[:, 0])
+    with pytest.warns(UserWarning, match="the part of weights is not defined: no architecture has") as told:
+        assert not model.uncertainty(x)["weights"].any()
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "form", [np.asarray, np.ndarray.tolist, lambda rows: rows.astype(str), lambda rows: rows.astype(bytes)]
+)
+def test_arrays_and_lists_may_hold_texts(form) -> None:
+    table, numbers = table_with_texts()
+    rows = form(table.to_numpy())
+    model = UraeNASRegressor(**SMALL).fit(table, numbers)
+    alone = UraeNASRegressor(**SMALL).fit(rows, numbers)
+    np.testing.assert_array_equal(alone.predict(rows), model.predict(table))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        np.testing.assert_array_equal(model.predict(rows), model.predict(table))
+
+
+def test_tables_of_another_library_may_have_other_types() -> None:
+    class Table:
+        """As polars has it: names in a list, and types that are not numpy's."""
+
+        def __init__(self, frame) -> None:
+            self.frame, self.columns, self.shape = frame, list(frame), frame.shape
+            self.dtypes = [object() for _ in self.columns]
+
+        def __len__(self) -> int:
+            return len(self.frame)
+
+        def __getitem__(self, name):
+            return self.frame[name]
+
+        def to_dict(self):
+            return dict(self.frame)
+
+    table, numbers = table_with_texts()
+    model = UraeNASRegressor(**SMALL).fit(Table(table), numbers)
+    expected = UraeNASRegressor(**SMALL).fit(table, numbers).predict(table)
+    np.testing.assert_array_equal(model.predict(Table(table)), expected)
+
+
+def test_sparse_rows_are_those_with_all_their_zeros() -> None:
+    from scipy.sparse import random_array
+
+    rows = random_array((60, 4), density=0.8, rng=np.random.default_rng(0)).tocsr()
+    dense = rows.toarray()
+    numbers = dense.sum(axis=1)
+    expected = UraeNASRegressor(**SMALL).fit(dense, numbers).predict(dense)
+    np.testing.assert_array_equal(UraeNASRegressor(**SMALL).fit(rows, numbers).predict(rows), expected)
+
+
+def test_masked_values_are_missing_and_masked_labels_are_refused() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    masked = np.ma.masked_array(x, x > 1)
+    model = UraeNASRegressor(**SMALL).fit(masked, x[:, 1])
+    gaps = np.where(x > 1, np.nan, x)
+    np.testing.assert_array_equal(model.predict(masked), model.predict(gaps))
+    assert not np.array_equal(model.predict(masked), model.predict(x))
+    with pytest.raises(ValueError, match="y has masked values"):
+        UraeNASRegressor(**SMALL).fit(x, masked[:, 1])
+
+
+def test_a_value_that_was_constant_changes_nothing_and_a_warning_says_so() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    x[:, 1] = 2024
+    model = UraeNASRegressor(**SMALL).fit(x, x[:, 0])
+    expected = model.predict(x)
+    with pytest.warns(UserWarning, match="60 rows have what no training row has, such as x1 = 2030.0"):
+        np.testing.assert_allclose(model.predict(x + np.array([0, 6])), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("inner", [[1, 2], {"a": 1}, np.zeros(2)])
+def test_a_cell_holds_one_value(inner) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"x": np.arange(60.0), "inner": [inner] * 60})
+    with pytest.raises(ValueError, match=r"column inner holds a .*; allowed: numbers and texts"):
+        UraeNASRegressor(**SMALL).fit(rows, np.arange(60.0))
+
+
+def test_periods_are_dates() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"month": pandas.period_range("2020", periods=60, freq="M")})
+    with pytest.raises(ValueError, match="column month holds dates such as 2020-01; make numbers of them"):
+        UraeNASRegressor(**SMALL).fit(rows, np.arange(60.0))
 
 
 def test_a_table_of_numbers_keeps_the_names_of_its_columns() -> None:

@@ -175,7 +175,8 @@ BAD = {
     "constant target": (changed(4, "7.5"), {}, "price is 7.5 in all rows; a constant"),
     "no row has it": (changed(4, ""), {}, "all rows lack price"),
     "infinite": (changed(1, "inf"), {}, "column area is infinite in row 1"),
-    "empty column": (changed(0, "NA"), {}, "column rooms has no value in any training row"),
+    "not closed": (['1,2,"a,2020-01-02,3', *lines()], {}, "line 62: unexpected end of data"),
+    "months": (changed(2, "31 Dec 1999"), {}, "column town holds dates such as 31 Dec 1999"),
     "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
     "short dates": (changed(2, "31.12.99"), {}, "column town holds dates such as 31.12.99"),
     "decimal commas": (
@@ -368,8 +369,60 @@ def test_numbers_that_differ_by_too_little_to_be_squared_are_refused() -> None:
     ):
         table_dataset("t", {**frame, "y": np.arange(20) * 1e-40}, settings)
     for constant in (0.0, 3e-200):
-        assert columns_of({"x": np.full(3, constant)}).parts[0].deviation == 1
+        assert columns_of({"x": np.full(3, constant)}).parts[0].mark == "0 1"
     assert table_dataset("t", {**frame, "y": np.arange(20) * 1e-12}, settings).target.name == "numbers"
+
+
+def test_a_column_of_one_value_means_nothing_later_either() -> None:
+    columns = columns_of({"year": np.array([2024.0, np.nan, 2024.0]), "x": np.arange(3.0)})
+    old, new = ({"year": np.array([year]), "x": np.ones(1)} for year in (2024.0, 2030.0))
+    np.testing.assert_allclose(columns.encode(new)[0], columns.encode(old)[0], atol=1e-30)
+    assert columns.parts[0].unseen(np.array([2024.0, 2030.0, np.nan])).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("empty", [np.full(40, np.nan), np.array([""] * 40)])
+def test_a_column_without_any_value_tells_nothing_and_a_note_says_so(empty: np.ndarray) -> None:
+    frame = {"x": np.arange(40.0), "e": empty, "y": np.arange(40.0) ** 2}
+    found = table_dataset("rows", frame, TableSettings("y", kind="numbers"))
+    assert "e has no value in any training row, and tells nothing" in found.notes
+    assert found.columns is not None
+    later = found.columns.frame({"x": [1.0, 1.0], "e": ["", "5"]})
+    images, strange = found.columns.encode(later)
+    np.testing.assert_array_equal(images[0], images[1])
+    assert strange.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("form", ["${}", "{} %", "5 {:03d}", "−€{}.5"])
+def test_a_note_says_where_signs_make_texts_of_numbers(form: str) -> None:
+    texts = np.array([form.format(n) for n in range(40)])
+    frame = {"x": np.arange(40.0), "a": texts, "y": np.arange(40.0) ** 2}
+    notes = table_dataset("rows", frame, TableSettings("y", kind="numbers")).notes
+    assert any(note.startswith("a has 40 different texts such as") for note in notes)
+    codes = {**frame, "a": np.array([f"A{n}" for n in range(40)])}
+    assert not any("a has" in note for note in table_dataset("rows", codes, TableSettings("y")).notes)
+    with pytest.raises(UraenasError, match=r"y has 40 different texts .* data.predict=classes"):
+        table_dataset("rows", {"x": frame["x"], "y": texts}, TableSettings("y"))
+
+
+def test_text_files_of_many_hands_are_read_alike(tmp_path: Path) -> None:
+    cells = [(f"{n / 7:.3f}", ("a, b", "c")[n % 2], str(n)) for n in range(-20, 20)]
+    plain = [f'{x},"{town}",{y}' for x, town, y in cells]
+    files = {
+        "plain": ["x,town,y", *plain],
+        "blank lines": ["", "x,town,y", "  ", *(line for one in plain for line in (one, " "))],
+        "a space after commas": ["x, town, y", *(f'{x}, "{town}", {y}' for x, town, y in cells)],
+        "commas in names": ['"x";"town";"y"', *(f'{x};"{town}";{y}' for x, town, y in cells)],
+        "a minus sign": ["x,town,y", *(line.replace("-", "−") for line in plain)],
+    }
+    rows = []
+    for number, text in enumerate(files.values()):
+        path = tmp_path / f"{number}.csv"
+        path.write_text("\ufeff" + "\r\n".join(text))
+        rows.append(load_dataset(path, table=TableSettings("y", kind="numbers")).train.images)
+        np.testing.assert_array_equal(rows[0], rows[-1])
+    many_commas = tmp_path / "names.csv"
+    many_commas.write_text("\n".join(['"x, in m, or so";"y"', *(f"{x};{y}" for x, _, y in cells)]))
+    assert load_dataset(many_commas, table=TableSettings("y")).columns.names == ("x, in m, or so",)
 
 
 def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:

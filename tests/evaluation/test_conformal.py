@@ -153,6 +153,8 @@ def test_an_estimated_threshold_does_not_part_images_of_one_confidence() -> None
     found = estimated(confidence, right, 0.3)
     assert (found.confidence, found.passing, found.wrong) == (0.9, 1, 0)
     assert estimated(confidence, right, 0.4).passing == 5
+    one_of_nine = torch.arange(9) > 0  # whose share, summed over nine equals, is rounded up
+    assert estimated(torch.full((9,), 0.9), one_of_nine.double(), 1 / 9).passing == 9
 
 
 def test_half_of_the_images_is_apart_and_another_seed_draws_another_half() -> None:

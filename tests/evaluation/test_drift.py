@@ -95,6 +95,17 @@ def test_a_rare_flag_that_no_new_row_has_is_no_drift(training: int) -> None:
     assert alarms / 200 <= 0.09
 
 
+@pytest.mark.parametrize("count", [2, 5, 10, 20])
+def test_few_rows_are_called_drift_no_more_often(count: int) -> None:
+    columns, alarms = Columns((Number("age", 0.0, 0.0, 1.0, False, 0.0),)), 0
+    for seed in range(300):
+        draw = np.random.default_rng(seed)
+        old, new = draw.standard_normal(400), draw.standard_normal(count)
+        units = ((new - old.mean()) / old.std())[:, None]
+        alarms += moved(columns, units, 400)[0].p_value < 0.05
+    assert alarms / 300 <= 0.1
+
+
 def test_skewed_columns_are_called_drift_little_more_often_than_others() -> None:
     columns, alarms = Columns((Number("age", 0.0, 0.0, 1.0, False, 0.0),)), 0
     for seed in range(300):

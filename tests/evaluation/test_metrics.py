@@ -272,9 +272,21 @@ def test_separation_agrees_with_counting_pairs(inside: list[int], outside: list[
     found = metrics.separation(torch.tensor(inside).float(), torch.tensor(outside).float())
     pairs = [(o > i) + 0.5 * (o == i) for i in inside for o in outside]
     assert found["auroc"] == pytest.approx(sum(pairs) / len(pairs))
-    threshold = np.quantile(inside, 0.95)
+    threshold = min(t for t in inside if np.mean(np.array(inside) <= t) >= 0.95)
     assert found["fpr95"] == pytest.approx(np.mean(np.array(outside) <= threshold))
     assert 0 <= found["aupr"] <= 1
+
+
+def test_a_threshold_that_is_to_accept_95_in_100_accepts_no_fewer() -> None:
+    inside, between = torch.arange(10.0), torch.full((3,), 8.9)  # 9 of 10 are below, which is too few
+    assert metrics.separation(inside, between)["fpr95"] == 1.0
+
+
+def test_infinite_scores_are_the_largest_and_what_is_undefined_is_no_number() -> None:
+    inside, infinite = torch.arange(40.0), torch.full((3,), math.inf)
+    assert metrics.separation(inside, infinite) == {"auroc": 1.0, "aupr": 1.0, "fpr95": 0.0}
+    for outside in (torch.tensor([1.0, math.nan]), torch.zeros(0)):
+        assert all(map(math.isnan, metrics.separation(inside, outside).values()))
 
 
 def test_separation_of_sets_that_lie_apart_is_perfect() -> None:
@@ -288,3 +300,20 @@ def test_separation_of_sets_that_lie_apart_is_perfect() -> None:
 )
 def test_parts_of_uncertainty_that_members_cannot_tell_are_named(genotypes: str, undefined: set) -> None:
     assert set(metrics.undefined_sources(genotypes)) == undefined
+
+
+def test_a_subset_without_the_surest_member_keeps_its_own_probabilities() -> None:
+    log_p = torch.tensor([[[-2000.0, 0.0]], [[0.0, -3000.0]]], dtype=torch.float64)
+    for subset, expected in (((1.0, 0.0), log_p[0]), ((0.0, 1.0), log_p[1]), ((1.0, 1.0), None)):
+        found = metrics.mixtures(log_p, torch.tensor([subset], dtype=torch.float64))[0]
+        torch.testing.assert_close(found, metrics.mixture(log_p) if expected is None else expected)
+    impossible = torch.tensor([[[0.0, -math.inf]]] * 2, dtype=torch.float64)
+    found = metrics.mixtures(impossible, torch.eye(2, dtype=torch.float64))
+    torch.testing.assert_close(found, impossible)
+
+
+@pytest.mark.parametrize("name", metrics.METRICS)
+def test_a_prediction_that_is_no_number_has_no_metric(name: str) -> None:
+    log_p, labels = predictions(20, 3)
+    log_p[4] = math.nan
+    assert math.isnan(metrics.METRICS[name](log_p, labels))

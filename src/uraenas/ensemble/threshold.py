@@ -83,7 +83,7 @@ def estimated(confidence_N: Tensor, right_N: Tensor, risk: float) -> Threshold:
     risks = metrics.risk_at_coverage(confidence_N, right_N)
     # A threshold cannot part equals.
     last_of_tie = torch.cat([ranked[1:] < ranked[:-1], torch.tensor([True])])
-    passing = torch.nonzero((risks <= risk) & last_of_tie)
+    passing = torch.nonzero((risks <= risk + 1e-12) & last_of_tie)  # sums over ties are rounded
     if len(passing) == 0:
         return Threshold(ALWAYS, risk, len(ranked), 0, 0)
     last = int(passing[-1])

@@ -225,7 +225,7 @@ def _checked_labels(y: Any, count: int) -> np.ndarray:
         )
     if labels.shape != (count,):
         raise UraenasError(f"{count} images need {count} labels, not an array of {labels.shape}")
-    if any(label is None or label != label for label in labels.tolist()):
+    if np.ma.is_masked(y) or any(label is None or label != label for label in labels.tolist()):
         raise UraenasError("labels contain missing values; leave those images out")
     check_classification_targets(labels)
     return labels

@@ -1,6 +1,7 @@
 """`UraeNASClassifier` and `UraeNASRegressor`: the joint ensemble as scikit-learn estimators of tables.
 
-X is an array N×D or a pandas table; columns of texts are categories, and values may be missing.
+X is an array N×D, also a sparse one or one of objects, or a pandas table; columns of texts are categories, and values
+may be missing.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
@@ -81,14 +83,18 @@ class TableEstimator(Saveable):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
+        tags.input_tags.sparse = True
         return tags
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
         """Per row `total` = `data` + `weights` + `architecture`: of classes in nats, of numbers as variances.
 
         Of T targets each is [N, T]. All are without the temperature, which deviations and probabilities have.
+        A warning names a part that is 0 because these members cannot tell it.
         """
-        split = self._fitted().uncertainty(self._rows(X), self.device)
+        ensemble, rows = self._fitted(), self._rows(X)
+        warn_of(f"the part of {part} is not defined: {why}" for part, why in ensemble.undefined.items())
+        split = ensemble.uncertainty(rows, self.device)
         return {source: getattr(split, source).numpy() for source in SOURCES}
 
     def is_foreign(self, X: Any, share: float = SHARE) -> np.ndarray:
@@ -142,12 +148,12 @@ class TableEstimator(Saveable):
         """New rows in the form of those of the fit."""
         columns = self._fitted().normalisation.columns
         assert columns is not None
-        if _has_texts(X):
-            _check_feature_names(self, X, reset=False)
-            _check_n_features(self, X, reset=False)
-            rows = frame_of(X)
+        rows = _dense(X)
+        if _has_texts(rows):
+            _check_feature_names(self, rows, reset=False)
+            _check_n_features(self, rows, reset=False)
         else:
-            checked = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+            checked = validate_data(self, rows, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             rows = dict(zip(columns.names, checked.T, strict=True))
         with _as_value_error():
             frame = columns.frame(rows)
@@ -167,13 +173,16 @@ class TableEstimator(Saveable):
 
     def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
         """Rows and labels of a fit, checked as scikit-learn does."""
-        if _has_texts(X):
-            _check_feature_names(self, X, reset=True)
-            _check_n_features(self, X, reset=True)
-            rows, labels = X, check_X_y(np.zeros((len(X), 1)), y, **more)[1]
+        if np.ma.is_masked(y):
+            raise ValueError("y has masked values; leave those rows out")
+        rows = _dense(X)
+        if _has_texts(rows):
+            _check_feature_names(self, rows, reset=True)
+            _check_n_features(self, rows, reset=True)
+            labels = check_X_y(np.zeros((len(rows), 1)), y, **more)[1]
         else:
             limits = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
-            checked, labels = validate_data(self, X, y, **limits, **more)
+            checked, labels = validate_data(self, rows, y, **limits, **more)
             rows = frame_of(checked, self._names)
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = column_or_1d(labels, warn=True)
@@ -273,11 +282,29 @@ def _require_one_kind(labels: np.ndarray) -> None:
         )
 
 
-def _has_texts(X: Any) -> bool:
-    """Whether it is a pandas table with columns that are no numbers."""
-    return (
-        hasattr(X, "dtypes") and hasattr(X, "columns") and any(kind.kind not in "biuf" for kind in X.dtypes)
-    )
+def _dense(X: Any) -> Any:
+    """Sparse rows with all their zeros, masked values as missing ones, and rows with texts as an array of objects."""
+    if issparse(X):
+        return X.toarray()
+    if np.ma.isMaskedArray(X):
+        return np.ma.filled(X.astype(np.float64), np.nan)
+    if not isinstance(X, list | tuple) and getattr(getattr(X, "dtype", None), "kind", "f") not in "OUS":
+        return X
+    try:
+        np.asarray(X, np.float64)
+    except (TypeError, ValueError):
+        array = np.asarray(X, object)
+        return array if array.ndim == 2 else X
+    return X
+
+
+def _has_texts(rows: Any) -> bool:
+    """Whether these are a table with columns that are no numbers, or an array of texts and numbers."""
+    if hasattr(rows, "dtypes") and hasattr(rows, "columns"):
+        return any(getattr(kind, "kind", "O") not in "biuf" for kind in rows.dtypes)
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "O" or rows.ndim != 2:
+        return False
+    return any(isinstance(one, str | bytes) for one in rows.flat)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 n new rows with mean x̄ and deviation s in units of the m training rows, whose mean is 0 and deviation 1: by chance x̄ is
 normal with the variance of both together, (n s² + m) / (n + m), times 1/n + 1/m; and log s, or (s² − 1) / 2 where s
 is below 1, with variance (κ − 1) / 4 · (1/n + 1/m), κ the kurtosis. Where a column has rare large values κ is
-larger than few rows show, and p too small. All new rows have one value x with a probability of at most (1 + x²)⁻ⁿ: no
-larger share of the training rows can have it (Cantelli).
+larger than few rows show, and p too small; fewer than 20 are not asked for s. All new rows have one value x with a
+probability of at most (1 + x²)⁻ⁿ: no larger share of the training rows can have it (Cantelli).
 
 Of a category the shares p of new rows are held against those q of training rows: they differ by ½ Σ |p − q|, and
 Σ (p − q)² / r / (1/n + 1/m), r the shares of both together, is chi-squared.
@@ -20,6 +20,9 @@ import torch
 from uraenas.data.tables.columns import Category, Columns, Number
 
 ROUNDING = 1e-6  # a deviation no larger is that of one value
+LEAST_ROWS = (
+    20  # fewer show neither spread nor kurtosis: two rows have a kurtosis of 1, whatever they come from
+)
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,12 @@ def _number(column: Number, values: np.ndarray, training_rows: int) -> Moved:
     mean, spread = float(units.mean()), float(units.std())
     per_row = 1 / n + 1 / training_rows
     error = math.sqrt((n * spread**2 + training_rows) / (n + training_rows) * per_row)
-    if spread > ROUNDING:
+    p_values = [_two_sided(mean / error)] if spread > ROUNDING else [(1 + mean**2) ** -n]
+    if spread > ROUNDING and n >= LEAST_ROWS:
         kurtosis = float(((units - mean) ** 4).mean()) / spread**4
         around = math.sqrt(max(kurtosis - 1, 1e-3) / 4 * per_row)
         wider = math.log(spread) if spread > 1 else (spread**2 - 1) / 2
-        p_values = [_two_sided(mean / error), _two_sided(wider / around)]
-    else:
-        p_values = [(1 + mean**2) ** -n]
+        p_values.append(_two_sided(wider / around))
     if column.flagged and column.missing is not None:
         share = float(values[:, 1].mean())
         p_values.append(

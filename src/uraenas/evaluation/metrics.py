@@ -21,7 +21,7 @@ def mixture(log_probabilities_MNK: Tensor) -> Tensor:
 
 
 def accuracy(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
-    return float((log_probabilities_NK.argmax(dim=1) == labels_N).double().mean())
+    return float(confidence_bins(log_probabilities_NK, labels_N)[2].mean())
 
 
 def nll(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
@@ -50,11 +50,14 @@ def _at_label(values: Tensor, labels_N: Tensor) -> Tensor:
 
 
 def confidence_bins(log_probabilities: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of predictions [..., N, K], per image: equal-width confidence bin, confidence, and 1.0 where it is right."""
+    """Of predictions [..., N, K], per image: equal-width confidence bin, confidence, and 1.0 where it is right.
+
+    Of a prediction that is no number, NaN: it is neither right nor wrong.
+    """
     log_confidence, predicted = log_probabilities.double().max(dim=-1)
     confidence = log_confidence.exp().clamp(max=1.0)
     bins = (confidence * BINS).ceil().long().clamp(1, BINS) - 1  # bins are open below and closed above
-    return bins, confidence, (predicted == labels_N).double()
+    return bins, confidence, (predicted == labels_N).double() + 0 * confidence
 
 
 def ece(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
@@ -80,10 +83,15 @@ def of_each(log_probabilities_SNK: Tensor, labels_N: Tensor) -> dict[str, Tensor
 def mixtures(log_probabilities_MNK: Tensor, subsets_SM: Tensor) -> Tensor:
     """The mixture of each of S subsets of the members [S, N, K]; row s of `subsets` is 1 for a member in it, else 0."""
     log_p_MNK = log_probabilities_MNK.double()
-    largest_NK = log_p_MNK.max(dim=0).values
+    largest_NK = log_p_MNK.max(dim=0).values.clamp_min(-1e300)  # −∞ less −∞ would be NaN
     weights_SM = subsets_SM.double() / subsets_SM.sum(dim=1, keepdim=True)
     p_SNK = torch.einsum("sm,mnk->snk", weights_SM, (log_p_MNK - largest_NK).exp())
-    return p_SNK.clamp_min(1e-300).log() + largest_NK
+    found_SNK = p_SNK.clamp_min(1e-300).log() + largest_NK
+    lost_SNK = p_SNK < 1e-290  # so much surer is a member that is not in the subset
+    if not lost_SNK.any():
+        return found_SNK
+    exact_SNK = torch.stack([mixture(log_p_MNK[own_M > 0]) for own_M in subsets_SM])
+    return torch.where(lost_SNK, exact_SNK, found_SNK)
 
 
 def adaptive_ece(log_probabilities_NK: Tensor, labels_N: Tensor) -> float:
@@ -204,17 +212,22 @@ def separation(inside_N: Tensor, outside_N: Tensor) -> dict[str, float]:
     """How well a score that should be larger outside tells two sets apart.
 
     `auroc` and `aupr` take outside as the positive class. `fpr95` is the share of outside images still accepted at
-    the threshold that accepts 95 % of those inside.
+    the lowest threshold that accepts at least 95 % of those inside. Scores may be infinite. Where one is NaN, or a set
+    is empty, all three are NaN.
     """
     # A second to import, and seldom asked for.
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    scores = torch.cat([inside_N, outside_N]).double().numpy()
+    scores = torch.cat([inside_N, outside_N]).double()
+    if scores.isnan().any() or len(inside_N) == 0 or len(outside_N) == 0:
+        return dict.fromkeys(("auroc", "aupr", "fpr95"), math.nan)
+    places = torch.unique(scores, return_inverse=True)[1]  # in order, as scores are, and finite
     outside = np.repeat([False, True], [len(inside_N), len(outside_N)])
-    threshold = torch.quantile(inside_N.double(), 0.95)
+    place = math.ceil(0.95 * len(inside_N) - 1e-9)
+    threshold = inside_N.double().sort().values[place - 1]
     return {
-        "auroc": float(roc_auc_score(outside, scores)),
-        "aupr": float(average_precision_score(outside, scores)),
+        "auroc": float(roc_auc_score(outside, places.numpy())),
+        "aupr": float(average_precision_score(outside, places.numpy())),
         "fpr95": float((outside_N.double() <= threshold).double().mean()),
     }
 

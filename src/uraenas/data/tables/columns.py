@@ -32,6 +32,8 @@ from uraenas.data.tables.frame import (
 MOST_CATEGORIES = 1000
 MOST_VALUE = 1e100  # of a number: its square is finite
 LEAST_SPREAD = 1e-100  # likewise, above 0
+# The deviation of a column with one value in training: networks have not learned what another means, and read 0.
+CONSTANT = MOST_VALUE
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -59,8 +61,14 @@ class Number:
     @property
     def mark(self) -> str:
         """Its unit, by which it is known again; in few digits, since sums differ in the last ones by machine."""
-        centre = round(self.mean / self.deviation, 6) + 0.0  # never −0
-        return f"{centre:.6g} {self.deviation:.6g}"
+        unit = 1.0 if self.is_constant else self.deviation
+        centre = round(self.mean / unit, 6) + 0.0  # never −0
+        return f"{centre:.6g} {unit:.6g}"
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it had one value in training."""
+        return self.deviation == CONSTANT
 
     def column(self, values: np.ndarray) -> np.ndarray:
         """New values as numbers; true and false are 1 and 0, as they may have been in training."""
@@ -76,8 +84,12 @@ class Number:
         return np.array(numbers, np.float64)
 
     def unseen(self, values: np.ndarray) -> np.ndarray:
-        """Whether each is missing, which none was in training [N]: networks are told the median, and nothing else."""
-        return np.isnan(values) & (not self.flagged)
+        """Whether each is missing, which none was in training, or differs, which none did [N].
+
+        Networks are told the median, and nothing else.
+        """
+        missing = np.isnan(values)
+        return np.where(missing, not self.flagged, self.is_constant & (values != self.median))
 
     def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers [N, width], and whether each row's value may be any that was seen [N]."""
@@ -107,6 +119,11 @@ class Category:
     def most_values(self) -> int:
         """That an unseen value may be taken for."""
         return len(self.values)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it had no value in training."""
+        return self.values == ("",)
 
     @property
     def mark(self) -> str:
@@ -250,12 +267,12 @@ def columns_of(frame: Frame, pieces: int = 0) -> Columns:
     return Columns(tuple(parts))
 
 
-def _number(name: str, values: np.ndarray, pieces: int) -> Number:
+def _number(name: str, values: np.ndarray, pieces: int) -> Number | Category:
     from sklearn.impute import SimpleImputer  # a second to import, and needed by training alone
     from sklearn.preprocessing import StandardScaler
 
     if np.isnan(values).all():
-        raise UraenasError(f"column {name} has no value in any training row; leave it out: data.leave_out")
+        return _category(name, as_texts(values))
     if (largest := float(np.nanmax(np.abs(values)))) > MOST_VALUE:
         raise UraenasError(
             f"column {name} holds {largest:g}, and at most {MOST_VALUE:g} is allowed; divide it"
@@ -267,6 +284,7 @@ def _number(name: str, values: np.ndarray, pieces: int) -> Number:
     imputer, scaler = SimpleImputer(strategy="median"), StandardScaler()
     scaler.fit(imputer.fit_transform(values[:, None]))
     median, mean, deviation = (float(one[0]) for one in (imputer.statistics_, scaler.mean_, scaler.scale_))
+    deviation = deviation if spread > 0 else CONSTANT
     missing = float(np.isnan(values).mean())
     ends = np.unique(np.nanquantile(values, np.linspace(0, 1, pieces + 1))) if pieces else np.empty(0)
     # A column of two values has one piece, which would be the column again.
@@ -277,14 +295,12 @@ def _number(name: str, values: np.ndarray, pieces: int) -> Number:
 def _category(name: str, values: np.ndarray) -> Category:
     from sklearn.preprocessing import OneHotEncoder
 
-    if not (values != "").any():
-        raise UraenasError(f"column {name} has no value in any training row; leave it out: data.leave_out")
     encoder = OneHotEncoder().fit(values[:, None])
     found = encoder.categories_[0]
     if len(found) > MOST_CATEGORIES or (len(found) > 50 and len(found) > 0.9 * len(values)):
         raise UraenasError(
             f"column {name} has {len(found):,} different texts in {len(values):,} training rows, like a name or a "
-            "number of its own; leave it out: data.leave_out"
+            "number of its own; leave it out (of a file by data.leave_out)"
         )
     counts = np.array([(values == one).sum() for one in found])
     order = np.argsort(-counts, kind="stable")

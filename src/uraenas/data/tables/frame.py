@@ -13,8 +13,10 @@ Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked f
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
 
-# Days with a year of two digits may be anything else, too, so all values of a column must be such.
-SHORT_DATE = re.compile(r"(0?[1-9]|[12]\d|3[01])[-/.](0?[1-9]|[12]\d|3[01])[-/.]\d{2}")
+# With a year of two digits or a month by name it may be anything else, too, so all values of a column must be such.
+SHORT_DATE = re.compile(
+    r"(0?[1-9]|[12]\d|3[01])[-/.](0?[1-9]|[12]\d|3[01])[-/.]\d{2}|\d{1,2}[-. ]+[A-Za-z]{3,9}[-., ]+\d{2,4}"
+)
 COMMAS = re.compile(
     r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?,\d+([eE][+-]?\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?"
 )  # 1,5 and 1.234,5 and 1,234.5
@@ -36,7 +38,10 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
 
 
 def _of_pandas(column: Any) -> np.ndarray:
-    return as_category(column.to_numpy()) if str(column.dtype) == "category" else column.to_numpy()
+    kind = str(column.dtype).lower()
+    if kind.startswith("period"):
+        raise _no_dates(column.name, column.iloc[0])
+    return as_category(column.to_numpy()) if kind.startswith("categor") else column.to_numpy()
 
 
 def as_category(values: np.ndarray) -> np.ndarray:
@@ -91,6 +96,10 @@ def require_column(name: str, values: np.ndarray) -> None:
         raise _no_dates(name, values[0])
     if values.dtype.kind not in "biufOUST":
         raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
+    if values.dtype.kind == "O":
+        for one in values.tolist():
+            if isinstance(one, list | tuple | dict | set | np.ndarray):
+                raise UraenasError(f"column {name} holds a {type(one).__name__}; allowed: numbers and texts")
 
 
 def as_texts(values: np.ndarray) -> np.ndarray:
@@ -120,7 +129,7 @@ def number_of(text: str) -> float | None:
     if text == "":
         return float("nan")
     try:
-        return None if "_" in text else float(text)
+        return None if "_" in text else float(text.replace("−", "-"))
     except ValueError:
         return None
 
@@ -137,5 +146,5 @@ def _finite(name: str, values: np.ndarray) -> np.ndarray:
 def _no_dates(name: str, value: Any) -> UraenasError:
     return UraenasError(
         f"column {name} holds dates such as {value}; make numbers of them (a year, a month, days since a day), "
-        "or leave it out: data.leave_out"
+        "or leave it out (of a file by data.leave_out)"
     )

@@ -24,6 +24,7 @@ ARRAYS = (
 )
 MOST_BYTES = 4 << 30
 DELIMITERS = ",;\t|"
+QUOTED = re.compile(r'"[^"]*"')
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls a table's index, or nothing
 NONE = TableSettings()
 MEND = "It should be a table with a line of column names."
@@ -95,14 +96,20 @@ def frame_in_text(content: bytes) -> Frame:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Damaged("it is not in UTF-8, in which tables are read") from error
-    first = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    first = text.lstrip("\r\n").partition("\n")[0]
+    delimiter = max(DELIMITERS, key=QUOTED.sub("", first).count)
+    # Strict: else a quote that is not closed would join rows without a word.
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
+    )
     lines, rows = [], []
-    for row in reader:
-        if row:
-            lines.append(reader.line_num)
-            rows.append(row)
+    try:
+        for row in reader:
+            if len(row) > 1 or (row and row[0].strip()):  # no blank line
+                lines.append(reader.line_num)
+                rows.append(row)
+    except csv.Error as error:
+        raise Damaged(f"line {reader.line_num}: {error}") from error
     if len(rows) < 2:
         raise Damaged("it has no rows below its first line")
     names = [name.strip() for name in rows[0]]

@@ -1,5 +1,6 @@
 """A table divided, its columns learned from training rows alone: the dataset that a run takes."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.words import names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
-from uraenas.data.tables.columns import columns_of
+from uraenas.data.tables.columns import Category, columns_of
 from uraenas.data.tables.frame import Frame, as_texts, checked, number_of
 from uraenas.data.targets import Classes, Target, numbers_of
 
@@ -21,6 +22,7 @@ MULTIPLE = 20  # of which the number of rows apart is one less
 MOST_APART = 199
 FEW_VALUES = 20  # a target of so many whole numbers or fewer is taken for classes
 KINDS = ("auto", "classes", "numbers")
+WITH_SIGN = re.compile(r"[-+−]?\s?[$€£¥]?\s?[-+−]?\d[\d.,\s]*[%€$£¥]?")  # $1,200 and 5 % and 1 200
 
 # name of the table, column, its values [N], notes to add to → which rows can be used [N]
 MaskOf = Callable[[str, str, np.ndarray, list[str]], np.ndarray]
@@ -71,6 +73,8 @@ def table_dataset(
     columns = columns_of(_taken(inputs, divided["train"]), settings.pieces)
     read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
     notes += filter(None, read)
+    empty = [part.name for part in columns.parts if isinstance(part, Category) and part.is_empty]
+    notes += [f"{column} has no value in any training row, and tells nothing" for column in empty]
     parts = {}
     for part, rows in divided.items():
         images, strange = columns.encode(_taken(inputs, rows))
@@ -109,9 +113,14 @@ def _divided(
 
 
 def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
-    """Said of a column that is mostly numbers, where a word such as <5 may have made texts of measurements."""
+    """Said of a column that is mostly numbers, where a word such as <5 may have made texts of measurements.
+
+    So may a sign of money or per cent, or a space between thousands, in each of them.
+    """
     texts = [] if values.dtype.kind == "f" else [text for text in np.unique(values).tolist() if text]
     words = [text for text in texts if number_of(text) is None]
+    if len(words) == len(texts) > FEW_VALUES and all(map(WITH_SIGN.fullmatch, texts)):
+        return f"{name} has {len(texts):,} different texts such as {texts[0]!r}; write numbers without signs"
     numbers = len(texts) - len(words)
     if not words or numbers <= max(FEW_VALUES, len(words)):
         return ""

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.errors import DamagedFile, UnknownName, UraenasError
 from uraenas.base.fields import Fields
 from uraenas.base.files import (
     append_line,
@@ -26,6 +26,7 @@ from uraenas.base.files import (
     write_json,
     write_tensors,
 )
+from uraenas.base.parts import OWN_PARTS
 from uraenas.base.regular_files import open_regular
 from uraenas.run.config import Config, deciding, from_json
 from uraenas.run.cost import Amounts, Costs
@@ -163,6 +164,8 @@ class RunFiles:
         facts = self._stored_config()
         try:
             return from_json(facts.stored)
+        except UnknownName as error:
+            raise UraenasError(f"{facts.where}: {error} {OWN_PARTS}") from error
         except UraenasError as error:
             raise UraenasError(f"{facts.where}: {error}; {remedy(self.path, 'config.json')}") from error
 

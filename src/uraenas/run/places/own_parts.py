@@ -16,7 +16,14 @@ from uraenas.learning.sources import SOURCES
 from uraenas.spaces import SPACES
 from uraenas.weights import WEIGHTS
 
-TABLES: tuple[Mapping[str, Part[Any]], ...] = (SPACES, DISTRIBUTIONS, WEIGHTS, SOURCES, RECIPES, AUGMENTATIONS)
+TABLES: tuple[Mapping[str, Part[Any]], ...] = (
+    SPACES,
+    DISTRIBUTIONS,
+    WEIGHTS,
+    SOURCES,
+    RECIPES,
+    AUGMENTATIONS,
+)
 OURS = ("uraenas", "__main__", "__mp_main__")  # a script that was called, multiprocessing runs itself
 
 

@@ -6,9 +6,9 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from multiprocessing import forkserver
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -124,7 +124,8 @@ class ProcessCrew:
         own, theirs = self.system.Pipe()
         arguments = (theirs, self.path, self.config, self.devices[name], self.modules)
         process = self.system.Process(target=work, args=arguments, name=name, daemon=True)
-        process.start()
+        with _deaf_to_ctrl_c():
+            process.start()
         theirs.close()  # so that the end of the pipe is theirs alone
         self.pipes[name], self.running[name] = own, process
 
@@ -186,13 +187,25 @@ def _ways_to_start() -> Any:
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
-        forkserver.ensure_running()
+        with _deaf_to_ctrl_c():
+            forkserver.ensure_running()
     finally:
         if threads is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = threads
     return system
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started here never hears Ctrl-C, not even while it loads: the driver decides."""
+    resource_tracker.ensure_running()  # else it is started on the way, and lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _gpus() -> list[str]:

@@ -53,8 +53,8 @@ def hold(folder: Path) -> Iterator[Callable[[], None]]:
             except OSError:
                 pass
             raise UraenasError(
-                f"{folder} was moved or removed while it was worked in, or its lock was; the same command goes on where "
-                "it lies now (--out)"
+                f"{folder} was moved or removed while it was worked in, or its lock was; the same command goes on "
+                "where it lies now (--out)"
             )
 
         yield require_here

@@ -89,6 +89,23 @@ def test_a_signal_leaves_a_checkpoint_and_one_line(uraenas, short_run, tmp_path,
         assert Run(out).ensemble(method).identity == Run(short_run).ensemble(method).identity
 
 
+def test_a_search_that_is_cut_off_after_its_last_epoch_goes_on(uraenas, short_run, tmp_path, monkeypatch):
+    """When its last checkpoint is written, and what it found is not."""
+    out = tmp_path / "run"
+
+    def cut_off(*facts: Any, **more: Any) -> None:
+        monkeypatch.undo()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Run, "write_searched", cut_off)
+    done = uraenas(*RUN, "--json", "--out", out, "--set", "engine.checkpoint_seconds=0")
+    assert done.returncode == 130, done.stderr
+    assert (out / "search" / "state.safetensors").exists()
+    again = uraenas(*RUN, "--json", "--out", out)
+    assert again.returncode == 0, again.stderr
+    assert (out / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
+
+
 FULL_DISK = """
 disk="$1"; start="$2"; shift 2
 mount -t tmpfs -o size=200k tmpfs "$disk" || exit 77

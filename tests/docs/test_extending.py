@@ -1,4 +1,4 @@
-"""The files of docs/extending.md, run as they stand: a space, a distribution, a kind of weights and a method."""
+"""The files of docs/extending.md, run as they stand: a space, two distributions, a kind of weights and a method."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 FILE = re.compile(r"^## [^\n]*`(\w+\.py)`\n.*?```python\n(.*?)```", flags=re.DOTALL | re.MULTILINE)
@@ -33,8 +34,20 @@ for command in json.loads(sys.argv[1]):
         sys.exit(code)
 print(json.dumps(printed))
 """
+PLAIN = ("--set", "evaluate.suite=none", "--set", "data.limit=100")
+TORCH = (
+    "mine.py",
+    "export",
+    "runs/mine",
+    "--methods",
+    "noisy-ensemble",
+    "--format",
+    "torch",
+    "--out",
+    "noisy.pt2",
+)
 NOISE = ("mine.py", "predict", "runs/mine", "noise.png", "--method", "noisy-ensemble", "--json")
-FEW = ("--methods", "uraenas", "--set", "evaluate.suite=none", "--set", "data.limit=100")
+FEW = ("--methods", "uraenas", *PLAIN)
 FIVE = ("five.py", "run", "--preset", "tiny", "--set", "network.space=five-nodes", *FEW, "--out", "runs/five")
 
 
@@ -43,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's files."""
     folder = tmp_path_factory.mktemp("extending")
     files = dict(FILE.findall(PAGE.read_text()))
-    assert set(files) == {"ladder.py", "concrete.py", "noisy_adam.py", "mine.py"}
+    assert set(files) == {"ladder.py", "concrete.py", "climb.py", "noisy_adam.py", "mine.py"}
     (row,) = re.findall(
         r"^(SPACES\[\"five-nodes\"\] = Part\(\n.*?^\))", PAGE.read_text(), re.DOTALL | re.MULTILINE
     )
@@ -58,9 +71,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(folder: Path) -> list[str]:
-    """What each command printed: the page's run, two predictions, the run of five nodes, its members."""
-    (run,) = re.findall(r"^python (mine\.py run .*)$", PAGE.read_text(), flags=re.MULTILINE)
-    commands = [run.split(), NOISE, NOISE, FIVE, ("five.py", "show", "runs/five", "--members")]
+    """What each command printed: the page's runs, two predictions, the run of five nodes, its members, a file."""
+    run, climbed = re.findall(r"^python (mine\.py run .*)$", PAGE.read_text(), flags=re.MULTILINE)
+    shown = ("five.py", "show", "runs/five", "--members")
+    commands = [run.split(), NOISE, NOISE, FIVE, shown, [*climbed.split(), *PLAIN], TORCH]
     call = [sys.executable, "-c", EACH, json.dumps(commands)]
     done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -89,3 +103,18 @@ def test_their_members_predict_the_same_twice(printed):
 def test_a_row_of_a_cell_with_other_nodes_is_enough(printed):
     """The page's five-node cell, trained by the same command line."""
     assert "+|" in printed[4]
+
+
+@pytest.mark.usefixtures("printed")
+def test_the_climbers_queries_are_the_best_so_far_with_one_option_changed(folder):
+    """Or drawn anew: as its restart says, one in ten."""
+    tensors = load_file(folder / "runs" / "climbed" / "search" / "architecture.safetensors")
+    queried, values = tensors["queried"].long(), tensors["values"]
+    assert len(values) == 20
+    near = [int((queried[place] != queried[:10][values[:10].argmax()]).sum()) == 1 for place in range(10, 20)]
+    assert sum(near) > 5
+
+
+@pytest.mark.usefixtures("printed")
+def test_draws_that_are_plain_networks_are_exported(folder):
+    assert (folder / "noisy.pt2").stat().st_size > 0

@@ -481,6 +481,7 @@ def test_a_progressive_search_prunes_widens_stands_still_and_goes_on_with_the_sa
             state.distribution["mask"], torch.zeros(6, 5, dtype=torch.bool).scatter(1, best, True)
         )
     found = whole.found()
+    assert gone_on(whole).found().expected == found.expected  # cut off before this was written
     assert (found.drawn_shares(100) > 0).sum() <= 18
     assert [whole.stages.parts(epoch) for epoch in range(4)] == [2, 2, 1, 1]
     assert int(whole.lag) == 2 * whole.train.steps  # which Adam does not count

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from short_runs import stopped_in_training
 
+from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.directory import Run
 
 # `uraenas` that stays where it is once something of this kind is booked: in the midst of a stage, after an epoch.
@@ -87,6 +89,23 @@ def test_a_signal_leaves_a_checkpoint_and_one_line(uraenas, short_run, tmp_path,
         assert Run(out).ensemble(method).identity == Run(short_run).ensemble(method).identity
 
 
+def test_a_search_that_is_cut_off_after_its_last_epoch_goes_on(uraenas, short_run, tmp_path, monkeypatch):
+    """When its last checkpoint is written, and what it found is not."""
+    out = tmp_path / "run"
+
+    def cut_off(*facts: Any, **more: Any) -> None:
+        monkeypatch.undo()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Run, "write_searched", cut_off)
+    done = uraenas(*RUN, "--json", "--out", out, "--set", "engine.checkpoint_seconds=0")
+    assert done.returncode == 130, done.stderr
+    assert (out / "search" / "state.safetensors").exists()
+    again = uraenas(*RUN, "--json", "--out", out)
+    assert again.returncode == 0, again.stderr
+    assert (out / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
+
+
 FULL_DISK = """
 disk="$1"; start="$2"; shift 2
 mount -t tmpfs -o size=200k tmpfs "$disk" || exit 77
@@ -98,6 +117,7 @@ exec "$@"
 TWICE = """
 import contextlib, subprocess, sys
 from pathlib import Path
+from typing import Any
 from uraenas.cli import main
 
 disk, start = Path(sys.argv.pop(1)), Path(sys.argv.pop(1))
@@ -133,6 +153,31 @@ def test_a_disk_that_fills_up_in_training_costs_nothing_but_time(short_run, tmp_
     assert line.endswith(": No space left on device\n")
     assert line.count("\n") == 1
     assert (start / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_run_that_is_moved_while_it_is_worked_in_ends_at_once_and_goes_on_where_it_is(
+    short_run, tmp_path, monkeypatch, uraenas, anew
+):
+    """Nothing is written where it was, not even where another run has begun there."""
+    out, moved, save = tmp_path / "run", tmp_path / "moved", Checkpoints.store_chain
+
+    def moved_after_a_checkpoint(*facts: Any, **more: Any) -> None:
+        save(*facts, **more)
+        monkeypatch.undo()
+        out.rename(moved)
+        if anew:
+            out.mkdir()
+            (out / "lock").touch()
+
+    monkeypatch.setattr(Checkpoints, "store_chain", moved_after_a_checkpoint)
+    done = uraenas(*RUN, "--json", "--out", out)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"uraenas: {out} was moved or removed while it was worked in")
+    assert sorted(tmp_path.rglob("run/*")) == ([out / "lock"] if anew else [])
+    again = uraenas(*RUN, "--json", "--out", moved)
+    assert again.returncode == 0, again.stderr
+    assert (moved / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
 
 
 def test_a_run_in_use_is_left_alone(uraenas, own_run):

@@ -111,6 +111,30 @@ def test_who_is_interrupted_lets_workers_write_down_how_far_they_are(finished_ru
     assert list(out.glob("chains/*/state.safetensors"))
 
 
+HURRIED = """
+import os, signal, time
+from multiprocessing import forkserver
+from uraenas.run.places.processes import _ways_to_start
+
+if __name__ == "__main__":
+    system = _ways_to_start()
+    for _ in range(20):
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)
+        time.sleep(0.02)
+    worker = system.Process(target=print, args=("works",))
+    worker.start()
+    worker.join()
+    raise SystemExit(worker.exitcode)
+"""
+
+
+def test_ctrl_c_while_workers_load_what_they_need_is_heard_by_the_driver_alone(tmp_path: Path):
+    (tmp_path / "hurried.py").write_text(HURRIED)
+    call = [sys.executable, tmp_path / "hurried.py"]
+    done = subprocess.run(call, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "works\n", "")
+
+
 def test_chains_that_need_no_search_are_trained_beside_it_by_all_workers_but_one(
     short_run: Path, tmp_path: Path
 ):

@@ -11,6 +11,10 @@ class UraenasError(Exception):
     """One clear line for the user: what was given, what is allowed, how to mend it."""
 
 
+class UnknownName(UraenasError):
+    """A name is not in a table."""
+
+
 class DamagedFile(UraenasError):
     """A file of ours is not what was written. Whoever knows what it is for says how to mend it."""
 
@@ -38,15 +42,15 @@ def require_share(name: str, value: float) -> float:
     return value
 
 
-def unknown(kind: str, given: str, allowed: Iterable[str]) -> UraenasError:
+def unknown(kind: str, given: str, allowed: Iterable[str]) -> UnknownName:
     """The error for a name that is not in a table, with the nearest match."""
     names = sorted(allowed)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     if len(names) > MOST_NAMES:
         close = difflib.get_close_matches(given, names, n=5, cutoff=0.0)
-        return UraenasError(f"unknown {kind} {given!r}.{hint} Nearest of {len(names)}: {', '.join(close)}.")
-    return UraenasError(f"unknown {kind} {given!r}.{hint} Allowed: {', '.join(names)}.")
+        return UnknownName(f"unknown {kind} {given!r}.{hint} Nearest of {len(names)}: {', '.join(close)}.")
+    return UnknownName(f"unknown {kind} {given!r}.{hint} Allowed: {', '.join(names)}.")
 
 
 def unknown_or_missing(

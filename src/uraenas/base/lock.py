@@ -3,7 +3,7 @@
 import fcntl
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,11 @@ OURS = b"process "
 
 
 @contextmanager
-def hold(folder: Path) -> Iterator[None]:
-    """Hold a directory while working in it; another process is told who does. What a killed one left is removed."""
+def hold(folder: Path) -> Iterator[Callable[[], None]]:
+    """Hold a directory while working in it; another process is told who does. What a killed one left is removed.
+
+    Gives a function that refuses to go on where the directory is no longer the one that is held.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = append_to_regular(folder / "lock")
@@ -41,7 +44,20 @@ def hold(folder: Path) -> Iterator[None]:
         for unfinished in folder.rglob(".*.tmp"):
             if not unfinished.is_dir():
                 unfinished.unlink(missing_ok=True)
-        yield
+        held = os.fstat(file.fileno())
+
+        def require_here() -> None:
+            try:
+                if os.path.samestat(held, os.stat(folder / "lock")):
+                    return
+            except OSError:
+                pass
+            raise UraenasError(
+                f"{folder} was moved or removed while it was worked in, or its lock was; the same command goes on "
+                "where it lies now (--out)"
+            )
+
+        yield require_here
 
 
 @contextmanager

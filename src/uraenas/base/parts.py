@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from typing import Any, Generic, TypeVar
 
-from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.errors import UnknownName, UraenasError, unknown
 from uraenas.base.fields import Fields
 
 T = TypeVar("T")
 
 MOST_FLOAT = 1e308  # a setting may be any number
+OWN_PARTS = "If it was made with parts of your own, import their files first."
+SEVERAL = (int, float, str)  # of which a setting may hold several
 
 
 def given(**more: Any) -> Any:
@@ -64,8 +66,16 @@ def settings_of(kind: Hashable) -> Mapping[str, Any]:
     """The fields of a dataclass that are settings, by name, with their types."""
     assert isinstance(kind, type)
     hints = typing.get_type_hints(kind)
-    fields = dataclasses.fields(kind)
-    return {field.name: hints[field.name] for field in fields if not field.metadata.get("given")}
+    fields = [field for field in dataclasses.fields(kind) if not field.metadata.get("given")]
+    for field in fields:
+        several = typing.get_origin(hints[field.name]) is tuple
+        one = typing.get_args(hints[field.name])[0] if several else hints[field.name]
+        if one not in (SEVERAL if several else (*SEVERAL, bool)) or field.default is dataclasses.MISSING:
+            raise UraenasError(
+                f"{kind.__name__}.{field.name} can be no setting; a setting has a default and is an int, float, str or "
+                "bool, or a tuple of numbers or of texts; what is none is declared by given(…)"
+            )
+    return {field.name: hints[field.name] for field in fields}
 
 
 def values_of(part: Any, names: typing.Iterable[str]) -> dict[str, Any]:
@@ -78,6 +88,14 @@ def row_of(table: Mapping[str, Part[T]], kind: str, name: str) -> Part[T]:
     if name not in table:
         raise unknown(kind, name, table)
     return table[name]
+
+
+def stored_row(table: Mapping[str, Part[T]], kind: str, facts: Fields) -> Part[T]:
+    """The row of the name that a file holds."""
+    try:
+        return row_of(table, kind, facts.text("name"))
+    except UnknownName as error:
+        raise UraenasError(f"{facts.where}: {error} {OWN_PARTS}") from error
 
 
 @contextmanager

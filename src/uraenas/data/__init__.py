@@ -3,6 +3,7 @@
 from uraenas.data.arrays import as_images
 from uraenas.data.catalog import (
     DATASETS,
+    EMBEDDED,
     OFFICIAL,
     fetch_dataset,
     load_dataset,
@@ -24,6 +25,7 @@ __all__ = [
     "CIFAR10",
     "CIFAR100",
     "DATASETS",
+    "EMBEDDED",
     "OFFICIAL",
     "DataSettings",
     "Dataset",

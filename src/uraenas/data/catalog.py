@@ -1,11 +1,13 @@
 """The table of datasets, and the one door to all of them."""
 
 import os
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +85,7 @@ EMBEDDED: dict[str, Callable[[TableSettings], Dataset]] = {  # nothing needs to 
     "diabetes": diabetes,
     "breast-cancer": breast_cancer,
 }
-DATASETS: tuple[str, ...] = (*EMBEDDED, *OFFICIAL)
+DATASETS: Mapping[str, Any] = ChainMap[str, Any](OFFICIAL, EMBEDDED)  # both, with what is added to them
 # Settings that one kind of data alone has a use for.
 OF_ONE_KIND = {
     "folder": ("image_size",),
@@ -124,7 +126,7 @@ def load_dataset(
             f"{path} is not a dataset; allowed: a table (.csv, .parquet), an .npz file, a CIFAR archive or a folder"
         )
     folders = [entry.name for entry in Path().iterdir() if entry.is_dir() and entry.name[0] != "."]
-    raise unknown_or_missing("dataset", str(name), DATASETS, folders)
+    raise unknown_or_missing("dataset", str(name), list(DATASETS), folders)
 
 
 def load_images(

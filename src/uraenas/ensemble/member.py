@@ -16,7 +16,7 @@ from uraenas.base import draws
 from uraenas.base.errors import DamagedFile
 from uraenas.base.fields import Fields
 from uraenas.base.files import parse_json, read_header, read_tensors, write_tensors
-from uraenas.base.parts import row_of, values_of
+from uraenas.base.parts import row_of, stored_row, values_of
 from uraenas.spaces import Architecture, Forward, Layout, Space, facts_of, space_of
 from uraenas.weights import WEIGHTS, WeightMethod
 
@@ -219,7 +219,7 @@ def _space(path: Path, text: str) -> Space:
 
 def _kind(path: Path, text: str) -> Kind:
     kind = Fields(path, parse_json(path, text))
-    row = row_of(WEIGHTS, "kind of weights", kind.text("name"))
+    row = stored_row(WEIGHTS, "kind of weights", kind)
     settings = row.restored(kind.table("settings"))
     kind.table("settings").only(*settings)
     row.make(settings)  # its checks

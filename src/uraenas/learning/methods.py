@@ -4,8 +4,8 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from uraenas.base.errors import unknown
-from uraenas.learning.recipes import Recipes
+from uraenas.base.errors import UraenasError, unknown
+from uraenas.learning.recipes import RECIPES, Recipes
 from uraenas.learning.sources import SOURCES, Source
 from uraenas.weights import WEIGHTS, WeightMethod
 
@@ -68,13 +68,22 @@ DEFAULT = ("drnas", "uraenas-w", "uraenas-a", "uraenas", "deep-ensemble", "rando
 def method(name: str) -> Method:
     """The row of this name. One without a name of its own is called by its choices: `expected-sgld`."""
     if name in METHODS:
-        return METHODS[name]
+        return _with_parts(name, METHODS[name])
     source, _, weights = name.partition("-")
     if source in SOURCES and weights in WEIGHTS:
         return Method(source, weights, per_chain="all")
     if source in SOURCES and weights:
         raise unknown("kind of weights", weights, WEIGHTS)
     raise unknown("method", name, METHODS)
+
+
+def _with_parts(name: str, row: Method) -> Method:
+    """The row, whose choices must be there."""
+    tables = {"source": SOURCES, "kind of weights": WEIGHTS, "recipes": RECIPES}
+    for (kind, table), choice in zip(tables.items(), (row.source, row.weights, row.recipes), strict=True):
+        if choice not in table:
+            raise UraenasError(f"method {name}: {unknown(kind, choice, table)}")
+    return row
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ class Stages:
             raise UraenasError(f"still = {self.still} is not allowed; allowed: 0 or more, below 1")
 
     def at(self, epoch: int) -> int:
-        return max(0, epoch) * len(self.partial) // self.epochs
+        """The last one also at the end, where a search has a checkpoint, too."""
+        return min(max(0, epoch), self.epochs - 1) * len(self.partial) // self.epochs
 
     def begins(self, epoch: int) -> bool:
         """Whether another stage does."""

@@ -59,6 +59,7 @@ class SampleWriter:
         self.writing.append(self.thread.submit(self._save, sample, path))
 
     def _save(self, sample: Member, path: Path) -> None:
+        self.run.require_here()
         with self.run.guard(str(path.relative_to(self.run.path))):
             sample.save(path, self.space)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from uraenas.base.fields import Fields
-from uraenas.base.parts import Part, row_of
+from uraenas.base.parts import Part, stored_row
 from uraenas.spaces.cells import NASBENCH201, CellSpace, Genotype
 from uraenas.spaces.layout import Entry, Layout, Tensors, carried_over
 from uraenas.spaces.networks import Draw, Forward, Network, Stack, Supernet, as_it_is
@@ -47,7 +47,7 @@ LATER = ("halvings",)
 def space_of(stored: Any, where: object = "the space") -> Space:
     """The space that `facts_of` described."""
     facts = Fields(where, stored)
-    row = row_of(SPACES, "space", facts.text("name"))
+    row = stored_row(SPACES, "space", facts)
     for name in row.settings:
         if not facts.has(name) and name not in LATER:
             raise facts.error(f"{name} is missing")

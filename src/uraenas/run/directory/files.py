@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from uraenas.base.errors import DamagedFile, UraenasError
+from uraenas.base.errors import DamagedFile, UnknownName, UraenasError
 from uraenas.base.fields import Fields
 from uraenas.base.files import (
     append_line,
@@ -26,6 +26,7 @@ from uraenas.base.files import (
     write_json,
     write_tensors,
 )
+from uraenas.base.parts import OWN_PARTS
 from uraenas.base.regular_files import open_regular
 from uraenas.run.config import Config, deciding, from_json
 from uraenas.run.cost import Amounts, Costs
@@ -46,6 +47,9 @@ class RunFiles:
         # A worker writes under its lease, and leaves to its driver what all of them would append to.
         self.guard: Callable[[str], AbstractContextManager[Any]] = nullcontext
         self.append: Callable[[str, Mapping[str, Any]], None] = self._append
+        self.require_here: Callable[[], None] = lambda: (
+            None
+        )  # where it is held: refuses one that was moved away
         self._identities: tuple[str, str] | None = None
 
     @property
@@ -64,6 +68,7 @@ class RunFiles:
         (self.path / name).unlink(missing_ok=True)
 
     def write_text(self, name: str, text: str) -> None:
+        self.require_here()
         # A file's name need not be UTF-8.
         write_bytes(self.path / name, text.encode(errors="backslashreplace"))
 
@@ -71,6 +76,7 @@ class RunFiles:
         """Write tensors with a header of JSON values, and whose they are: a run's, under the name they are read by."""
         whose = {"file": name, "run": self._owner_of(name)}
         texts = {key: json.dumps(value) for key, value in {**header, **whose}.items()}
+        self.require_here()
         with self.guard(name):
             write_tensors(self.path / name, tensors, texts)
 
@@ -86,6 +92,7 @@ class RunFiles:
         return tensors, Fields(path, {key: header[key] for key in header.keys() - {"file", "run"}})
 
     def _write(self, name: str, table: Mapping[str, Any]) -> None:
+        self.require_here()
         write_json(self.path / name, {**table, "run": self._owner_of(name)})
 
     def _read(self, name: str) -> Fields | None:
@@ -163,6 +170,8 @@ class RunFiles:
         facts = self._stored_config()
         try:
             return from_json(facts.stored)
+        except UnknownName as error:
+            raise UraenasError(f"{facts.where}: {error} {OWN_PARTS}") from error
         except UraenasError as error:
             raise UraenasError(f"{facts.where}: {error}; {remedy(self.path, 'config.json')}") from error
 
@@ -235,6 +244,7 @@ class RunFiles:
         self.append(event, facts)
 
     def _append(self, event: str, facts: Mapping[str, Any]) -> None:
+        self.require_here()
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
 
 

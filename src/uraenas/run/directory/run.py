@@ -115,10 +115,11 @@ class Run(RunFiles):
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the directory while working in it."""
-        with hold(self.path):
+        with hold(self.path) as self.require_here:
             try:
                 yield
             finally:
+                self.require_here = lambda: None
                 self.remove(PROGRESS)  # nobody works here any more
 
     def tell_progress(self, facts: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from uraenas.architectures import DISTRIBUTIONS, Searched
 from uraenas.base.fields import MOST_NUMBER, Fields, is_table, shown
-from uraenas.base.parts import row_of, values_of
+from uraenas.base.parts import stored_row, values_of
 from uraenas.learning.chains import MOST_EPOCHS
 from uraenas.run.directory.files import RunFiles
 from uraenas.spaces import facts_of, space_of
@@ -24,7 +24,7 @@ def read_searched(files: RunFiles) -> Searched | None:
     tensors, header = files.read_tensors(FOUND)
     with files.mending(FOUND):
         chosen = header.table("distribution")
-        row = row_of(DISTRIBUTIONS, "distribution", chosen.text("name"))
+        row = stored_row(DISTRIBUTIONS, "distribution", chosen)
         distribution = row.make(row.restored(chosen.table("settings")))
         space = space_of(header.table("space").stored, header.where)
         for name, tensor in tensors.items():

@@ -17,6 +17,7 @@ from typing import Any
 from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
 from uraenas.run.places.elsewhere import Elsewhere
+from uraenas.run.places.own_parts import modules_of_own_parts
 from uraenas.run.places.place import News, Order
 from uraenas.run.places.ray_nodes import PATIENCE, connected, require_alike
 from uraenas.run.places.ray_worker import RayWorker
@@ -63,7 +64,8 @@ class Cluster:
                     "the Ray cluster has neither cores nor GPUs for us; ray status says what it has"
                 )
             wanted = {"num_cpus": 0 if gpus else 1, "num_gpus": 1 if gpus else 0}
-            return RayCrew(ray, (str(run.path.absolute()), config.as_json(), os.getcwd()), count, wanted)
+            facts = (str(run.path.absolute()), config.as_json(), os.getcwd(), modules_of_own_parts())
+            return RayCrew(ray, facts, count, wanted)
         except BaseException:
             ray.shutdown()
             raise

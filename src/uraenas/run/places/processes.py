@@ -6,9 +6,9 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from multiprocessing import forkserver
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
 from uraenas.run.places.elsewhere import Elsewhere
+from uraenas.run.places.own_parts import modules_of_own_parts
 from uraenas.run.places.place import News, Order
 from uraenas.run.work import Work
 
@@ -48,14 +49,22 @@ class Processes:
         count = min(most, self.count or len(gpus) or available_cores())
         names = [f"worker-{number + 1}" for number in range(count)]
         devices = {name: gpus[n % len(gpus)] if gpus else None for n, name in enumerate(names)}
-        return ProcessCrew(str(work.run.path.absolute()), work.config.as_json(), devices)
+        return ProcessCrew(
+            str(work.run.path.absolute()), work.config.as_json(), devices, modules_of_own_parts()
+        )
 
 
 class ProcessCrew:
     """Processes, each with a pipe for orders and news. Its end, or ours, is noticed by the end of the pipe."""
 
-    def __init__(self, path: str, config: Mapping[str, Any], devices: Mapping[str, str | None]) -> None:
-        self.path, self.config, self.devices = path, config, devices
+    def __init__(
+        self,
+        path: str,
+        config: Mapping[str, Any],
+        devices: Mapping[str, str | None],
+        modules: Sequence[str] = (),
+    ) -> None:
+        self.path, self.config, self.devices, self.modules = path, config, devices, modules
         self.system = _ways_to_start()
         self.pipes: dict[str, Connection] = {}
         self.running: dict[str, Any] = {}
@@ -113,14 +122,17 @@ class ProcessCrew:
 
     def _start(self, name: str) -> None:
         own, theirs = self.system.Pipe()
-        arguments = (theirs, self.path, self.config, self.devices[name])
+        arguments = (theirs, self.path, self.config, self.devices[name], self.modules)
         process = self.system.Process(target=work, args=arguments, name=name, daemon=True)
-        process.start()
+        with _deaf_to_ctrl_c():
+            process.start()
         theirs.close()  # so that the end of the pipe is theirs alone
         self.pipes[name], self.running[name] = own, process
 
 
-def work(pipe: Connection, path: str, config: Mapping[str, Any], device: str | None) -> None:
+def work(
+    pipe: Connection, path: str, config: Mapping[str, Any], device: str | None, modules: Sequence[str]
+) -> None:
     """What a worker's process does."""
     # Ctrl-C reaches all of a terminal's processes; the driver decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -147,7 +159,7 @@ def work(pipe: Connection, path: str, config: Mapping[str, Any], device: str | N
 
     worker = Worker(path, tell, leaving.is_set)
     try:
-        if worker.opened(config):
+        if worker.opened(config, modules):
             tell("ready", {"process": os.getpid()})
         while (order := orders.get()) is not None:
             worker.do(order)
@@ -175,13 +187,25 @@ def _ways_to_start() -> Any:
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
-        forkserver.ensure_running()
+        with _deaf_to_ctrl_c():
+            forkserver.ensure_running()
     finally:
         if threads is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = threads
     return system
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started here never hears Ctrl-C, not even while it loads: the driver decides."""
+    resource_tracker.ensure_running()  # else it is started on the way, and lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _gpus() -> list[str]:

@@ -5,7 +5,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ ALONE = 120.0  # seconds without a question, in the midst of a unit: the driver 
 class RayWorker:
     """An actor: the work is done in a thread of its own, so that it can always be asked."""
 
-    def __init__(self, path: str, config: Mapping[str, Any], folder: str) -> None:
+    def __init__(
+        self, path: str, config: Mapping[str, Any], folder: str, modules: Sequence[str] = ()
+    ) -> None:
         torch.set_num_threads(1)
         if Path(folder).is_dir():
             os.chdir(folder)  # images may be named by where they are from there
-        self.path, self.config = path, config
+        self.path, self.config, self.modules = path, config, modules
         self.said: queue.SimpleQueue[tuple[str, Mapping[str, Any]]] = queue.SimpleQueue()
         self.orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self.leaving = threading.Event()
@@ -60,7 +62,7 @@ class RayWorker:
 
         worker = Worker(self.path, tell, self._is_to_leave)
         try:
-            if worker.opened(self.config):
+            if worker.opened(self.config, self.modules):
                 tell("ready", {"host": socket.gethostname(), "process": os.getpid()})
             while (order := self.orders.get()) is not None:
                 worker.do(order)

@@ -4,7 +4,7 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from uraenas.run.evaluation import Judge
 from uraenas.run.forecast import Countdown
 from uraenas.run.places.asking import query_of
 from uraenas.run.places.leases import Superseded, guard
+from uraenas.run.places.own_parts import import_own_parts
 from uraenas.run.places.place import Order
 from uraenas.run.task import Task, prepare
 from uraenas.run.tensorboard import watch_of
@@ -114,9 +115,13 @@ class Worker:
 
     # The run
 
-    def opened(self, config: Mapping[str, Any]) -> bool:
-        """Read the images, once; those of the run must be found here. Whether they are; if not, that is told."""
+    def opened(self, config: Mapping[str, Any], modules: Sequence[str] = ()) -> bool:
+        """Read the images, once; those of the run must be found here. Whether they are; if not, that is told.
+
+        `modules` have parts that the settings may name.
+        """
         try:
+            import_own_parts(modules)
             self._of(from_json(dict(config)), Run(self.path))
         except UraenasError as error:
             self.tell("failed", {"line": str(error)})

@@ -10,6 +10,7 @@ are those of `foreign_scores.py`, by recipe.
 """
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from uraenas.learning import recipes
 from uraenas.run.config import parse_assignments, preset
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.task import prepare
+from uraenas.spaces import Architecture
 
 AUGMENTED, EACH, LENGTH = ("none", "trivial"), 2, 1 / 0.04
 MEMBERS = 2 * len(AUGMENTED) * EACH
@@ -44,11 +46,8 @@ def _loss(self: targets.Classes, outputs: Tensor, labels: Tensor, weights: Tenso
     return _plain_loss(self, outputs, labels, weights)
 
 
-def _draw(self: recipes.Same, architectures: list, *_: object) -> list[recipes.Recipe]:
-    return [
-        recipes.Recipe(augmentation=(KIND[m % MEMBERS] + 0.5) / len(AUGMENTED))
-        for m in range(len(architectures))
-    ]
+def _draw(self: recipes.Same, chains: Mapping[int, Architecture], *_: object) -> list[recipes.Recipe]:
+    return [recipes.Recipe(augmentation=(KIND[number] + 0.5) / len(AUGMENTED)) for number in chains]
 
 
 def scores_of(logits_MNK: Tensor, last: list[Tensor], known: list, theirs: list[Tensor]) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ SECTIONS = {
     "shift": "severity-ece-raw",
     "outside": "",  # a table, where such images are set
     "calibration": "reliability-uraenas-temperature",
-    "promises": "",  # tables
+    "guarantees": "",  # tables
     "classes": "confusion",
     "architecture": "favour",
     "training": "loss-expected-point",
@@ -313,7 +313,7 @@ def test_missing_predictions(make_run: MakeRun) -> None:
     run, test = make_run(keep_predictions=False)
     for sources in ([(run, test)], [(run, None)]):
         page = taken_apart(report.build(sources))
-        for section in ("calibration", "promises", "classes", "disagreement", "images"):
+        for section in ("calibration", "guarantees", "classes", "disagreement", "images"):
             assert "left out" in page.sections[section]
         assert "severity-ece-raw" in page.figures
 

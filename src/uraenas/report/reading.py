@@ -53,7 +53,9 @@ class RunFacts:
     searched: Searched | None
     members: dict[str, list[MemberFacts]]
     predictions: dict[str, Tensor]  # log-probabilities [M, N, K] on the clean test set
-    held_out: dict[str, HeldOut]  # what methods said of held-out images, where promises rest on some of them
+    held_out: dict[
+        str, HeldOut
+    ]  # what methods said of held-out images, where guarantees rest on some of them
     residuals: dict[str, Residuals]  # the same, where the target is a number
     test: LabelledImages | None
     differences: list[Row]  # paired, between all methods or to `against`

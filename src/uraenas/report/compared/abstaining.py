@@ -35,7 +35,7 @@ def section(entries: Entries) -> Section:
     header += ["AURC", *(["cAURC"] if entries.shifted else [])]
     caption = f"As predicted, {tested_on(entries)}"
     caption += "; beneath, ± standard deviation over seeds." if entries.folded else "."
-    notes = [_no_promise(entries)]
+    notes = [_no_guarantee(entries)]
     if any(" – " in cell.text for line in lines for cell in line.cells):
         caption += " A range is all that accuracy and AURC leave open where predictions are not at hand."
     if lacking := _lacking(entries):
@@ -48,13 +48,13 @@ def section(entries: Entries) -> Section:
     return found
 
 
-def _no_promise(entries: Entries) -> Note:
+def _no_guarantee(entries: Entries) -> Note:
     return Note(
-        f"The shares are read off the test {entries.examples}, so they are no promise. uraenas predict RUN --risk 0.02 "
-        "abstains so that at most 2\u00a0% of its answers are wrong, by a threshold from held-out "
+        f"The shares are read off the test {entries.examples}, so they are no guarantee. uraenas predict RUN "
+        "--risk 0.02 abstains so that at most 2\u00a0% of its answers are wrong, by a threshold from held-out "
         f"{entries.examples}, with a certainty of 95\u00a0% where there are enough of them (for 2\u00a0% at least 149 "
-        "apart); a run's own section “Promises” shows how that falls out. "
-        "No such promise holds under shift."
+        "apart); a run's own section “Guarantees” shows how that falls out. "
+        "No such guarantee holds under shift."
     )
 
 

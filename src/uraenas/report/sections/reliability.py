@@ -177,7 +177,7 @@ def _areas(facts: RunFacts) -> Table:
         lines.append(Line(name, cells, colour(name)))
     caption = (
         f"Lower is better in the first three. As predicted, {facts.tested}. Answered: the largest "
-        f"share of the test {facts.examples} with no more errors than that; the section Promises has what can be "
+        f"share of the test {facts.examples} with no more errors than that; the section Guarantees has what can be "
         "relied on beforehand."
     )
     header = ["Method", "AURC", "Adaptive ECE", "Brier score", "ECE by chance"]

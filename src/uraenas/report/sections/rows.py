@@ -21,7 +21,7 @@ def drift(facts: RunFacts) -> Section:
     found = Section(
         "drift",
         "Training and test rows",
-        "Promises hold for rows like those it learned from. Test rows drawn at random differ from training rows by "
+        "Guarantees hold for rows like those it learned from. Test rows drawn at random differ from training rows by "
         "chance alone; rows of another time or place may differ by more. A number moves by its mean, in standard "
         "deviations of the training rows (sd), and in its spread, which is 1 in training; a category by the share "
         "of rows that would have to change. By chance: how far it moves on average where nothing has changed.",

@@ -1,4 +1,4 @@
-"""Promises from held-out images, and whether the test images bear them out: prediction sets, and risk."""
+"""Guarantees from held-out images, and whether the test images bear them out: prediction sets, and risk."""
 
 from torch import Tensor
 
@@ -15,28 +15,28 @@ SHOWN = 20  # classes, those least covered first
 
 def section(facts: RunFacts) -> Section:
     found = Section(
-        "promises",
-        "Promises",
+        "guarantees",
+        "Guarantees",
         f"What can be relied on, for {facts.examples} like the held-out ones: a set of classes that holds the true "
-        "one as often as promised, and a confidence above which at most a promised share of answers is wrong. "
+        "one as often as stated, and a confidence above which at most a chosen share of answers is wrong. "
         f"They rest on held-out {facts.examples} that neither the temperature nor the choice of members has seen; "
         f"the test {facts.examples} check them.",
     )
     if facts.config.evaluate.part != "test":
         found.blocks.append(
-            Note(f"Promises are left out: they rest on the very {facts.examples} measured here.")
+            Note(f"Guarantees are left out: they rest on the very {facts.examples} measured here.")
         )
         return found
     able = [name for name in facts.predictions if name in facts.held_out]
     if not able:
-        found.blocks.append(missing("promises"))
+        found.blocks.append(missing("guarantees"))
         return found
     if not facts.data.held_out_images:
         found.blocks.append(
             Note(
                 f"Members leave out {facts.examples} in turn: each was judged by those that did not learn from it, new "
-                "ones are judged by all. So promises hold nearly, not exactly; where more members err less, sets hold "
-                "the true class more often than promised. With train.folds=0 they are exact."
+                "ones are judged by all. So guarantees hold nearly, not exactly; where more members err less, sets "
+                "hold the true class more often than stated. With train.folds=0 they are exact."
             )
         )
     found.blocks += [_sets(facts, able), _risks(facts, able)]
@@ -58,7 +58,7 @@ def _sets(facts: RunFacts, methods: list[str]) -> Table:
         lines.append(Line(name, cells, colour(name)))
     header = ["Method"]
     for coverage in COVERAGES:
-        header += [f"{100 * coverage:g} % promised: found", "Classes in a set"]
+        header += [f"{100 * coverage:g} % guaranteed: found", "Classes in a set"]
     return Table(
         f"Prediction sets: share that holds the true class, and size. {_rests(facts)}", header, lines
     )
@@ -82,17 +82,17 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
     header = ["Method"]
     for risk in RISKS:
         header += [f"Risk {100 * risk:g} %: answered", "Of these wrong"]
-    caption = f"Answers at a promised risk, kept with a certainty of {100 * CERTAINTY:g} %. {_rests(facts)}"
+    caption = f"Answers at a chosen risk, kept with a certainty of {100 * CERTAINTY:g} %. {_rests(facts)}"
     if any("an estimate" in cell.small for line in lines for cell in line.cells):
         caption += (
-            f" An estimate: there are too few held-out {facts.examples} to promise so small a risk, so the threshold "
-            "is the one that kept to it on them. A larger risk that can be promised may answer fewer."
+            f" An estimate: there are too few held-out {facts.examples} to guarantee so small a risk, so the threshold "
+            "is the one that kept to it on them. A larger risk that can be guaranteed may answer fewer."
         )
     return Table(caption, header, lines)
 
 
 def _classes(facts: RunFacts, held_out: HeldOut) -> Table:
-    """The promise is one over all classes: here is how it falls out for each."""
+    """The guarantee is one over all classes: here is how it falls out for each."""
     sets = {coverage: _prediction_sets(facts, facts.primary, coverage) for coverage in COVERAGES}
     covered = {coverage: _covered(found, facts.labels) for coverage, found in sets.items()}
     apart = held_out.label[held_out.apart > 0]
@@ -109,12 +109,12 @@ def _classes(facts: RunFacts, held_out: HeldOut) -> Table:
     header = [
         "Class",
         facts.examples.capitalize(),
-        *(f"{100 * c:g} % promised: found" for c in COVERAGES),
+        *(f"{100 * c:g} % guaranteed: found" for c in COVERAGES),
         "Classes in a set",
     ]
     of = f", the {SHOWN} least covered of {len(rows)}" if len(rows) > SHOWN else ""
     caption = (
-        f"Coverage by class, {facts.primary}{of}. It is promised over all classes, not for each. {facts.n}."
+        f"Coverage by class, {facts.primary}{of}. It is guaranteed over all classes, not for each. {facts.n}."
     )
     return Table(caption, header, [line for _, line in rows[:SHOWN]])
 

@@ -1,4 +1,4 @@
-"""The page's promises: what stands there, counted again from the run's files by a plain loop."""
+"""The page's guarantees: what stands there, counted again from the run's files by a plain loop."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ def run_and_test(finished_run: Path) -> tuple[Run, LabelledImages]:
 
 def test_coverage_sizes_and_risk_are_those_of_a_plain_count(run_and_test: tuple[Run, LabelledImages]) -> None:
     run, test = run_and_test
-    words = taken_apart(report.build([(run, test)])).sections["promises"]
+    words = taken_apart(report.build([(run, test)])).sections["guarantees"]
     known = run.known("uraenas").held_out
     p = run.ensemble("uraenas").predict_proba(test.images)
     scores = (known.before + 0.01 * known.rank)[known.apart > 0].sort().values
@@ -43,24 +43,24 @@ def test_coverage_sizes_and_risk_are_those_of_a_plain_count(run_and_test: tuple[
     assert (f"{wrong.sum():,} of {len(wrong):,}" if len(wrong) else "none answered") in words
     assert known.threshold(0.01).certainty == 0
     assert "An estimate: there are too few held-out" in words
-    assert "not for each" in words  # class by class is shown, not promised
+    assert "not for each" in words  # class by class is shown, not guaranteed
 
 
-def test_where_members_leave_out_images_in_turn_promises_are_not_called_exact(
+def test_where_members_leave_out_images_in_turn_guarantees_are_not_called_exact(
     own_run: Path, run_and_test: tuple[Run, LabelledImages]
 ) -> None:
     run, test = Run(own_run), run_and_test[1]
-    assert "hold nearly" not in taken_apart(report.build([(run, test)])).sections["promises"]
+    assert "hold nearly" not in taken_apart(report.build([(run, test)])).sections["guarantees"]
     run.write_data(replace(run.data(), held_out_images=0))
-    assert "hold nearly, not exactly" in taken_apart(report.build([(run, test)])).sections["promises"]
+    assert "hold nearly, not exactly" in taken_apart(report.build([(run, test)])).sections["guarantees"]
 
 
-def test_without_what_they_rest_on_promises_are_left_out(demo: Source, own_run: Path, run_and_test) -> None:
-    assert "left out" in taken_apart(report.build([demo])).sections["promises"]
+def test_without_what_they_rest_on_guarantees_are_left_out(demo: Source, own_run: Path, run_and_test) -> None:
+    assert "left out" in taken_apart(report.build([demo])).sections["guarantees"]
     for known in own_run.glob(f"methods/*/members/{FILE}"):
         known.write_bytes(known.read_bytes()[:-10])
     page = taken_apart(report.build([(Run(own_run), run_and_test[1])]))
-    assert "left out" in page.sections["promises"]
+    assert "left out" in page.sections["guarantees"]
 
 
 def test_held_out_images_are_not_called_test_images(uraenas: Callable, own_run: Path) -> None:

@@ -25,6 +25,7 @@ from uraenas.data.tables import (
     table_dataset,
 )
 from uraenas.data.tables.frame import as_category, as_text, checked, text_of
+from uraenas.data.tables.reading import frame_in_text
 
 HEAD = "rooms,area,town,day,price"
 
@@ -409,9 +410,9 @@ def test_text_files_of_many_hands_are_read_alike(tmp_path: Path) -> None:
     plain = [f'{x},"{town}",{y}' for x, town, y in cells]
     files = {
         "plain": ["x,town,y", *plain],
-        "blank lines": ["", "x,town,y", "  ", *(line for one in plain for line in (one, " "))],
+        "blank lines": [" ", "", "x,town,y", "  ", *(line for one in plain for line in (one, " "))],
         "a space after commas": ["x, town, y", *(f'{x}, "{town}", {y}' for x, town, y in cells)],
-        "commas in names": ['"x";"town";"y"', *(f'{x};"{town}";{y}' for x, town, y in cells)],
+        "semicolons": [" ", '"x";"town";"y"', *(f'{x};"{town}";{y}' for x, town, y in cells)],
         "a minus sign": ["x,town,y", *(line.replace("-", "−") for line in plain)],
     }
     rows = []
@@ -423,6 +424,12 @@ def test_text_files_of_many_hands_are_read_alike(tmp_path: Path) -> None:
     many_commas = tmp_path / "names.csv"
     many_commas.write_text("\n".join(['"x, in m, or so";"y"', *(f"{x};{y}" for x, _, y in cells)]))
     assert load_dataset(many_commas, table=TableSettings("y")).columns.names == ("x, in m, or so",)
+
+
+def test_a_lone_cell_that_is_empty_in_quotes_is_a_row_and_a_blank_line_is_none() -> None:
+    """As pandas writes a table of one column with a missing value."""
+    found = frame_in_text(b'x\n1\n""\n  \n\n3\n')
+    assert found["x"].tolist() == ["1", "", "3"]
 
 
 def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:

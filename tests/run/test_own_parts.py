@@ -130,7 +130,21 @@ class Flags:
     flags: tuple[bool, ...] = (True,)
 
 
-@pytest.mark.parametrize("kind", [Optional, Made, Flags])
+@dataclass(frozen=True)
+class Mixed:
+    """Several types."""
+
+    pair: tuple[int, str] = (1, "a")
+
+
+@dataclass(frozen=True)
+class Empty:
+    """Always empty."""
+
+    nothing: tuple[()] = ()
+
+
+@pytest.mark.parametrize("kind", [Optional, Made, Flags, Mixed, Empty])
 def test_a_field_that_can_be_no_setting_is_refused_before_anything_is_trained(kind):
     with pytest.raises(UraenasError, match="can be no setting"):
         _ = Part(kind).settings
@@ -143,3 +157,16 @@ def test_a_field_that_the_program_fills_in_may_be_anything():
         several: tuple[int, ...] = (1, 2)
 
     assert Part(Given).settings == {"several": tuple[int, ...]}
+
+
+def test_a_field_that_the_row_fixes_may_be_anything_and_a_default_may_be_the_rows() -> None:
+    @dataclass(frozen=True)
+    class Bare:
+        clip: float | None
+        rate: float
+
+    row = Part(Bare, {"rate": 0.5}, clip=None)
+    assert row.settings == {"rate": float}
+    assert row.make() == Bare(None, 0.5)
+    with pytest.raises(UraenasError, match=r"Bare\.rate can be no setting"):
+        _ = Part(Bare, clip=None).settings

@@ -304,7 +304,7 @@ def _has_texts(rows: Any) -> bool:
         return any(getattr(kind, "kind", "O") not in "biuf" for kind in rows.dtypes)
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "O" or rows.ndim != 2:
         return False
-    return any(isinstance(one, str | bytes) for one in rows.flat)
+    return any(issubclass(kind, (str, bytes)) for kind in set(map(type, rows.flat)))
 
 
 @contextmanager

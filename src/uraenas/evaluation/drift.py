@@ -20,9 +20,8 @@ import torch
 from uraenas.data.tables.columns import Category, Columns, Number
 
 ROUNDING = 1e-6  # a deviation no larger is that of one value
-LEAST_ROWS = (
-    20  # fewer show neither spread nor kurtosis: two rows have a kurtosis of 1, whatever they come from
-)
+# Fewer show neither spread nor kurtosis: two rows have a kurtosis of 1, whatever they come from.
+LEAST_ROWS = 20
 
 
 @dataclass(frozen=True)

@@ -96,16 +96,15 @@ def frame_in_text(content: bytes) -> Frame:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Damaged("it is not in UTF-8, in which tables are read") from error
-    first = text.lstrip("\r\n").partition("\n")[0]
+    written = io.StringIO(text, newline="").readlines()
+    first = next(filter(_is_written, written), "")
     delimiter = max(DELIMITERS, key=QUOTED.sub("", first).count)
     # Strict: else a quote that is not closed would join rows without a word.
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
-    )
+    reader = csv.reader(written, delimiter=delimiter, skipinitialspace=True, strict=True)
     lines, rows = [], []
     try:
         for row in reader:
-            if len(row) > 1 or (row and row[0].strip()):  # no blank line
+            if _is_written(written[reader.line_num - 1]):
                 lines.append(reader.line_num)
                 rows.append(row)
     except csv.Error as error:
@@ -120,6 +119,11 @@ def frame_in_text(content: bytes) -> Frame:
             raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
     columns = zip(*rows[1:], strict=True)
     return {name: np.array(own, dtype=object) for name, own in zip(names, columns, strict=True)}
+
+
+def _is_written(line: str) -> bool:
+    """Whether there is more to it than blanks; a cell that is empty in quotes is a missing one."""
+    return line.strip(" \r\n") != ""
 
 
 def _parquet(path: Path) -> Frame:

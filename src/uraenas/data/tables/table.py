@@ -120,7 +120,10 @@ def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
     texts = [] if values.dtype.kind == "f" else [text for text in np.unique(values).tolist() if text]
     words = [text for text in texts if number_of(text) is None]
     if len(words) == len(texts) > FEW_VALUES and all(map(WITH_SIGN.fullmatch, texts)):
-        return f"{name} has {len(texts):,} different texts such as {texts[0]!r}; write numbers without signs"
+        return (
+            f"{name} has {len(texts):,} different texts such as {texts[0]!r}; if they are numbers, write them "
+            "with digits and a point alone"
+        )
     numbers = len(texts) - len(words)
     if not words or numbers <= max(FEW_VALUES, len(words)):
         return ""

@@ -381,6 +381,15 @@ def test_a_column_of_one_value_means_nothing_later_either() -> None:
     assert columns.parts[0].unseen(np.array([2024.0, 2030.0, np.nan])).tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize(("later", "told"), [(2024.0, False), (np.nan, False), (2030.0, True)])
+def test_a_note_says_where_test_rows_alone_have_other_values(later: float, told: bool) -> None:
+    test = np.arange(40) % 4 == 0
+    frame = {"x": np.arange(40.0), "year": np.where(test, later, 2024.0), "y": np.arange(40.0) ** 2}
+    found = table_dataset("rows", frame, TableSettings("y", kind="numbers"), test)
+    note = "year is 2024 in all training rows, not in all test rows, and tells nothing"
+    assert (note in found.notes) == told
+
+
 @pytest.mark.parametrize("empty", [np.full(40, np.nan), np.array([""] * 40)])
 def test_a_column_without_any_value_tells_nothing_and_a_note_says_so(empty: np.ndarray) -> None:
     frame = {"x": np.arange(40.0), "e": empty, "y": np.arange(40.0) ** 2}

@@ -42,7 +42,8 @@ def moved(columns: Columns, rows_ND: np.ndarray, training_rows: int) -> list[Mov
         values = rows_ND[:, start : start + part.width].astype(np.float64)
         start += part.width
         if isinstance(part, Number):
-            found.append(_number(part, values, training_rows))
+            if not part.is_constant:  # else encoded rows do not tell its value
+                found.append(_number(part, values, training_rows))
         elif part.shares:
             found.append(_category(part, values, training_rows))
     found.sort(key=lambda one: (one.p_value, -abs(one.shift)))

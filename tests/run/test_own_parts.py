@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from uraenas import UraenasError
+from uraenas import Run, UraenasError
 from uraenas.base.parts import Part, given
 from uraenas.learning.methods import METHODS, Method, method
 from uraenas.run.places.own_parts import import_own_parts, modules_of_own_parts
@@ -61,6 +61,8 @@ RUN = (
     "tiny",
     "--set",
     "data.name=stripes",
+    "--set",
+    "evaluate.suite=none",
     "--methods",
     "slow-ensemble",
     "--out",
@@ -83,11 +85,8 @@ def test_a_package_of_own_parts_is_known_to_workers_and_missed_elsewhere(tmp_pat
     assert run.returncode == 0, run.stderr
     again = called(tmp_path, "own", "train", "runs/own")  # a run on own data goes on, too
     assert again.returncode == 0, again.stderr
-    told = called(tmp_path, "uraenas", "report", "runs/own")
-    assert told.returncode == 2
-    (line,) = told.stderr.splitlines()
-    assert line.startswith("uraenas: runs/own/config.json: unknown ")
-    assert line.endswith("If it was made with parts of your own, import their files first.")
+    with pytest.raises(UraenasError, match=r"own/config\.json: unknown .* import their files first\.$"):
+        Run(tmp_path / "runs" / "own").config()
 
 
 def test_modules_of_own_parts_are_named_and_one_that_is_not_there_is_one_line(monkeypatch):

@@ -176,7 +176,7 @@ BAD = {
     "constant target": (changed(4, "7.5"), {}, "price is 7.5 in all rows; a constant"),
     "no row has it": (changed(4, ""), {}, "all rows lack price"),
     "infinite": (changed(1, "inf"), {}, "column area is infinite in row 1"),
-    "not closed": (['1,2,"a,2020-01-02,3', *lines()], {}, "line 62: unexpected end of data"),
+    "not closed": (['1,2,"a,2020-01-02,3', *lines()], {}, "begins in line 2 cannot be read: unexpected end of data"),
     "months": (changed(2, "31 Dec 1999"), {}, "column town holds dates such as 31 Dec 1999"),
     "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
     "short dates": (changed(2, "31.12.99"), {}, "column town holds dates such as 31.12.99"),
@@ -421,6 +421,8 @@ def test_text_files_of_many_hands_are_read_alike(tmp_path: Path) -> None:
         "plain": ["x,town,y", *plain],
         "blank lines": [" ", "", "x,town,y", "  ", *(line for one in plain for line in (one, " "))],
         "a space after commas": ["x, town, y", *(f'{x}, "{town}", {y}' for x, town, y in cells)],
+        "a space before commas": ["x ,town ,y", *(f'{x} ,"{town}" ,{y} ' for x, town, y in cells)],
+        "a space after quotes": ['"x" ,"town" ,"y" ', *(f'"{x}" ,"{town}" ,"{y}" ' for x, town, y in cells)],
         "semicolons": [" ", '"x";"town";"y"', *(f'{x};"{town}";{y}' for x, town, y in cells)],
         "a minus sign": ["x,town,y", *(line.replace("-", "−") for line in plain)],
     }

@@ -96,10 +96,11 @@ def frame_in_text(content: bytes) -> Frame:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Damaged("it is not in UTF-8, in which tables are read") from error
-    written = io.StringIO(text, newline="").readlines()
-    first = next(filter(_is_written, written), "")
+    first = next(filter(_is_written, io.StringIO(text, newline="")), "")
     delimiter = max(DELIMITERS, key=QUOTED.sub("", first).count)
-    # Strict: else a quote that is not closed would join rows without a word.
+    # Strict: else a quote that is not closed would join rows without a word. A blank after one that is may stand.
+    plain = re.sub(rf'" +(?=[{delimiter}\r\n]|\Z)', '"', text)
+    written = io.StringIO(plain, newline="").readlines()
     reader = csv.reader(written, delimiter=delimiter, skipinitialspace=True, strict=True)
     lines, rows = [], []
     try:
@@ -108,7 +109,8 @@ def frame_in_text(content: bytes) -> Frame:
                 lines.append(reader.line_num)
                 rows.append(row)
     except csv.Error as error:
-        raise Damaged(f"line {reader.line_num}: {error}") from error
+        begun = lines[-1] + 1 if lines else 1
+        raise Damaged(f"the row that begins in line {begun} cannot be read: {error}") from error
     if len(rows) < 2:
         raise Damaged("it has no rows below its first line")
     names = [name.strip() for name in rows[0]]

@@ -176,7 +176,11 @@ BAD = {
     "constant target": (changed(4, "7.5"), {}, "price is 7.5 in all rows; a constant"),
     "no row has it": (changed(4, ""), {}, "all rows lack price"),
     "infinite": (changed(1, "inf"), {}, "column area is infinite in row 1"),
-    "not closed": (['1,2,"a,2020-01-02,3', *lines()], {}, "begins in line 2 cannot be read: unexpected end of data"),
+    "not closed": (
+        ['1,2,"a,2020-01-02,3', *lines()],
+        {},
+        "begins in line 2 cannot be read: unexpected end of data",
+    ),
     "months": (changed(2, "31 Dec 1999"), {}, "column town holds dates such as 31 Dec 1999"),
     "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
     "short dates": (changed(2, "31.12.99"), {}, "column town holds dates such as 31.12.99"),

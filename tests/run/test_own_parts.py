@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from uraenas import Run, UraenasError
+from uraenas.base.errors import UnknownName
 from uraenas.base.parts import Part, given
 from uraenas.learning.methods import METHODS, Method, method
 from uraenas.run.places.own_parts import import_own_parts, modules_of_own_parts
@@ -104,7 +105,7 @@ def test_a_method_of_parts_that_are_not_there_is_one_line(monkeypatch):
         Method("sampled", "point", recipes="x"),
     ):
         monkeypatch.setitem(METHODS, "mine", row)
-        with pytest.raises(UraenasError, match=r"^method mine: unknown (source|kind of weights|recipes)"):
+        with pytest.raises(UnknownName, match=r"^method mine: unknown (source|kind of weights|recipes)"):
             method("mine")
 
 

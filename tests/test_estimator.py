@@ -125,6 +125,13 @@ def test_a_warning_of_abstaining_says_nothing_of_sets():
     assert not [one for one in told if "coverage" in str(one.message)]
 
 
+def test_warnings_name_parts_of_uncertainty_that_are_not_defined(single):
+    with pytest.warns(UserWarning, match=r"the part of \w+ is not defined") as told:
+        assert not single.uncertainty(IMAGES[:5])["architecture"].any()
+    assert {one.filename for one in told} == {__file__}
+
+
+@pytest.mark.filterwarnings("ignore:the part of weights")  # no architecture has two members
 def test_uncertainty_parts_add_up(fitted):
     parts = fitted.uncertainty(IMAGES[:30])
     np.testing.assert_allclose(

@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import (
 from uraenas import UraeNAS, UraeNASClassifier, UraeNASRegressor
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import read_json, write_json
+from uraenas.data.tables.frame import frame_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:the part of weights")  # no architecture has two members
 SMALL = {
@@ -281,6 +282,9 @@ def test_periods_are_dates() -> None:
     rows = pandas.DataFrame({"month": pandas.period_range("2020", periods=60, freq="M")})
     with pytest.raises(ValueError, match="column month holds dates such as 2020-01; make numbers of them"):
         UraeNASRegressor(**SMALL).fit(rows, np.arange(60.0))
+    for none in (rows[:0], rows.assign(month=pandas.PeriodIndex(["NaT"] * 60, freq="M"))):
+        with pytest.raises(UraenasError, match=r"column month holds dates such as period\[M\]"):
+            frame_of(none)
 
 
 def test_a_table_of_numbers_keeps_the_names_of_its_columns() -> None:

@@ -25,6 +25,7 @@ from uraenas.data.tables import (
     table_dataset,
 )
 from uraenas.data.tables.frame import as_category, as_text, checked, text_of
+from uraenas.data.tables.reading import frame_in_text
 
 HEAD = "rooms,area,town,day,price"
 
@@ -175,7 +176,11 @@ BAD = {
     "constant target": (changed(4, "7.5"), {}, "price is 7.5 in all rows; a constant"),
     "no row has it": (changed(4, ""), {}, "all rows lack price"),
     "infinite": (changed(1, "inf"), {}, "column area is infinite in row 1"),
-    "not closed": (['1,2,"a,2020-01-02,3', *lines()], {}, "line 62: unexpected end of data"),
+    "not closed": (
+        ['1,2,"a,2020-01-02,3', *lines()],
+        {},
+        "begins in line 2 cannot be read: unexpected end of data",
+    ),
     "months": (changed(2, "31 Dec 1999"), {}, "column town holds dates such as 31 Dec 1999"),
     "dates": (lines(), {"leave_out": ()}, "column day holds dates such as 2020-01-02; make numbers"),
     "short dates": (changed(2, "31.12.99"), {}, "column town holds dates such as 31.12.99"),
@@ -380,6 +385,15 @@ def test_a_column_of_one_value_means_nothing_later_either() -> None:
     assert columns.parts[0].unseen(np.array([2024.0, 2030.0, np.nan])).tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize(("later", "told"), [(2024.0, False), (np.nan, False), (2030.0, True)])
+def test_a_note_says_where_test_rows_alone_have_other_values(later: float, told: bool) -> None:
+    test = np.arange(40) % 4 == 0
+    frame = {"x": np.arange(40.0), "year": np.where(test, later, 2024.0), "y": np.arange(40.0) ** 2}
+    found = table_dataset("rows", frame, TableSettings("y", kind="numbers"), test)
+    note = "year is 2024 in all training rows, not in all test rows, and tells nothing"
+    assert (note in found.notes) == told
+
+
 @pytest.mark.parametrize("empty", [np.full(40, np.nan), np.array([""] * 40)])
 def test_a_column_without_any_value_tells_nothing_and_a_note_says_so(empty: np.ndarray) -> None:
     frame = {"x": np.arange(40.0), "e": empty, "y": np.arange(40.0) ** 2}
@@ -409,9 +423,11 @@ def test_text_files_of_many_hands_are_read_alike(tmp_path: Path) -> None:
     plain = [f'{x},"{town}",{y}' for x, town, y in cells]
     files = {
         "plain": ["x,town,y", *plain],
-        "blank lines": ["", "x,town,y", "  ", *(line for one in plain for line in (one, " "))],
+        "blank lines": [" ", "", "x,town,y", "  ", *(line for one in plain for line in (one, " "))],
         "a space after commas": ["x, town, y", *(f'{x}, "{town}", {y}' for x, town, y in cells)],
-        "commas in names": ['"x";"town";"y"', *(f'{x};"{town}";{y}' for x, town, y in cells)],
+        "a space before commas": ["x ,town ,y", *(f'{x} ,"{town}" ,{y} ' for x, town, y in cells)],
+        "a space after quotes": ['"x" ,"town" ,"y" ', *(f'"{x}" ,"{town}" ,"{y}" ' for x, town, y in cells)],
+        "semicolons": [" ", '"x";"town";"y"', *(f'{x};"{town}";{y}' for x, town, y in cells)],
         "a minus sign": ["x,town,y", *(line.replace("-", "−") for line in plain)],
     }
     rows = []
@@ -423,6 +439,12 @@ def test_text_files_of_many_hands_are_read_alike(tmp_path: Path) -> None:
     many_commas = tmp_path / "names.csv"
     many_commas.write_text("\n".join(['"x, in m, or so";"y"', *(f"{x};{y}" for x, _, y in cells)]))
     assert load_dataset(many_commas, table=TableSettings("y")).columns.names == ("x, in m, or so",)
+
+
+def test_a_lone_cell_that_is_empty_in_quotes_is_a_row_and_a_blank_line_is_none() -> None:
+    """As pandas writes a table of one column with a missing value."""
+    found = frame_in_text(b'x\n1\n""\n  \n\n3\n')
+    assert found["x"].tolist() == ["1", "", "3"]
 
 
 def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_masked_values_and_their_gradient_are_those_of_a_mask(
     expected.backward(slope)
     y = x.detach().to(DEVICE).requires_grad_()
     found = draws_on_gpu.masked(
-        SINGLE.to(DEVICE), y, each, axes, draws._below(0.7), 1 / 0.7 if scaled else 1.0
+        SINGLE.to(DEVICE), y, axes, each, draws._below(0.7), 1 / 0.7 if scaled else 1.0
     )
     found.backward(slope.to(DEVICE))
     assert y.grad is not None
@@ -69,7 +69,7 @@ def test_masked_values_and_their_gradient_are_those_of_a_mask(
 def test_some_channels_are_masked_where_they_lie(axes: int) -> None:
     whole = draws.normal(SINGLE, 5 * 6 * 7 * 9).view(5, 7, 9, 6).permute(0, 3, 1, 2).to(DEVICE)
     some = whole[:, 2:5].requires_grad_()
-    found = draws_on_gpu.masked(SINGLE.to(DEVICE), some, True, axes, draws._below(0.7), 1.0)
+    found = draws_on_gpu.masked(SINGLE.to(DEVICE), some, axes, True, draws._below(0.7), 1.0)
     found.sum().backward()
     ones = torch.ones(5, 3, 7, 9)
     assert found.is_contiguous(memory_format=torch.channels_last)

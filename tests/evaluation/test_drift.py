@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from uraenas.data.tables.columns import Category, Columns, Number
+from uraenas.data.tables.columns import Category, Columns, Number, columns_of
 from uraenas.evaluation.drift import moved
 
 COLUMNS = Columns(
@@ -93,6 +93,12 @@ def test_a_rare_flag_that_no_new_row_has_is_no_drift(training: int) -> None:
         units = ((new - old.mean()) / (old.std() or 1.0)).astype(np.float32)[:, None]
         alarms += moved(columns, units, training)[0].p_value < 0.05
     assert alarms / 200 <= 0.09
+
+
+def test_of_a_column_with_one_value_in_training_nothing_is_said() -> None:
+    columns = columns_of({"year": np.full(40, 2024.0), "x": np.arange(40.0)})
+    rows = columns.encode({"year": np.full(40, 2030.0), "x": np.arange(40.0)})[0].reshape(40, -1)
+    assert [one.name for one in moved(columns, rows, 40)] == ["x"]
 
 
 @pytest.mark.parametrize("count", [2, 5, 10, 20])

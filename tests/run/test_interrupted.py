@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 from short_runs import stopped_in_training
 
+from uraenas.base.errors import UraenasError
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.directory import Run
+from uraenas.run.location import PROGRESS
+from uraenas.run.places.leases import issue
+from uraenas.run.tensorboard import watch_of
 
 # `uraenas` that stays where it is once something of this kind is booked: in the midst of a stage, after an epoch.
 WAITING = """
@@ -117,7 +121,6 @@ exec "$@"
 TWICE = """
 import contextlib, subprocess, sys
 from pathlib import Path
-from typing import Any
 from uraenas.cli import main
 
 disk, start = Path(sys.argv.pop(1)), Path(sys.argv.pop(1))
@@ -178,6 +181,28 @@ def test_a_run_that_is_moved_while_it_is_worked_in_ends_at_once_and_goes_on_wher
     again = uraenas(*RUN, "--json", "--out", moved)
     assert again.returncode == 0, again.stderr
     assert (moved / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
+
+
+def test_who_holds_a_run_that_is_moved_leaves_another_in_its_place_alone(own_run, tmp_path):
+    """Neither members nor files are taken away there, event files and leases are not begun, and its progress stays."""
+    run = Run(own_run)
+    method = run.config().methods[0]
+    ensemble, watch = run.ensemble(method), watch_of(run, (), wanted=True)
+    with run.held():
+        shutil.copytree(own_run, tmp_path / "another")
+        own_run.rename(tmp_path / "moved")
+        (tmp_path / "another").rename(own_run)
+        (own_run / PROGRESS).write_text("another's")
+        before = {file: file.stat().st_mtime_ns for file in own_run.rglob("*")}
+        for attempt in (
+            lambda: run.adopt(method, ensemble),
+            lambda: run.remove("config.json"),
+            lambda: watch("search", [{"epoch": 0}]),
+            lambda: issue(run, ["chains/0"], "worker-1"),
+        ):
+            with pytest.raises(UraenasError, match="was moved or removed while it was worked in"):
+                attempt()
+    assert {file: file.stat().st_mtime_ns for file in own_run.rglob("*")} == before
 
 
 def test_a_run_in_use_is_left_alone(uraenas, own_run):

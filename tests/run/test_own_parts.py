@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from uraenas import UraenasError
+from uraenas import Run, UraenasError
+from uraenas.base.errors import UnknownName
 from uraenas.base.parts import Part, given
 from uraenas.learning.methods import METHODS, Method, method
 from uraenas.run.places.own_parts import import_own_parts, modules_of_own_parts
@@ -61,6 +62,8 @@ RUN = (
     "tiny",
     "--set",
     "data.name=stripes",
+    "--set",
+    "evaluate.suite=none",
     "--methods",
     "slow-ensemble",
     "--out",
@@ -83,11 +86,8 @@ def test_a_package_of_own_parts_is_known_to_workers_and_missed_elsewhere(tmp_pat
     assert run.returncode == 0, run.stderr
     again = called(tmp_path, "own", "train", "runs/own")  # a run on own data goes on, too
     assert again.returncode == 0, again.stderr
-    told = called(tmp_path, "uraenas", "report", "runs/own")
-    assert told.returncode == 2
-    (line,) = told.stderr.splitlines()
-    assert line.startswith("uraenas: runs/own/config.json: unknown ")
-    assert line.endswith("If it was made with parts of your own, import their files first.")
+    with pytest.raises(UraenasError, match=r"own/config\.json: unknown .* import their files first\.$"):
+        Run(tmp_path / "runs" / "own").config()
 
 
 def test_modules_of_own_parts_are_named_and_one_that_is_not_there_is_one_line(monkeypatch):
@@ -105,7 +105,7 @@ def test_a_method_of_parts_that_are_not_there_is_one_line(monkeypatch):
         Method("sampled", "point", recipes="x"),
     ):
         monkeypatch.setitem(METHODS, "mine", row)
-        with pytest.raises(UraenasError, match=r"^method mine: unknown (source|kind of weights|recipes)"):
+        with pytest.raises(UnknownName, match=r"^method mine: unknown (source|kind of weights|recipes)"):
             method("mine")
 
 
@@ -130,7 +130,21 @@ class Flags:
     flags: tuple[bool, ...] = (True,)
 
 
-@pytest.mark.parametrize("kind", [Optional, Made, Flags])
+@dataclass(frozen=True)
+class Mixed:
+    """Several types."""
+
+    pair: tuple[int, str] = (1, "a")
+
+
+@dataclass(frozen=True)
+class Empty:
+    """Always empty."""
+
+    nothing: tuple[()] = ()
+
+
+@pytest.mark.parametrize("kind", [Optional, Made, Flags, Mixed, Empty])
 def test_a_field_that_can_be_no_setting_is_refused_before_anything_is_trained(kind):
     with pytest.raises(UraenasError, match="can be no setting"):
         _ = Part(kind).settings
@@ -143,3 +157,16 @@ def test_a_field_that_the_program_fills_in_may_be_anything():
         several: tuple[int, ...] = (1, 2)
 
     assert Part(Given).settings == {"several": tuple[int, ...]}
+
+
+def test_a_field_that_the_row_fixes_may_be_anything_and_a_default_may_be_the_rows() -> None:
+    @dataclass(frozen=True)
+    class Bare:
+        clip: float | None
+        rate: float
+
+    row = Part(Bare, {"rate": 0.5}, clip=None)
+    assert row.settings == {"rate": float}
+    assert row.make() == Bare(None, 0.5)
+    with pytest.raises(UraenasError, match=r"Bare\.rate can be no setting"):
+        _ = Part(Bare, clip=None).settings

@@ -106,7 +106,7 @@ def masked(key: Tensor, x: Tensor, axes: int, each: bool, chance: float, scaled:
     first.
     """
     if own := _own(key):
-        return own.masked(key, x, each, axes, _below(chance), 1 / chance if scaled else 1.0)
+        return own.masked(key, x, axes, each, _below(chance), 1 / chance if scaled else 1.0)
     shape = (x.shape[0] if each else 1, *x.shape[1:axes])
     mask = coins(key, math.prod(shape), chance).view(*shape, *(1 for _ in x.shape[axes:])).to(x.dtype)
     return x * (mask / chance if scaled else mask)

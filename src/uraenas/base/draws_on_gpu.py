@@ -43,9 +43,9 @@ def normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     return _drawn(key, count, dtype, _NORMAL)
 
 
-def masked(key: Tensor, x: Tensor, each: bool, axes: int, below: int, scale: float) -> Tensor:
+def masked(key: Tensor, x: Tensor, axes: int, each: bool, below: int, scale: float) -> Tensor:
     """Values times `scale` where a coin keeps them; no mask is stored, for the gradient neither."""
-    return _Masked.apply(x, key, each, axes, below, scale)
+    return _Masked.apply(x, key, axes, each, below, scale)
 
 
 class _Masked(torch.autograd.Function):
@@ -62,7 +62,7 @@ class _Masked(torch.autograd.Function):
 
 
 def _times_mask(
-    x: Tensor, key: Tensor, innermost: bool, each: bool, axes: int, below: int, scale: float
+    x: Tensor, key: Tensor, innermost: bool, axes: int, each: bool, below: int, scale: float
 ) -> Tensor:
     """By images, rows and columns, a row being what lies side by side. Coins are numbered as where images lie whole.
 

@@ -38,8 +38,15 @@ class Part(Generic[T]):
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The fields that are settings, by name, with their types."""
-        every = settings_of(typing.cast(Hashable, self.made))
-        return {name: kind for name, kind in every.items() if name not in self.fixed}
+        fields = _fields_of(typing.cast(Hashable, self.made))
+        found = {name: kind for name, (kind, _) in fields.items() if name not in self.fixed}
+        for name, kind in found.items():
+            if not (_can_be_set(kind) and (fields[name][1] or name in self.defaults)):
+                raise UraenasError(
+                    f"{self.made.__name__}.{name} can be no setting; a setting has a default and is an int, float, str "
+                    "or bool, or a tuple of numbers or of texts; what is none is declared by given(…)"
+                )
+        return found
 
     def restored(self, stored: Fields) -> dict[str, Any]:
         """The values of its settings that are stored, each of its type."""
@@ -62,20 +69,23 @@ class Part(Generic[T]):
 
 
 @cache
-def settings_of(kind: Hashable) -> Mapping[str, Any]:
-    """The fields of a dataclass that are settings, by name, with their types."""
+def _fields_of(kind: Hashable) -> Mapping[str, tuple[Any, bool]]:
+    """The fields of a dataclass that may be settings: their types, and whether they have a default."""
     assert isinstance(kind, type)
     hints = typing.get_type_hints(kind)
-    fields = [field for field in dataclasses.fields(kind) if not field.metadata.get("given")]
-    for field in fields:
-        several = typing.get_origin(hints[field.name]) is tuple
-        one = typing.get_args(hints[field.name])[0] if several else hints[field.name]
-        if one not in (SEVERAL if several else (*SEVERAL, bool)) or field.default is dataclasses.MISSING:
-            raise UraenasError(
-                f"{kind.__name__}.{field.name} can be no setting; a setting has a default and is an int, float, str or "
-                "bool, or a tuple of numbers or of texts; what is none is declared by given(…)"
-            )
-    return {field.name: hints[field.name] for field in fields}
+    return {
+        field.name: (hints[field.name], field.default is not dataclasses.MISSING)
+        for field in dataclasses.fields(kind)
+        if not field.metadata.get("given")
+    }
+
+
+def _can_be_set(kind: Any) -> bool:
+    """Whether values of this type can be written down and read again."""
+    if typing.get_origin(kind) is not tuple:
+        return kind in (*SEVERAL, bool)
+    inner = set(typing.get_args(kind)) - {...}
+    return len(inner) == 1 and inner <= set(SEVERAL)
 
 
 def values_of(part: Any, names: typing.Iterable[str]) -> dict[str, Any]:

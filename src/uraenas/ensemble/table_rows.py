@@ -52,7 +52,7 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
 
 
 def unseen(ensemble: Ensemble, frame: Frame) -> list[str]:
-    """Of each row, which categories were never seen in training, and what is missing that never was."""
+    """Of each row, which values were never seen in training: categories, missing ones, others than the only one."""
     columns = ensemble.normalisation.columns
     assert columns is not None
     found = {part.name: part.unseen(frame[part.name]).tolist() for part in columns.parts}

@@ -1,16 +1,18 @@
-"""What all estimators have in common: a seed, a run directory, a run in it, and logarithms."""
+"""What all estimators have in common: a seed, a run directory, a run in it, warnings and logarithms."""
 
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble import Ensemble
+from uraenas.evaluation import SOURCES
 from uraenas.run.pipeline import Pipeline
 
 
@@ -31,6 +33,14 @@ def warn_of(doubts: Iterable[str], above: int = 1) -> None:
     """What promises suffer from; the warnings point at the call of the estimator's method, so many calls above."""
     for line in doubts:
         warnings.warn(line, stacklevel=2 + above)
+
+
+def parts_of_uncertainty(ensemble: Ensemble, rows: Any, device: str) -> dict[str, np.ndarray]:
+    """By source; a warning names one that is 0 because these members cannot tell it."""
+    lines = [f"the part of {source} is not defined: {why}" for source, why in ensemble.undefined.items()]
+    warn_of(lines, above=2)
+    split = ensemble.uncertainty(rows, device)
+    return {source: getattr(split, source).numpy() for source in SOURCES}
 
 
 def logarithms(probabilities: np.ndarray) -> np.ndarray:

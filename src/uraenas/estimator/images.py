@@ -15,9 +15,17 @@ from uraenas.data import Dataset, LabelledImages, as_images
 from uraenas.data.arrays import require_clear_range
 from uraenas.ensemble import SHARE
 from uraenas.ensemble.held_out import CERTAINTY, COVERAGE
-from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
+from uraenas.estimator.fitting import (
+    folder_for,
+    logarithms,
+    parts_of_uncertainty,
+    require_used,
+    seed_of,
+    trained,
+    warn_of,
+)
 from uraenas.estimator.saving import LABEL_KINDS, Saveable, are_scalars
-from uraenas.evaluation import SOURCES, calibration
+from uraenas.evaluation import calibration
 from uraenas.evaluation.metrics import mixture
 from uraenas.learning.methods import method
 from uraenas.run.budget import plan
@@ -172,9 +180,11 @@ class UraeNAS(ClassifierMixin, Saveable):
         return ensemble.is_foreign(images, share, self.device)
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
-        """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`."""
-        split = self._fitted().uncertainty(self._new_images(X), self.device)
-        return {source: getattr(split, source).numpy() for source in SOURCES}
+        """Per image, in nats: `total` entropy = `data` + `weights` + `architecture`.
+
+        A warning names a part that is 0 because these members cannot tell it.
+        """
+        return parts_of_uncertainty(self._fitted(), self._new_images(X), self.device)
 
     def class_names(self) -> tuple[str, ...]:
         """What the ensemble calls its classes."""

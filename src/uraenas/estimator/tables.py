@@ -22,9 +22,16 @@ from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import SHARE
 from uraenas.ensemble.held_out import COVERAGE
 from uraenas.ensemble.table_rows import value_in_words
-from uraenas.estimator.fitting import folder_for, logarithms, require_used, seed_of, trained, warn_of
+from uraenas.estimator.fitting import (
+    folder_for,
+    logarithms,
+    parts_of_uncertainty,
+    require_used,
+    seed_of,
+    trained,
+    warn_of,
+)
 from uraenas.estimator.saving import Saveable
-from uraenas.evaluation import SOURCES
 from uraenas.learning.methods import method as row_of_method
 from uraenas.run.advice import leaks_into_promises
 from uraenas.run.config import Config
@@ -92,10 +99,7 @@ class TableEstimator(Saveable):
         Of T targets each is [N, T]. All are without the temperature, which deviations and probabilities have.
         A warning names a part that is 0 because these members cannot tell it.
         """
-        ensemble, rows = self._fitted(), self._rows(X)
-        warn_of(f"the part of {part} is not defined: {why}" for part, why in ensemble.undefined.items())
-        split = ensemble.uncertainty(rows, self.device)
-        return {source: getattr(split, source).numpy() for source in SOURCES}
+        return parts_of_uncertainty(self._fitted(), self._rows(X), self.device)
 
     def is_foreign(self, X: Any, share: float = SHARE) -> np.ndarray:
         """Whether each row is unlike the training rows.
@@ -304,7 +308,7 @@ def _has_texts(rows: Any) -> bool:
         return any(getattr(kind, "kind", "O") not in "biuf" for kind in rows.dtypes)
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "O" or rows.ndim != 2:
         return False
-    return any(isinstance(one, str | bytes) for one in rows.flat)
+    return any(issubclass(kind, (str, bytes)) for kind in set(map(type, rows.flat)))
 
 
 @contextmanager

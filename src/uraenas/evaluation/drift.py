@@ -20,9 +20,8 @@ import torch
 from uraenas.data.tables.columns import Category, Columns, Number
 
 ROUNDING = 1e-6  # a deviation no larger is that of one value
-LEAST_ROWS = (
-    20  # fewer show neither spread nor kurtosis: two rows have a kurtosis of 1, whatever they come from
-)
+# Fewer show neither spread nor kurtosis: two rows have a kurtosis of 1, whatever they come from.
+LEAST_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,8 @@ def moved(columns: Columns, rows_ND: np.ndarray, training_rows: int) -> list[Mov
         values = rows_ND[:, start : start + part.width].astype(np.float64)
         start += part.width
         if isinstance(part, Number):
-            found.append(_number(part, values, training_rows))
+            if not part.is_constant:  # else encoded rows do not tell its value
+                found.append(_number(part, values, training_rows))
         elif part.shares:
             found.append(_category(part, values, training_rows))
     found.sort(key=lambda one: (one.p_value, -abs(one.shift)))

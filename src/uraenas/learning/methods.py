@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.errors import UnknownName, unknown
 from uraenas.learning.recipes import RECIPES, Recipes
 from uraenas.learning.sources import SOURCES, Source
 from uraenas.weights import WEIGHTS, WeightMethod
@@ -82,7 +82,7 @@ def _with_parts(name: str, row: Method) -> Method:
     tables = {"source": SOURCES, "kind of weights": WEIGHTS, "recipes": RECIPES}
     for (kind, table), choice in zip(tables.items(), (row.source, row.weights, row.recipes), strict=True):
         if choice not in table:
-            raise UraenasError(f"method {name}: {unknown(kind, choice, table)}")
+            raise UnknownName(f"method {name}: {unknown(kind, choice, table)}")
     return row
 
 

@@ -58,7 +58,7 @@ class Pipeline:
         self.place: Place = Local()  # where chains and evaluation sets are computed
         self.task = prepare(config, dataset)
         decisions = self.task.space.decisions
-        self.watch = watch_of(run.path / "tensorboard", decisions, config.tensorboard)
+        self.watch = watch_of(run, decisions, config.tensorboard)
         self.checkpoints = Checkpoints(run, config.train.epochs, self.task.space, config.seed)
         # Settings of metrics.json and now, where they differ.
         self.remeasured: dict[str, tuple[Any, Any]] = {}

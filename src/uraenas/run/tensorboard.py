@@ -12,6 +12,7 @@ from typing import Any
 
 from uraenas.base.regular_files import append_to_regular
 from uraenas.base.whole_files import whole_file, writing
+from uraenas.run.directory.files import RunFiles
 from uraenas.spaces import Decision
 
 FILE = "events.out.tfevents.0.uraenas"  # the reader looks for `tfevents` in the name
@@ -20,12 +21,17 @@ FILE = "events.out.tfevents.0.uraenas"  # the reader looks for `tfevents` in the
 Watch = Callable[[str, Sequence[Mapping[str, Any]]], None]
 
 
-def watch_of(folder: Path, decisions: Sequence[Decision], wanted: bool) -> Watch:
-    """Who brings event files under this folder up to date, where they are wanted."""
+def watch_of(run: RunFiles, decisions: Sequence[Decision], wanted: bool) -> Watch:
+    """Who brings a run's event files up to date, where they are wanted."""
     if not wanted:
         return lambda name, history: None
-    events = EventFiles(folder, decisions)
-    return lambda name, history: events.update(name, history, time.time())
+    events = EventFiles(run.path / "tensorboard", decisions)
+
+    def watch(name: str, history: Sequence[Mapping[str, Any]]) -> None:
+        run.require_here()
+        events.update(name, history, time.time())
+
+    return watch
 
 
 class EventFiles:

@@ -40,7 +40,7 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
 def _of_pandas(column: Any) -> np.ndarray:
     kind = str(column.dtype).lower()
     if kind.startswith("period"):
-        raise _no_dates(column.name, column.iloc[0])
+        raise _no_dates(column.name, next(iter(column.dropna()), column.dtype))
     return as_category(column.to_numpy()) if kind.startswith("categor") else column.to_numpy()
 
 
@@ -96,10 +96,9 @@ def require_column(name: str, values: np.ndarray) -> None:
         raise _no_dates(name, values[0])
     if values.dtype.kind not in "biufOUST":
         raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
-    if values.dtype.kind == "O":
-        for one in values.tolist():
-            if isinstance(one, list | tuple | dict | set | np.ndarray):
-                raise UraenasError(f"column {name} holds a {type(one).__name__}; allowed: numbers and texts")
+    for kind in set(map(type, values)) if values.dtype.kind == "O" else ():
+        if issubclass(kind, (list, tuple, dict, set, np.ndarray)):
+            raise UraenasError(f"column {name} holds a {kind.__name__}; allowed: numbers and texts")
 
 
 def as_texts(values: np.ndarray) -> np.ndarray:

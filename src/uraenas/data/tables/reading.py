@@ -96,20 +96,21 @@ def frame_in_text(content: bytes) -> Frame:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Damaged("it is not in UTF-8, in which tables are read") from error
-    first = text.lstrip("\r\n").partition("\n")[0]
+    first = next(filter(_is_written, io.StringIO(text, newline="")), "")
     delimiter = max(DELIMITERS, key=QUOTED.sub("", first).count)
-    # Strict: else a quote that is not closed would join rows without a word.
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
-    )
+    # Strict: else a quote that is not closed would join rows without a word. A blank after one that is may stand.
+    plain = re.sub(rf'" +(?=[{delimiter}\r\n]|\Z)', '"', text)
+    written = io.StringIO(plain, newline="").readlines()
+    reader = csv.reader(written, delimiter=delimiter, skipinitialspace=True, strict=True)
     lines, rows = [], []
     try:
         for row in reader:
-            if len(row) > 1 or (row and row[0].strip()):  # no blank line
+            if _is_written(written[reader.line_num - 1]):
                 lines.append(reader.line_num)
                 rows.append(row)
     except csv.Error as error:
-        raise Damaged(f"line {reader.line_num}: {error}") from error
+        begun = lines[-1] + 1 if lines else 1
+        raise Damaged(f"the row that begins in line {begun} cannot be read: {error}") from error
     if len(rows) < 2:
         raise Damaged("it has no rows below its first line")
     names = [name.strip() for name in rows[0]]
@@ -120,6 +121,11 @@ def frame_in_text(content: bytes) -> Frame:
             raise Damaged(f"line {number} has {len(row)} values, and there are {len(names)} columns")
     columns = zip(*rows[1:], strict=True)
     return {name: np.array(own, dtype=object) for name, own in zip(names, columns, strict=True)}
+
+
+def _is_written(line: str) -> bool:
+    """Whether there is more to it than blanks; a cell that is empty in quotes is a missing one."""
+    return line.strip(" \r\n") != ""
 
 
 def _parquet(path: Path) -> Frame:

@@ -1,7 +1,7 @@
 """A table divided, its columns learned from training rows alone: the dataset that a run takes."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.words import names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
-from uraenas.data.tables.columns import Category, columns_of
+from uraenas.data.tables.columns import Category, Columns, columns_of
 from uraenas.data.tables.frame import Frame, as_texts, checked, number_of
 from uraenas.data.targets import Classes, Target, numbers_of
 
@@ -73,8 +73,7 @@ def table_dataset(
     columns = columns_of(_taken(inputs, divided["train"]), settings.pieces)
     read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
     notes += filter(None, read)
-    empty = [part.name for part in columns.parts if isinstance(part, Category) and part.is_empty]
-    notes += [f"{column} has no value in any training row, and tells nothing" for column in empty]
+    notes += _notes_on_nothing_told(columns, _taken(inputs, divided["test"]))
     parts = {}
     for part, rows in divided.items():
         images, strange = columns.encode(_taken(inputs, rows))
@@ -112,6 +111,16 @@ def _divided(
     return {**found, "apart": apart} if len(apart) else found
 
 
+def _notes_on_nothing_told(columns: Columns, test: Frame) -> Iterator[str]:
+    """Said of columns that networks could learn nothing from; of one value only if test rows have others."""
+    for part in columns.parts:
+        if isinstance(part, Category):
+            if part.is_empty:
+                yield f"{part.name} has no value in any training row, and tells nothing"
+        elif part.is_constant and np.nanmax(np.abs(test[part.name] - part.median), initial=0) > 0:
+            yield f"{part.name} is {part.median:g} in all training rows, not in all test rows, and tells nothing"
+
+
 def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
     """Said of a column that is mostly numbers, where a word such as <5 may have made texts of measurements.
 
@@ -120,7 +129,10 @@ def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
     texts = [] if values.dtype.kind == "f" else [text for text in np.unique(values).tolist() if text]
     words = [text for text in texts if number_of(text) is None]
     if len(words) == len(texts) > FEW_VALUES and all(map(WITH_SIGN.fullmatch, texts)):
-        return f"{name} has {len(texts):,} different texts such as {texts[0]!r}; write numbers without signs"
+        return (
+            f"{name} has {len(texts):,} different texts such as {texts[0]!r}; if they are numbers, write them "
+            "with digits and a point alone"
+        )
     numbers = len(texts) - len(words)
     if not words or numbers <= max(FEW_VALUES, len(words)):
         return ""

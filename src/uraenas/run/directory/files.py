@@ -47,9 +47,7 @@ class RunFiles:
         # A worker writes under its lease, and leaves to its driver what all of them would append to.
         self.guard: Callable[[str], AbstractContextManager[Any]] = nullcontext
         self.append: Callable[[str, Mapping[str, Any]], None] = self._append
-        self.require_here: Callable[[], None] = lambda: (
-            None
-        )  # where it is held: refuses one that was moved away
+        self.require_here: Callable[[], None] = anywhere  # where it is held: refuses one that was moved away
         self._identities: tuple[str, str] | None = None
 
     @property
@@ -65,6 +63,7 @@ class RunFiles:
         return (self.path / name).exists()
 
     def remove(self, name: str) -> None:
+        self.require_here()
         (self.path / name).unlink(missing_ok=True)
 
     def write_text(self, name: str, text: str) -> None:
@@ -246,6 +245,10 @@ class RunFiles:
     def _append(self, event: str, facts: Mapping[str, Any]) -> None:
         self.require_here()
         append_line(self.path / "log.jsonl", {"time": round(time.time(), 3), "event": event, **facts})
+
+
+def anywhere() -> None:
+    """Of a directory that nobody holds, no more is asked than that it is there."""
 
 
 def _finite(losses: Sequence[float]) -> list[float]:

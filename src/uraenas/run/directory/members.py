@@ -54,6 +54,7 @@ class MemberFiles:
 
     def adopt(self, ensemble: Ensemble, chains: ChainFiles) -> None:
         """Take these in place of others; samples' files are shared, not copied, where the disk allows it."""
+        self.files.require_here()
         if self.folder.exists():
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True)

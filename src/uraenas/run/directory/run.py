@@ -4,7 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import Metrics
 from uraenas.run.directory import searches
 from uraenas.run.directory.chains import ChainFiles
-from uraenas.run.directory.files import COSTS, LOSSES, TEACHER, RunFiles
+from uraenas.run.directory.files import COSTS, LOSSES, TEACHER, RunFiles, anywhere
 from uraenas.run.directory.members import MemberFiles
 from uraenas.run.fetching import fetch
 from uraenas.run.location import PRETRAINED, PROGRESS, REPLICATES, pretrained_names
@@ -119,8 +119,9 @@ class Run(RunFiles):
             try:
                 yield
             finally:
-                self.require_here = lambda: None
-                self.remove(PROGRESS)  # nobody works here any more
+                with suppress(UraenasError):  # where it was, another may be at work
+                    self.remove(PROGRESS)  # nobody works here any more
+                self.require_here = anywhere
 
     def tell_progress(self, facts: Mapping[str, Any]) -> None:
         """Write down how far the work here has come, for whoever looks meanwhile."""

@@ -26,6 +26,7 @@ class Superseded(BaseException):
 
 def issue(run: Run, keys: Iterable[str], worker: str) -> dict[str, int]:
     """Give a new lease for each of these; older ones are void from now on."""
+    run.require_here()
     return {key: _renew(run.lease_path(key), worker) for key in keys}
 
 

@@ -137,7 +137,7 @@ class Worker:
         run.costs = Costs(lambda: self._costs, self._tell_costs)
         task = self._of(config, run)
         checkpoints = Checkpoints(run, config.train.epochs, task.space, config.seed)
-        watch = watch_of(run.path / "tensorboard", task.space.decisions, config.tensorboard)
+        watch = watch_of(run, task.space.decisions, config.tensorboard)
         return Work(run, config, task, Engine(config.engine), checkpoints, watch)
 
     def _of(self, config: Config, run: Run) -> Task:

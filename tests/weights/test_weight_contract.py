@@ -11,7 +11,6 @@ from chains_in_memory import DOUBLE, Formula, beginning, last, moved, quadratic
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.parts import settings_of
 from uraenas.learning.chains import ChainSpec, mover, shared_epochs
 from uraenas.weights import WEIGHTS, Step, WeightMethod, prior_decay
 
@@ -131,7 +130,7 @@ def test_settings_are_fields_with_defaults_that_make_sense(name: str) -> None:
     method.check(200)  # the recipe's length
     assert row.about
     assert set(row.fixed) <= {field.name for field in fields(row.made)}
-    assert set(method.of_members) <= set(settings_of(row.made))
+    assert set(method.of_members) <= {*row.settings, *row.fixed}
     if "cycles" in row.settings:
         with pytest.raises(UraenasError, match="must be a multiple of cycles"):
             method.check(201)

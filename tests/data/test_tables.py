@@ -447,6 +447,11 @@ def test_a_lone_cell_that_is_empty_in_quotes_is_a_row_and_a_blank_line_is_none()
     assert found["x"].tolist() == ["1", "", "3"]
 
 
+def test_blanks_within_quotes_are_kept() -> None:
+    found = frame_in_text(b'town,y\n"the ""old"" , one" ,1\n"the ""old"", one",2\n')
+    assert found["town"].tolist() == ['the "old" , one', 'the "old", one']
+
+
 def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:
     text = houses.read_text().replace(",", "\t").encode()
     (tmp_path / "h.tsv.gz").write_bytes(gzip.compress(text))

@@ -99,7 +99,7 @@ def frame_in_text(content: bytes) -> Frame:
     first = next(filter(_is_written, io.StringIO(text, newline="")), "")
     delimiter = max(DELIMITERS, key=QUOTED.sub("", first).count)
     # Strict: else a quote that is not closed would join rows without a word. A blank after one that is may stand.
-    plain = re.sub(rf'" +(?=[{delimiter}\r\n]|\Z)', '"', text)
+    plain = re.sub(rf'("(?:[^"]|"")*")(?: +(?=[{delimiter}\r\n]|\Z))?', r"\1", text)
     written = io.StringIO(plain, newline="").readlines()
     reader = csv.reader(written, delimiter=delimiter, skipinitialspace=True, strict=True)
     lines, rows = [], []

@@ -1,14 +1,14 @@
 """Which kind of weights is best, at equal epochs and at equal training time? All of them on one given genotype.
 
     python studies/weights.py runs/weights --preset cifar10-fast --epochs 30 --seeds 0 1
-    python studies/weights.py runs/weights --preset cifar10-fast --epochs 30 --seeds 0 1 --equal-time deep-ensemble
+    python studies/weights.py runs/equal --preset cifar10-fast --seconds 160 --seeds 0 1
     python studies/weights.py runs/weights --preset digits --epochs 16 --seeds 0 --members 4  # minutes on a CPU
 
-A run for each seed, with all methods; with --equal-time another for each method, whose epochs are those that take as
-long as the training of the one named. What is there already is not computed again, so the same command goes on after it
-was cut off. The table is printed and written to OUT/table.md: accuracy in %, ECE, NLL, and the same under shift (c,
-where the preset has a suite); parameters kept, passes, networks trained, seconds of training and images per second in
-prediction, by all passes. Means over seeds, ± their standard deviation where there are several.
+A run for each seed, with all methods; with --seconds a run for each method and seed, of as many epochs as a forecast
+from a few steps gives to so many seconds of training. What is there already is not computed again, so the same command
+goes on after it was cut off. The table is printed and written to OUT/table.md: accuracy in %, ECE, NLL, and the same
+under shift (c, where the preset has a suite); parameters kept, passes, epochs, networks trained, seconds of training
+and images per second in prediction, by all passes. Means over seeds, ± their standard deviation of several.
 """
 
 import argparse
@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from uraenas import Config, Run
-from uraenas.base.errors import UraenasError
 from uraenas.bench.cases import FOUND
 from uraenas.data import load_from_settings
 from uraenas.learning.chains import epochs_for
@@ -73,6 +72,7 @@ def row_of(facts: RunFacts, run: Run, method: str, images: np.ndarray) -> dict[s
             )
     cost, ensemble = cost_of(facts, method), run.ensemble(method)
     found["parameters"], found["passes"] = ensemble.parameters, len(ensemble)
+    found["epochs"] = facts.config.train.epochs
     found["chains"] = cost.chains if cost else np.nan
     found["training s"] = cost.training if cost and cost.training is not None else np.nan
     ensemble.member_log_probabilities(images[:500])  # the first call is slower
@@ -98,12 +98,13 @@ def _cell(column: str, values: Sequence[float]) -> str:
     return f"{np.mean(values):,.{digits}f}{spread}"
 
 
-def equal_epochs(options: argparse.Namespace, spent: Mapping[str, float], method: str) -> int:
-    """How many epochs of a method take as long as the training of the one named."""
-    share = spent[options.equal_time] / spent[method]
-    wanted = max(2, round(share * options.epochs))
-    config = settings(options, [method], options.epochs, 0)
-    return epochs_for([config.method(method).weights], wanted)
+def epochs_of(config: Config, path: Path, seconds: float) -> int:
+    """How many epochs of a run's one method take so long: those of the run that is there, or by a forecast."""
+    if path.exists():
+        return Run(path).config().train.epochs
+    forecast = Pipeline.checked(path, config).forecast(evaluating=False)
+    wanted = max(2, round(config.train.epochs * seconds / forecast.seconds["train"]))
+    return epochs_for([config.method(config.methods[0]).weights], wanted)
 
 
 def main() -> None:
@@ -116,31 +117,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--members", type=int, default=0, help="passes of each method; 0: as the preset says")
     parser.add_argument("--methods", nargs="+", default=METHODS)
-    parser.add_argument("--equal-time", default="", help="a method whose training time all are given")
+    parser.add_argument("--seconds", type=float, default=0, help="of training, for each method alone")
     parser.add_argument("--set", nargs="*", default=[], help="key=value …")
     options = parser.parse_args()
     found: dict[str, list[dict[str, float]]] = {method: [] for method in options.methods}
     for seed in options.seeds:
-        path = options.out / f"seed-{seed}"
-        facts = finished(path, settings(options, options.methods, options.epochs, seed))
-        runs = dict.fromkeys(options.methods, (facts, Run(path)))
-        if options.equal_time:
-            costs = {method: cost_of(facts, method) for method in options.methods}
-            spent = {method: c.training for method, c in costs.items() if c and c.training is not None}
-            if options.equal_time not in spent:
-                raise UraenasError(
-                    f"--equal-time {options.equal_time} is none of the methods that were trained"
-                )
-            for method in options.methods:
-                epochs = equal_epochs(options, spent, method)
-                path = options.out / f"equal-{options.equal_time}-{method}-{seed}"
-                runs[method] = finished(path, settings(options, [method], epochs, seed)), Run(path)
-        images = load_from_settings(facts.config.data).test.images[:TIMED]
-        for method, (of, run) in runs.items():
-            found[method].append(row_of(of, run, method, images))
+        alike = [[name] for name in options.methods] if options.seconds else [options.methods]
+        for methods in alike:
+            path = options.out / f"{methods[0]}-{seed}" if options.seconds else options.out / f"seed-{seed}"
+            config = settings(options, methods, options.epochs, seed)
+            if options.seconds:
+                config = settings(options, methods, epochs_of(config, path, options.seconds), seed)
+            facts = finished(path, config)
+            images = load_from_settings(config.data).test.images[:TIMED]
+            for method in methods:
+                found[method].append(row_of(facts, Run(path), method, images))
     text = table(found)
-    name = f"equal-{options.equal_time}.md" if options.equal_time else "table.md"
-    (options.out / name).write_text(f"{text}\n")
+    (options.out / "table.md").write_text(f"{text}\n")
     print(text)
 
 

@@ -34,6 +34,17 @@ def test_kinds_of_weights_have_a_row_each(study: Study, tmp_path: Path) -> None:
     assert [line.split("|")[1].strip() for line in printed.splitlines()[2:]] == ["drnas", "mc-dropout"]
 
 
+def test_kinds_of_weights_of_equal_training_time(study: Study, tmp_path: Path) -> None:
+    """More seconds are more epochs; a run that is there keeps its own."""
+    few = ("--preset", "tiny", "--epochs", 2, "--seeds", 0, "--members", 2, "--methods", "drnas", "--set")
+    epochs = {}
+    for seconds in (0.01, 3, 9):
+        printed = study("weights", tmp_path / str(min(seconds, 3)), *few, *SHORT[2:], "--seconds", seconds)
+        names, _, row = ([cell.strip() for cell in line.split("|")] for line in printed.splitlines())
+        epochs[seconds] = int(row[names.index("epochs")])
+    assert epochs[0.01] == 2 < epochs[3] == epochs[9]
+
+
 def test_ways_to_learn_an_architecture_have_a_row_each_and_go_on(study: Study, tmp_path: Path) -> None:
     changes = (*SHORT, "ensemble.members=2", "search.queries=2")
     few = ("--preset", "tiny", "--seeds", 0, *(word for one in changes for word in ("--set", one)))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
-from uraenas.ensemble.selection import greedy, in_turn
+from uraenas.ensemble.selection import SELECTIONS, by_nll, greedy, in_turn, top
 from uraenas.evaluation.metrics import mixture, nll
 
 
@@ -60,6 +60,32 @@ def test_whole_weights_choose_as_repeated_examples_would() -> None:
     repeated = greedy(log_p.repeat_interleave(counts, dim=1), labels.repeat_interleave(counts), 5)
     assert greedy(log_p, labels, 5, weights_N=counts.float()) == repeated
     assert greedy(log_p, labels, 5) != repeated
+
+
+@pytest.mark.parametrize("key", range(5))
+def test_the_top_are_those_with_the_lowest_nll_of_their_own(key: int) -> None:
+    log_p, labels = candidates(7, key=key)
+    chosen = top(log_p, labels, 4)
+    own = [nll(log_p[m], labels) for m in range(7)]
+    assert [own[m] for m in chosen] == sorted(own)[:4]
+    counts = torch.arange(len(labels))
+    repeated = top(log_p.repeat_interleave(counts, dim=1), labels.repeat_interleave(counts), 4)
+    assert top(log_p, labels, 4, weights_N=counts.float()) == repeated
+
+
+@pytest.mark.parametrize("way", ["greedy", "top-k"])
+def test_more_members_than_candidates_are_refused(way: str) -> None:
+    with pytest.raises(UraenasError, match="4 members were asked for, but only 3 candidates exist"):
+        by_nll(way, *candidates(3), 4)
+
+
+def test_ways_to_choose_by_nll_are_those_of_the_settings() -> None:
+    log_p, labels = candidates(7)
+    assert [by_nll(way, log_p, labels, 5) for way in SELECTIONS[1:]] == [
+        greedy(log_p, labels, 5),
+        greedy(log_p, labels, 5, repeated=True),
+        top(log_p, labels, 5),
+    ]
 
 
 def test_greedy_begins_with_the_best_and_takes_each_once() -> None:

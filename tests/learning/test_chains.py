@@ -74,6 +74,8 @@ CHAINS = {
     "random-ensemble": 3,
     "snapshot": 2,
     "hyper-ensemble": 3,
+    "hyper-deep": 9,
+    "nes": 9,
     "joint": 3,
     "uraenas-adam": 3,
     "deep-ensemble-adam": 3,
@@ -156,6 +158,31 @@ def test_no_chain_is_run_that_cannot_become_a_member() -> None:
     for selection, count in (("in-turn", 2), ("greedy", 5)):
         settings = EnsembleSettings(members=2, selection=selection)
         assert len(plan("uraenas", settings, architectures=5)) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "count"),
+    [
+        ("deep-ensemble", {"selection": "greedy"}, 2),
+        ("deep-ensemble", {"selection": "top-k", "candidates": 7}, 7),
+        ("deep-ensemble", {"candidates": 7}, 2),  # of a method that does not choose
+        ("drnas", {"selection": "greedy", "candidates": 7}, 1),
+        ("random-ensemble", {"selection": "repeated", "candidates": 7}, 7),
+        ("uraenas-a", {"selection": "greedy", "candidates": 7}, 7),
+        ("uraenas-a", {"selection": "greedy"}, 5),
+        ("nes", {}, 6),
+        ("nes", {"candidates": 7}, 7),
+        ("nes", {"candidates": 1}, 2),
+        ("hyper-deep", {"selection": "greedy"}, 6),
+    ],
+)
+def test_members_are_chosen_from_as_many_chains_as_asked_for(name: str, settings: dict, count: int) -> None:
+    assert len(plan(name, EnsembleSettings(members=2, **settings), architectures=5)) == count
+
+
+def test_methods_that_choose_take_chains_of_those_that_do_not() -> None:
+    for chosen, whole in (("nes", "random-ensemble"), ("hyper-deep", "hyper-ensemble")):
+        assert plan(chosen)[:3] == plan(whole)
 
 
 def test_a_chain_gives_one_mean_for_each_cycle() -> None:

@@ -67,6 +67,8 @@ SECTIONS = {
     "deep-ensemble-swa": {*SEARCH, "train.expected", "train.sampling", "ensemble"},
     "random-ensemble": {"train.uniform", "train.point", "ensemble"},
     "hyper-ensemble": {*SEARCH, "train.expected", "train.varied", "train.point", "ensemble"},
+    "hyper-deep": {*SEARCH, "train.expected", "train.varied", "train.point", "ensemble"},
+    "nes": {"train.uniform", "train.point", "ensemble"},
     "joint": {*SEARCH, "train.sampled", "train.varied", "train.sampling", "ensemble"},
     "snapshot": {*SEARCH, "train.expected", "train.sampling", "ensemble"},
     "uraenas-adam": {*SEARCH, "train.sampled", "train.adam", "ensemble"},
@@ -383,6 +385,14 @@ def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
 def test_an_unknown_choice_names_the_nearest(key: str, value: str, near: str) -> None:
     with pytest.raises(UraenasError, match=f"unknown .*'{value}'. Did you mean '({near})'"):
         override(DEFAULTS, {key: value})
+
+
+def test_chains_to_choose_from_are_refused_where_no_method_chooses() -> None:
+    asked = {"ensemble.candidates": 20}
+    with pytest.raises(UraenasError, match="ensemble.candidates = 20 needs a choice of members"):
+        override(DEFAULTS, asked)
+    for choice in ({"ensemble.selection": "top-k"}, {"methods": "drnas,nes"}):
+        assert override(DEFAULTS, {**asked, **choice}).ensemble.candidates == 20
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:

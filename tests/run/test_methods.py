@@ -28,6 +28,7 @@ GENOTYPE = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_3x3~1|+|skip_connect~0|nor
 OTHERWISE = {
     "ensemble.members": 5,
     "ensemble.selection": "greedy",
+    "ensemble.candidates": 30,
     "train.epochs": 100,
     "train.batch": 64,
     "train.folds": 3,
@@ -174,14 +175,14 @@ def what_is_done(config: Config, name: str) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_no_method_has_a_setting_of_training_that_changes_nothing(name: str) -> None:
-    """Some do something in a greedy selection alone, such as how many architectures it has to choose from."""
+    """Some do something in a greedy selection alone, such as how many chains it has to choose from."""
     plain = build({"methods": name, "train.epochs": 64})
     ways = [plain]
     if "ensemble.selection" in plain.values:
         ways.append(override(plain, {"ensemble.selection": "greedy"}))
     before = [what_is_done(way, name) for way in ways]
     for key in (key for key in plain.values if key.startswith(("train.", "ensemble."))):
-        pairs = zip(ways, before, strict=True)
+        pairs = [*zip(ways, before, strict=True)][-1 if key == "ensemble.candidates" else 0 :]
         assert any(what_is_done(override(way, {key: OTHERWISE[key]}), name) != one for way, one in pairs), key
 
 

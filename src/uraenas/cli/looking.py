@@ -166,6 +166,7 @@ def _print_all_settings(
         own = of_methods[name]
         title = f"{name}: {row.source} architectures, {row.weights} weights"
         title += "" if row.recipes == "same" else f", {row.recipes} recipes"
+        title += "" if row.selection == "in-turn" else f", {row.selection} choice of members"
         _print_settings(title, own, own.keys() - shared - _of_search(own))
     searching = next(own for own in of_methods.values() if _of_search(own))
     title = "settings of the search, for methods with expected or sampled architectures"

@@ -167,14 +167,21 @@ def chains_for(method: Assembled, settings: EnsembleSettings) -> int:
     if row.single:
         return 1
     per_chain = min(row.most_per_chain, method.weights.members_per_chain)
-    needed = math.ceil(settings.members / per_chain)
-    return method.source.chains(needed, settings.members, settings.judges)
+    return _trained(method, math.ceil(settings.members / per_chain), settings)
 
 
 def chain_numbers(method: Assembled, settings: EnsembleSettings) -> list[int]:
     """The numbers of these chains: a number stands for one architecture, however many chains a method has."""
-    most = method.source.chains(settings.members, settings.members, settings.judges)
+    most = _trained(method, settings.members, settings)
     return method.source.numbers(chains_for(method, settings), most)
+
+
+def _trained(method: Assembled, needed: int, settings: EnsembleSettings) -> int:
+    """How many chains are trained, where `needed` give enough members: more, where members are chosen among them."""
+    settings = settings.chosen_by(method.row.selection)
+    if not settings.judges:
+        return method.source.chains(needed, settings.members)
+    return max(needed, settings.candidates or method.source.candidates or needed * method.row.candidates)
 
 
 def in_turns(specs: Sequence[ChainSpec], epochs: int) -> tuple[list[ChainSpec], list[ChainSpec]]:

@@ -20,6 +20,8 @@ class Method:
     per_chain: Literal["one", "all"] | int = "one"
     single: bool = False  # one member, whatever the ensemble's size
     recipes: str = "same"  # of RECIPES
+    selection: str = "in-turn"  # its own way to choose members
+    candidates: int = 1  # chains trained for each that is needed, where members are chosen by held-out NLL
 
     @property
     def most_per_chain(self) -> int:
@@ -39,13 +41,15 @@ METHODS: dict[str, Method] = {
     "random-ensemble": Method("uniform", "point"),
     "snapshot": Method("expected", "snapshot", per_chain="all"),
     "hyper-ensemble": Method("expected", "point", recipes="varied"),
+    "hyper-deep": Method("expected", "point", recipes="varied", selection="repeated", candidates=3),
+    "nes": Method("uniform", "point", selection="greedy", candidates=3),
     "joint": Method("sampled", "swa", recipes="varied"),
     "uraenas-adam": Method("sampled", "adam"),
     "deep-ensemble-adam": Method("expected", "adam"),
     "single-adam": Method("expected", "adam", single=True),
     "random-ensemble-adam": Method("uniform", "adam"),
     "joint-adam": Method("sampled", "adam", recipes="varied"),
-    "autodeuq": Method("sampled", "adam", recipes="learned"),
+    "autodeuq": Method("sampled", "adam", recipes="learned", selection="greedy"),
     "mc-dropout": Method("expected", "dropout", per_chain="all"),
     "dropconnect": Method("expected", "dropconnect", per_chain="all"),
     "swapout": Method("expected", "swapout", per_chain="all"),

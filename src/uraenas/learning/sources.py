@@ -23,8 +23,12 @@ class Source(Protocol):
     def check(self, space: Space) -> None:
         """Refuse settings that do not fit the space."""
 
-    def chains(self, needed: int, members: int, greedy: bool) -> int:
-        """How many architectures to train, where `needed` chains give enough members."""
+    @property
+    def candidates(self) -> int:
+        """How many chains members are chosen from, where they are chosen by held-out NLL; 0: it does not say."""
+
+    def chains(self, needed: int, members: int) -> int:
+        """How many to train where they are not, and `needed` chains give enough members."""
 
     def numbers(self, count: int, most: int) -> list[int]:
         """Which of the `most` chains that a method may have these are; a number has one architecture in all methods."""
@@ -41,7 +45,7 @@ class Expected:
 
     genotype: str = ""  # takes the place of the expected architecture, which then need not be searched for
 
-    start = ""
+    start, candidates = "", 0
 
     @property
     def needs_search(self) -> bool:
@@ -51,7 +55,7 @@ class Expected:
         if self.genotype:
             require_valid(space, space.parse(self.genotype))
 
-    def chains(self, needed: int, members: int, greedy: bool) -> int:
+    def chains(self, needed: int, members: int) -> int:
         return needed
 
     def numbers(self, count: int, most: int) -> list[int]:
@@ -75,7 +79,7 @@ class Expected:
 class Sampled:
     """Architectures drawn from the learned distribution."""
 
-    # M_θ, copies counted; as many as members at most, unless they are selected greedily
+    # M_θ, copies counted; as many as members at most, unless these are chosen by held-out NLL
     architectures: int = 10
     temperature: float = 1.0  # T_θ: below 1 draws lie closer to the expected architecture
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
@@ -93,9 +97,12 @@ class Sampled:
     def check(self, space: Space) -> None:
         """Nothing depends on the space."""
 
-    def chains(self, needed: int, members: int, greedy: bool) -> int:
-        drawn = self.architectures
-        return max(drawn if greedy else min(drawn, members), needed)
+    @property
+    def candidates(self) -> int:
+        return self.architectures
+
+    def chains(self, needed: int, members: int) -> int:
+        return max(min(self.architectures, members), needed)
 
     def numbers(self, count: int, most: int) -> list[int]:
         """First each architecture once, then each again: as far on as if each of the `most` were there."""
@@ -117,12 +124,12 @@ class Uniform:
     draw_none: bool = True  # whether the option that leaves a decision out may be drawn
 
     needs_search = False
-    start = ""
+    start, candidates = "", 0
 
     def check(self, space: Space) -> None:
         """Nothing depends on the space."""
 
-    def chains(self, needed: int, members: int, greedy: bool) -> int:
+    def chains(self, needed: int, members: int) -> int:
         return needed
 
     def numbers(self, count: int, most: int) -> list[int]:

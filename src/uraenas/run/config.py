@@ -67,6 +67,7 @@ class Config:
         with naming("evaluate.baseline"):
             method(self.evaluate.baseline)
         self._check_folds()
+        self._check_candidates()
 
     def _check_folds(self) -> None:
         """With folds there are no images that no chain has seen."""
@@ -75,6 +76,20 @@ class Config:
                 "evaluate.part = held_out needs images that no chain learns from; "
                 "use train.folds=0, or evaluate.part=test"
             )
+
+    def _check_candidates(self) -> None:
+        """More chains than members need a way to choose."""
+        asked = self.values.get("ensemble.candidates", 0)
+        if asked and not any(self.chooses(name) for name in self.methods):
+            raise UraenasError(
+                f"ensemble.candidates = {asked} needs a choice of members; use ensemble.selection=greedy, repeated "
+                "or top-k, or a method that chooses (nes, hyper-deep, autodeuq)"
+            )
+
+    def chooses(self, name: str) -> bool:
+        """Whether this method's members are chosen by what they say of held-out images."""
+        row = method(name)
+        return not row.single and self.ensemble.chosen_by(row.selection).judges
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self.values == other.values

@@ -13,7 +13,15 @@ from uraenas.base.errors import UraenasError
 from uraenas.data import LabelledImages
 from uraenas.data.loader import Loader
 from uraenas.engine import Engine, EngineSettings
-from uraenas.ensemble import Ensemble, Kind, Known, Member, MembersPredictor, selection
+from uraenas.ensemble import (
+    Ensemble,
+    EnsembleSettings,
+    Kind,
+    Known,
+    Member,
+    MembersPredictor,
+    selection,
+)
 from uraenas.ensemble.held_out import HeldOut, drawn_apart
 from uraenas.ensemble.known import Seen, reach_of, scores_of
 from uraenas.ensemble.residuals import Residuals
@@ -49,7 +57,8 @@ class Chooser:
         numbers = {spec.name: spec.number for spec in specs}
         own = [numbers[member.origin.chain] for member in candidates]
         wanted = min(wanted, len(candidates))  # frozen chains leave fewer
-        chosen = self._chosen(candidates, log_p, own, wanted)
+        settings = settings.chosen_by(method.row.selection)
+        chosen = self._chosen(candidates, log_p, own, replace(settings, members=wanted))
         panels = panels_of([own[position] for position in chosen], task.fold, len(task.held_out))
         held_out = task.held_out.take(torch.cat([panel.images for panel in panels]).numpy())
         apart = self._kept_from_choices(len(held_out))
@@ -65,7 +74,7 @@ class Chooser:
             measures.of_more(temperature, mean, len(chosen)),
             of_bytes=task.train.images.dtype == np.uint8,
         )
-        judged = self._judged(panels, temperature, apart, len(chosen))
+        judged = self._judged(panels, temperature, apart, len(chosen), settings.judges)
         known = known_to(ensemble, task, self.engine, self.config.seed, panels, judged)
         self.run.adopt(method.name, replace(ensemble, known=known))
 
@@ -76,10 +85,14 @@ class Chooser:
         return drawn_apart(images, self.config.seed)
 
     def _judged(
-        self, panels: "Sequence[Panel]", temperature: Temperature, apart: Tensor, members: int
+        self,
+        panels: "Sequence[Panel]",
+        temperature: Temperature,
+        apart: Tensor,
+        members: int,
+        greedy: bool,
     ) -> "Judged":
-        """What promises and p-values rest on, and who judges it."""
-        greedy = self.config.ensemble.judges
+        """What promises and p-values rest on, and who judges it; `greedy`: members were chosen by held-out NLL."""
         if self.task.apart is not None:
             everyone = panels_of([0] * members, None, len(self.task.apart))
             every = torch.ones(len(self.task.apart), dtype=torch.bool)
@@ -92,10 +105,14 @@ class Chooser:
         return Judged(self.task.held_out, panels, temperature, apart, unseen, greedy)
 
     def _chosen(
-        self, candidates: Sequence[Member], log_p: Tensor, numbers: Sequence[int], wanted: int
+        self,
+        candidates: Sequence[Member],
+        log_p: Tensor,
+        numbers: Sequence[int],
+        settings: EnsembleSettings,
     ) -> list[int]:
         """The places of the members among the candidates, whose chains have these numbers."""
-        settings = self.config.ensemble
+        wanted = settings.members
         if not settings.judges:
             return selection.in_turn([member.origin.chain for member in candidates], wanted)
         panels = panels_of(numbers, self.task.fold, len(self.task.held_out))[:wanted]
@@ -106,10 +123,9 @@ class Chooser:
             images = panel.images[own]
             share = wanted // len(panels) + (place < wanted % len(panels))
             judged = log_p[panel.members][:, images], labels[images], min(share, len(panel.members))
-            again = settings.selection == "repeated"
             weights = self.task.held_out.weights
             importance = None if weights is None else torch.from_numpy(weights)[images]
-            best = selection.greedy(*judged, self.task.normalisation.target, again, importance)
+            best = selection.by_nll(settings.selection, *judged, self.task.normalisation.target, importance)
             found += [panel.members[position] for position in best]
         return found
 

@@ -76,6 +76,34 @@ def test_a_recipe_is_the_same_as_other_settings(kind: str, part: LabelledImages)
         torch.testing.assert_close(together[second], other[second], rtol=1e-4, atol=1e-5)
 
 
+def test_the_peak_of_a_recipe_is_that_of_the_sampling_stage(part: LabelledImages) -> None:
+    """Of two epochs one explores. Without noise the second is a descent with another step size."""
+    settings = {"cycles": 1, "samples": 1, "exploration": 0.5, "peak": 0.25, "temperature": 0.0}
+    plain, higher = (
+        WEIGHTS["sghmc"].make({**settings, "peak": peak, "step_size": 0.05}) for peak in (0.25, 0.5)
+    )
+    chains = [
+        initial_chain(ChainSpec("sampled", kind, 0, GENOTYPES[0], recipe=recipe), SPACE, 9)
+        for kind, recipe in ((plain, Recipe(peak=2.0)), (higher, Recipe()), (plain, Recipe()))
+    ]
+    by_recipe, by_setting, neither = (next(iter(trained(part, [one]).values())) for one in chains)
+    assert torch.equal(by_recipe, by_setting)
+    assert not torch.equal(by_recipe, neither)
+
+
+def test_a_peak_needs_a_sampling_stage() -> None:
+    peak = {"train.varied.peak": "0.5,2", "train.sampling.peak": 0.5}
+    found = preset("digits", {"methods": "joint", **peak})
+    assert (
+        len({recipe.peak for recipe in found.method("joint").recipes.draw(dict.fromkeys(range(9)), 1, None)})
+        == 9
+    )
+    with pytest.raises(
+        UraenasError, match=r"train\.varied\.peak = .* point has no sampling stage, and takes 1,1"
+    ):
+        preset("digits", {"methods": "hyper-ensemble", "train.varied.peak": "0.5,2"})
+
+
 def test_a_smoothed_chain_is_the_same_alone(part: LabelledImages) -> None:
     chains = [chain("point", 0, Recipe(smoothing=0.1)), chain("point", 1, Recipe())]
     together = trained(part, chains)

@@ -28,6 +28,32 @@ def run_of(out: Path, name: str) -> list[str | Path]:
     return ["run", "--preset", "tiny", "--methods", "drnas", *assignments, "--out", out]
 
 
+def test_an_augmentation_may_be_named_with_several_strengths() -> None:
+    config = build(
+        {"train.augmentation": "primitives:0.5,primitives:2,trivial", "train.trivial.strength": 0.1}
+    )
+    found = [(type(one).__name__, one.strength) for one in config.augmentations]
+    assert found == [("Primitives", 0.5), ("Primitives", 2.0), ("Trivial", 0.1)]
+    assert "train.primitives.strength" not in config.values
+    assert build(config.values).augmentations == config.augmentations
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("primitives:11", r"train\.primitives\.strength = 11.* is out of range"),
+        ("none:1", "none has no strength"),
+        ("cutout:", "a number follows the colon"),
+        ("cutout:half", "a number follows the colon"),
+        ("primitive:1", "Did you mean 'primitives'"),
+        ("cutout:1,cutout:1", "names none, or one twice"),
+    ],
+)
+def test_a_strength_that_is_none_is_refused(asked: str, why: str) -> None:
+    with pytest.raises(UraenasError, match=why):
+        build({"train.augmentation": asked})
+
+
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_run_that_is_stopped_ends_as_if_nothing_had_been(
     uraenas: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -389,7 +389,7 @@ def test_an_unknown_choice_names_the_nearest(key: str, value: str, near: str) ->
 
 def test_chains_to_choose_from_are_refused_where_no_method_chooses() -> None:
     asked = {"ensemble.candidates": 20}
-    with pytest.raises(UraenasError, match="ensemble.candidates = 20 needs a choice of members"):
+    with pytest.raises(UraenasError, match=r"ensemble\.candidates = 20 needs a choice of members"):
         override(DEFAULTS, asked)
     for choice in ({"ensemble.selection": "top-k"}, {"methods": "drnas,nes"}):
         assert override(DEFAULTS, {**asked, **choice}).ensemble.candidates == 20

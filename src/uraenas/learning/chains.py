@@ -34,7 +34,8 @@ class TrainSettings:
     prior_deviation: float = 0.2  # of the weights' Gaussian prior: weight decay 5e-4 at 50,000 images
     # `balanced`: in the loss every class counts as much, however many images it has.
     class_weights: str = "none"
-    augmentation: tuple[str, ...] = ("none",)  # of training images in each epoch, besides crops and flips
+    # of training images in each epoch, besides crops and flips: names, also with a strength (primitives:0.5)
+    augmentation: tuple[str, ...] = ("none",)
     # A run, or one of the package, whose ensemble's predictions are learned in place of labels.
     teacher: str = ""
     teacher_method: str = ""  # which of its methods; empty: the one that is asked unless told

@@ -9,6 +9,7 @@ from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.base.parts import Part
 from uraenas.spaces import Architecture
+from uraenas.weights import WeightMethod
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Recipe:
 
     step_size: float = 1.0  # times that of its kind of weights
     prior_deviation: float = 1.0  # times that of all chains
+    peak: float = 1.0  # times the step sizes of the sampling stage, besides
     smoothing: float = 0.0  # share of each label that is spread over all classes
     # Which one, as a share of the way through them; None: each image its own.
     augmentation: float | None = None
@@ -41,6 +43,9 @@ class Recipes(Protocol):
 
     from_search: ClassVar[bool]  # whether they are those of the search, which then has to ask for some
 
+    def check(self, weights: WeightMethod, epochs: int) -> None:
+        """Refuse what does not suit the kind of weights."""
+
     def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
         """One for each chain, of these numbers and architectures."""
 
@@ -50,6 +55,9 @@ class Same:
     """All chains alike."""
 
     from_search: ClassVar[bool] = False
+
+    def check(self, weights: WeightMethod, epochs: int) -> None:
+        """All kinds of weights will do."""
 
     def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
         return [Recipe()] * len(chains)
@@ -61,6 +69,8 @@ class Varied:
 
     step_size: tuple[float, ...] = (0.5, 2.0)  # bounds of a factor of the step size
     prior_deviation: tuple[float, ...] = (0.5, 2.0)  # bounds of a factor of the prior's deviation
+    # bounds of a factor of the step sizes of the sampling stage, besides
+    peak: tuple[float, ...] = (1.0, 1.0)
     # bounds of the share of a label that is spread over all classes
     smoothing: tuple[float, ...] = (0.0, 0.01)
     augmentation: bool = True  # off: each image goes through one of them, by chance
@@ -68,9 +78,17 @@ class Varied:
     from_search: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name in ("step_size", "prior_deviation"):
+        for name in ("step_size", "prior_deviation", "peak"):
             factors.require_bounds(name, getattr(self, name))
         factors.require_bounds("smoothing", self.smoothing, 0, 0.9)
+
+    def check(self, weights: WeightMethod, epochs: int) -> None:
+        """Only kinds that sample have a peak."""
+        cycle = weights.cycle(epochs, 1)
+        if self.peak != (1.0, 1.0) and not cycle.samples_at(cycle.steps - 1):
+            raise UraenasError(
+                f"peak = {self.peak} is out of range; {weights.section} has no sampling stage, and takes 1,1"
+            )
 
     def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
         found = []
@@ -81,7 +99,8 @@ class Varied:
             deviation = factors.between(self.prior_deviation, second)
             low, high = self.smoothing
             kind = draws.uniform(draws.at(own, 1), 1).item() if self.augmentation else None
-            found.append(Recipe(step_size, deviation, low + (high - low) * third, kind))
+            peak = factors.between(self.peak, draws.uniform(draws.at(own, 2), 1).item())
+            found.append(Recipe(step_size, deviation, peak, low + (high - low) * third, kind))
         return found
 
 
@@ -90,6 +109,9 @@ class Learned:
     """Each chain the best recipe that the search has trained its architecture by; a stranger, the best of all."""
 
     from_search: ClassVar[bool] = True
+
+    def check(self, weights: WeightMethod, epochs: int) -> None:
+        """All kinds of weights will do."""
 
     def draw(self, chains: Mapping[int, Architecture], key: int, searched: Searched | None) -> list[Recipe]:
         if searched is None or not len(searched.state.get("recipes", ())):

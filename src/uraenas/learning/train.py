@@ -66,6 +66,7 @@ class StackOfChains:
         recipes = [spec.recipe for spec in self.specs]
         self.decay = self._decay(settings.decay(loader.count))
         self.pacing = self._per_weight([recipe.step_size for recipe in recipes])
+        self.sampling_pace = self._per_weight([recipe.step_size * recipe.peak for recipe in recipes])
 
         self.numbers = [spec.number for spec in self.specs]
         self.order_keys = [spec.key(seed, "order") for spec in self.specs]
@@ -189,7 +190,8 @@ class StackOfChains:
         alive = None if self._all_well(losses_M, gradient) else self._alive(losses_M, gradient)
         state = {"weights": weights.detach(), **self.state}
         noise = None if exploring or not self.pace.noisy else self._noise()
-        step = Step(self.step, self.pacing * self.pace.step_size(self.step), exploring, noise)
+        pacing = self.pacing if exploring else self.sampling_pace
+        step = Step(self.step, pacing * self.pace.step_size(self.step), exploring, noise)
         moved = self.method.update(state, gradient + self.decay * state["weights"], step)
         with torch.no_grad():
             for name, tensor in state.items():
@@ -217,7 +219,7 @@ class StackOfChains:
             draws.normal(draws.at(key, self.step), size, self.engine.dtype)
             for key, size in zip(self.noise_keys, self.stack.weight_sizes, strict=True)
         ]
-        return torch.cat(parts) * (self.pace.deviation(self.step) * self.pacing**0.5)
+        return torch.cat(parts) * (self.pace.deviation(self.step) * self.sampling_pace**0.5)
 
     def _note_epoch(self, last_step: int) -> None:
         step_size = self.pace.cycle.step_size_at(last_step)
@@ -237,13 +239,14 @@ class StackOfChains:
                     beginning = initial_chain(self.specs[m], self.stack.space, self.seed)
                     self.good[m] = replace(beginning, restarts=self.good[m].restarts)
                 continue
+            recipe, samples = self.specs[m].recipe, self.pace.cycle.samples_at(last_step)
+            factor = recipe.step_size * (recipe.peak if samples else 1)
             self.histories[m].append(
                 {
                     "epoch": self.epoch,
                     "loss": losses[m],
-                    "step_size": self.specs[m].recipe.step_size * step_size,
-                    "noise_deviation": self.specs[m].recipe.step_size ** 0.5
-                    * self.pace.deviation_at(last_step),
+                    "step_size": factor * step_size,
+                    "noise_deviation": factor**0.5 * self.pace.deviation_at(last_step),
                 }
             )
 

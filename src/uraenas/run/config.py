@@ -12,7 +12,7 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.files import FORMAT
 from uraenas.base.parts import Part, naming, row_of
 from uraenas.data import DataSettings
-from uraenas.data.augment import AUGMENTATIONS, Augmentation
+from uraenas.data.augment import AUGMENTATIONS, Augmentation, asked_for
 from uraenas.engine import EngineSettings
 from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
@@ -60,6 +60,8 @@ class Config:
                 assembled.source.check(self.network)
             with naming(f"train.{assembled.weights.section}", epochs="train.epochs"):
                 assembled.weights.check(self.train.epochs)
+            with naming(f"train.{assembled.row.recipes}"):
+                assembled.recipes.check(assembled.weights, self.train.epochs)
         if self.search is not None:
             settings = self.search.settings
             with naming(f"search.{self.search.weights.section}", epochs=f"search.{settings.epochs_name}"):
@@ -144,7 +146,8 @@ class Config:
     @cached_property
     def augmentations(self) -> tuple[Augmentation, ...]:
         """Of the images that chains are trained on."""
-        return tuple(self._made(f"train.{name}", AUGMENTATIONS[name]) for name in self.train.augmentation)
+        asked = map(asked_for, self.train.augmentation)
+        return tuple(self._made(f"train.{name}", AUGMENTATIONS[name], own) for name, own in asked)
 
     @cached_property
     def ensemble(self) -> EnsembleSettings:
@@ -175,10 +178,12 @@ class Config:
             self._made(f"train.{weights.made.section}", weights),
         )
 
-    def _made(self, section: str, part: Part[Any]) -> Any:
+    def _made(self, section: str, part: Part[Any], own: Mapping[str, Any] | None = None) -> Any:
+        """The part with the values of its section, and others of its own in their place."""
         keys = {name: f"{section}.{name}" for name in part.settings}
+        values = {name: self.values[key] for name, key in keys.items() if key in self.values}
         with naming(section):
-            return part.make({name: self.values[key] for name, key in keys.items() if key in self.values})
+            return part.make({**values, **(own or {})})
 
     # What differs
 

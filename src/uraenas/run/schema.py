@@ -14,7 +14,7 @@ from uraenas.architectures import DISTRIBUTIONS
 from uraenas.base.errors import UraenasError
 from uraenas.base.parts import Part, naming, row_of
 from uraenas.data import DataSettings
-from uraenas.data.augment import AUGMENTATIONS
+from uraenas.data.augment import AUGMENTATIONS, asked_for
 from uraenas.engine import EngineSettings
 from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
@@ -93,8 +93,11 @@ def schema_of(values: Mapping[str, Any]) -> Schema:
         part = row_of(loop.weights, "search.weights", weights)
         schema |= _settings(f"search.{part.made.section}", part)
     schema |= _settings("train", TRAIN)
-    for name in chosen("train.augmentation", TrainSettings.augmentation):
-        schema |= _settings(f"train.{name}", row_of(AUGMENTATIONS, "augmentation", name))
+    for text in chosen("train.augmentation", TrainSettings.augmentation):
+        with naming("train"):
+            name, own = asked_for(text)
+        settings = _settings(f"train.{name}", row_of(AUGMENTATIONS, "augmentation", name))
+        schema |= {key: one for key, one in settings.items() if key.rpartition(".")[2] not in own}
     schema |= of_sources
     for name in dict.fromkeys(row.recipes for row in rows):
         schema |= _settings(f"train.{name}", RECIPES[name])

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from uraenas.base.parts import Part
+from uraenas.base.errors import UraenasError
+from uraenas.base.parts import Part, row_of
 from uraenas.data.augment.augmentation import Augmentation, augmented, in_parts
 from uraenas.data.augment.cutting import Cutout
 from uraenas.data.augment.operating import AugMix, Trivial
@@ -36,4 +37,18 @@ AUGMENTATIONS: dict[str, Part[Augmentation]] = {
     "cutmix": Part(CutMix),
 }
 
-__all__ = ["AUGMENTATIONS", "Augmentation", "augmented", "in_parts"]
+
+def asked_for(text: str) -> tuple[str, dict[str, float]]:
+    """The name in `name` or `name:strength`, and what follows it as a setting."""
+    name, colon, strength = text.partition(":")
+    if not colon:
+        return name, {}
+    if "strength" not in row_of(AUGMENTATIONS, "augmentation", name).settings:
+        raise UraenasError(f"augmentation = {text} is out of range; {name} has no strength")
+    try:
+        return name, {"strength": float(strength)}
+    except ValueError:
+        raise UraenasError(f"augmentation = {text} is out of range; a number follows the colon") from None
+
+
+__all__ = ["AUGMENTATIONS", "Augmentation", "asked_for", "augmented", "in_parts"]

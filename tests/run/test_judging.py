@@ -10,7 +10,7 @@ import torch
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import digits
-from uraenas.ensemble import Owner, SharedPredictor, at_test_time
+from uraenas.ensemble import Owner, SharedPredictor
 from uraenas.ensemble.at_test_time import views
 from uraenas.evaluation import Metrics, metrics
 from uraenas.report import Picked, alike, write
@@ -148,10 +148,13 @@ def test_views_are_moved_and_mirrored() -> None:
     assert len({view.tobytes() for view in found}) == 10
 
 
-def test_what_has_no_other_views_or_no_batch_norm_says_so(own_run: Path) -> None:
-    predictor = SharedPredictor({"drnas": Run(own_run).ensemble("drnas")}, None)
+def test_what_has_no_other_views_or_no_batch_norm_says_so_before_training(tmp_path: Path) -> None:
+    asked = {"methods": "drnas", "data.padding": 0, "data.flip": "off", "evaluate.test_time": "views"}
     with pytest.raises(UraenasError, match="no other views"):
-        at_test_time.predicted("views", predictor, digits().test.images, flip=False, padding=0)
+        Pipeline.checked(tmp_path, preset("tiny", asked))
+    for way, why in (("views", "no other views"), ("statistics", "no batch norm")):
+        with pytest.raises(UraenasError, match=why):
+            Pipeline.checked(tmp_path, preset("table", {"evaluate.test_time": way}))
     with pytest.raises(UraenasError, match="test_time"):
         preset("tiny", {"evaluate.test_time": "view"})
 

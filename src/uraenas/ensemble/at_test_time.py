@@ -1,6 +1,6 @@
 """Other ways to predict with the same members, none of which trains: their figures stand beside the plain ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,13 +33,20 @@ def passes(way: str, flip: bool, padding: int) -> int:
     return 2 if way == "statistics" else (5 if padding else 1) * (2 if flip else 1)
 
 
-def over_views(predictor: SharedPredictor, images: np.ndarray, flip: bool, padding: int) -> dict[str, Tensor]:
-    """Of each member the mean over views of an image, as training has shown them."""
-    if not (flip or padding):
+def require_possible(ways: Sequence[str], space: Space, flip: bool, padding: int) -> None:
+    """Refuse ways in which networks of this space cannot predict images that were trained on like this."""
+    if "views" in ways and not (flip or padding):
         raise UraenasError(
-            "these were neither mirrored nor moved in training, so they have no other views; leave views out "
+            "these are neither mirrored nor moved in training, so they have no other views; leave views out "
             "(evaluate.test_time)"
         )
+    some = space.architecture([0] * len(space.decisions))
+    if "statistics" in ways and not space.statistics_layout(some).size:
+        raise UraenasError("these networks have no batch norm; leave statistics out (evaluate.test_time)")
+
+
+def over_views(predictor: SharedPredictor, images: np.ndarray, flip: bool, padding: int) -> dict[str, Tensor]:
+    """Of each member the mean over views of an image, as training has shown them."""
     total: dict[str, Tensor] = {}
     count = 0
     for view in views(images, flip, padding):
@@ -76,8 +83,6 @@ def with_statistics_of(
     images: np.ndarray, member: Member, space: Space, normalisation: Normalisation, engine: Engine
 ) -> Member:
     """A member whose batch norms have the statistics of these images."""
-    if not member.statistics.numel():
-        raise UraenasError("these networks have no batch norm; leave statistics out (evaluate.test_time)")
     forward, where = member.kind.forward, (engine.device, engine.dtype)
     stack = Stack([member.architecture], space, layout_of(member)).to(*where).train()
     normalise = normalisation.on(engine.device, engine.dtype)

@@ -13,6 +13,7 @@ from uraenas.base.progress import in_words as as_time
 from uraenas.base.versions import environment
 from uraenas.data import DATASETS, Dataset
 from uraenas.engine import Engine
+from uraenas.ensemble import at_test_time
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.learning.chains import ChainSpec, plan_chains
 from uraenas.learning.loops import LOOPS
@@ -174,7 +175,9 @@ class Pipeline:
 
     def check_evaluation(self) -> None:
         """What evaluation will need is there and fits, before anything is trained for it."""
-        require_suite_fits(self.measured.test, self.config.evaluate)
+        task, settings = self.task, self.config.evaluate
+        require_suite_fits(self.measured.test, settings)
+        at_test_time.require_possible(settings.test_time, task.space, task.dataset.flip, task.dataset.padding)
         outside_images(self.config, self.task.dataset)
 
     def notes(self) -> list[str]:

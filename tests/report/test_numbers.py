@@ -108,7 +108,7 @@ def check_favour(case: Case) -> None:
     tips = case.tips("favour")
     assert [tip["concentration"] for tip in tips] == [f"{value:.4g}" for value in concentration.ravel()]
     shares = (concentration / concentration.sum(axis=1, keepdims=True)).ravel()
-    assert [tip["expected share"] for tip in tips] == [f"{share:.3f}" for share in shares]
+    assert [tip["expected share"] for tip in tips] == [f"{share:.4g}" for share in shares]
     expected = [tip for tip in case.page.figures["favour"] if "expected option" in tip]
     assert len(expected) == len(raw)
     for tip, row in zip(expected, concentration, strict=True):

@@ -164,6 +164,7 @@ class Asking(ABC):
     learned: ClassVar[tuple[str, ...]] = ()
     kept: ClassVar[tuple[str, ...]] = KEPT
     numbers: ClassVar[str] = "share"
+    bars: ClassVar[str]
 
     def __post_init__(self) -> None:
         require_range("together", self.together, 1, 1000)
@@ -194,6 +195,11 @@ class Population(Asking):
     """Some of those that were trained, each as likely as any other: the best, unless an entry says otherwise."""
 
     population: int = 10  # how many make up the distribution
+
+    bars: ClassVar[str] = (
+        "A bar is the share of the population that has an option. A draw takes one of the population, as a whole, so "
+        "the options of two decisions are not drawn apart."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from uraenas.architectures import DISTRIBUTIONS, Searched
-from uraenas.base.svg import element, join, line, padded, path, rect, text
+from uraenas.base.svg import element, join, line, padded, path, text
 from uraenas.ensemble import MemberFacts
 from uraenas.report.blocks import Block, Cell, Figure, Grid, Key, Line, Note, Section, Table
-from uraenas.report.chart import HEAD, LETTER, WIDTH, Axis, Frame, Legend, draw
+from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, draw
 from uraenas.report.reading import RunFacts
+from uraenas.report.sections import options
 from uraenas.report.style import colour, count, listed
-from uraenas.spaces import Architecture, Space, option_counts
+from uraenas.spaces import Architecture
 from uraenas.spaces.pictures import gallery
 
 MOST_CELLS = 30  # drawn of one method
@@ -26,9 +25,8 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "architecture",
         "Architectures",
-        "The search learns, for every decision, how much to favour each option: the larger a bar, the more often that "
-        "option is drawn. In a cell, a decision is an edge and its options are operations. Lower entropy means the "
-        "search has made up its mind.",
+        "The search learns, for every decision, how much to favour each option. In a cell, a decision is an edge and "
+        "its options are operations. Lower entropy means the search has made up its mind.",
     )
     if facts.searched is None:
         found.blocks.append(
@@ -56,70 +54,16 @@ def section(facts: RunFacts) -> Section:
 def learned(searched: Searched, name: str, example: str) -> list[Block]:
     """The distribution of this name as it is now, what stands for it, and how it came about."""
     about = f"{name}: {DISTRIBUTIONS[name].about} " if name in DISTRIBUTIONS else ""
-    legend = _options(searched.space)
     untouched = Searched.nothing(searched.space, searched.distribution)
     highest = searched.distribution.facts(untouched.state)["entropy"]
-    figures = [_favour(searched, legend), _expected(searched)]
+    figures = [*options.figures(searched), _expected(searched)]
     blocks: list[Block] = [
-        Key(legend, methods=False),
-        Note(f"{about}Expected architecture: {searched.expected}."),
+        Key(options.legend_of(searched.space), methods=False),
+        Note(f"{about}{searched.distribution.bars} Expected architecture: {searched.expected}."),
         Grid(figures + _histories(searched.history, example, highest)),
     ]
     changes = _changes(searched)
     return blocks if changes is None else [*blocks, changes]
-
-
-def _options(space: Space) -> Legend:
-    """All options that some decision has."""
-    names = dict.fromkeys(option for decision in space.decisions for option in decision.options)
-    return [(*space.look(name), rect(-7, -5, 14, 10, "fill")) for name in names]
-
-
-def _favour(searched: Searched, legend: Legend) -> Figure:
-    """A group of bars for each decision."""
-    space, word = searched.space, searched.distribution.numbers
-    values, shares = searched.favour.tolist(), searched.distribution.shares(searched.state).tolist()
-    expected = searched.distribution.mode(searched.state).tolist()
-    decisions, most = space.decisions, len(values[0])
-    named = range(0, len(decisions), _every([decision.name for decision in decisions]))
-    x = Axis("decision", -0.5, len(decisions) - 0.5, lambda v: decisions[int(v)].name, named)
-    spread = searched.distribution.spread(searched.state)
-    reach = torch.zeros_like(searched.favour) if spread is None else spread
-    low, high = (searched.favour - reach).min().item(), (searched.favour + reach).max().item()
-    frame = Frame(x, Axis("", 1.1 * min(0.0, low), 1.1 * high if high > 0 else 1.0))
-    width = (frame.right - frame.left) / len(decisions) * 0.8 / most
-    start = Searched.nothing(space, searched.distribution).favour.max().item()
-    parts = [frame.axes(), line(frame.left, frame.up(start), frame.right, frame.up(start), "ideal")]
-    for d, decision in enumerate(decisions):
-        left = frame.across(d) - width * most / 2
-        for o, option in enumerate(decision.options):
-            name, class_ = space.look(option)
-            value, share = values[d][o], shares[d][o]
-            chosen = "\nexpected option of this decision" if o == expected[d] else ""
-            tip = f"{name} at {decision.name}\n{word}\t{value:.4g}\nexpected share\t{share:.3f}{chosen}"
-            ends = frame.up(max(value, 0.0)), frame.up(min(value, 0.0))
-            bar = rect(left + width * o, ends[0], width - 0.8, ends[1] - ends[0], "fill")
-            centre, around = left + width * (o + 0.5), reach[d, o].item()
-            whisker = ""
-            if around:
-                tip += f"\ndeviation\t{around:.4g}"
-                whisker = line(centre, frame.up(value - around), centre, frame.up(value + around), "ideal")
-            top = element(
-                "circle", cx=centre, cy=frame.up(max(value, 0.0) + around) - 5, r=2.2, class_="chosen"
-            )
-            mark = top if o == expected[d] else ""
-            parts.append(element("g", bar, whisker, mark, class_=f"{class_} spot", data_tip=tip))
-    few = "×" if len(set(option_counts(space))) == 1 else "with up to"
-    n = f"n = {len(decisions)} decisions {few} {most} options · dashed: start, ● expected"
-    n += "" if spread is None else ", | ± one deviation"
-    summary = f"Expected architecture {searched.expected}"
-    title = f"{word.capitalize()} per decision"
-    return draw("favour", title, n, frame.figure_height, join(parts), legend, summary)
-
-
-def _every(names: list[str]) -> int:
-    """1 where all names fit side by side, 2 where every second does, …"""
-    return math.ceil(len(names) * (LETTER * max(map(len, names)) + 6) / (WIDTH - 56))
 
 
 def _expected(searched: Searched) -> Figure:

@@ -31,6 +31,7 @@ def searched_by(name: str) -> Searched:
             state = here.update(state, dict.fromkeys(here.learned, slope), torch.tensor(epoch))
         genotype = str(SPACE.architecture(here.mode(state).tolist()))
         row = {"epoch": epoch, **here.facts(state), "genotype": genotype}
+        row |= {"queries": 4 * (epoch + 1)} if here.loop == "queries" else {}
         history.append({**row, here.numbers: here.favour(state).tolist()})
     return Searched(SPACE, here, state, history)
 
@@ -64,7 +65,27 @@ def test_what_was_learned_is_read_again_and_shown(name: str, make_own_run: MakeR
     assert found.distribution.bars in about
     assert str(found.expected) in about
     changes = [block for block in section.blocks if block.kind == "table" and "over time" in block.caption]
-    assert changes[0].lines[-1].cells[0].text == history_end(found)
+    assert changes[0].lines[-1].cells[0].text == found.history[-1]["genotype"]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "done"), [("evolution", "queries", [4, 8, 12]), ("darts", "epochs", [1, 2, 3])]
+)
+def test_the_course_of_a_search_is_told_in_what_it_is_counted_in(
+    name: str, unit: str, done: list[int]
+) -> None:
+    found = searched_by(name)
+    for row, genotype in zip(found.history, "aab", strict=True):
+        row["genotype"] = genotype
+    blocks = architecture.learned(found, name, "image")
+    (table,) = (block for block in blocks if block.kind == "table")
+    assert f"1 change in {done[-1]} {unit}." in table.caption  # what it began with is none
+    assert table.header[0] == f"{unit.capitalize()} done"
+    assert [line.name for line in table.lines] == [str(done[0]), str(done[2])]
+    figures = {figure.id: str(figure.svg) for block in blocks for figure in getattr(block, "figures", ())}
+    told = re.findall(r"after (\d+) (\w+)", figures["entropy"])
+    assert told == [(str(n), unit if n > 1 else "epoch") for n in done]
+    assert f"n = {done[-1]} {unit}" in figures["entropy"]
 
 
 def test_where_the_smallest_bar_is_drawn_most_often_the_page_says_and_shows_it(make_own_run: MakeRun) -> None:
@@ -90,7 +111,3 @@ def test_where_the_smallest_bar_is_drawn_most_often_the_page_says_and_shows_it(m
         float(value) for value in re.findall(r'<rect[^>]* height="([^"]*)"', figures["drawn-options"])
     ][:5]
     assert [height / sum(heights) for height in heights] == pytest.approx(shares, abs=0.02)
-
-
-def history_end(found: Searched) -> str:
-    return found.history[-1]["genotype"]

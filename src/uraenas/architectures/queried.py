@@ -145,7 +145,7 @@ def pick(members: Sequence[Options], state: Tensors, key: Tensor, temperature: f
 def facts(state: Tensors, shares: Tensor) -> dict[str, Any]:
     """For the history: the spread of options, and the best that was seen."""
     values = state["values"]
-    found: dict[str, Any] = {"entropy": float(entropy_of(shares).sum()), "queries": len(values)}
+    found: dict[str, Any] = {"entropy": float(entropy_of(shares).sum())}
     if len(values):
         found |= {"best": float(values.max()), "mean": float(values.mean())}
     return found

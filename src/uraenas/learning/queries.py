@@ -183,6 +183,7 @@ class QuerySearch:
         values = self.state["values"][(len(self.state["values"]) - 1) // together * together :]
         return {
             "epoch": len(self.history),
+            self.settings.unit: self.epoch,
             "accuracy": float(values.mean()),
             "deviation": float(values.std(correction=0)),
             **self.distribution.facts(found.state),

@@ -103,6 +103,27 @@ def test_shares_and_draws_fit_the_options_there_are(entry: tuple) -> None:
     assert here.facts(state)["entropy"] < nothing
 
 
+def test_of_its_first_queries_what_it_says_is_at_random_does_not_depend_on_what_it_is_told(
+    entry: tuple,
+) -> None:
+    """And that of the next round does; but for random search, which learns from nothing."""
+    name, here, _ = entry
+    ways = {"architectures": lambda state, key: here.propose(state, 5, key, lambda options: True)}
+    if here.recipes:
+        ways["recipes"] = lambda state, key: here.recipes(state, 5, key)
+    assert set(here.at_random.values()) == (set() if name == "random" else ways.keys())
+    known = learned(here, (5,) * 6, rounds=6)
+    told = {**known, "values": known["values"].flip(0)}
+    for what, ask in ways.items():
+        differ = [
+            ask(queried.first(known, count), KEY) != ask(queried.first(told, count), KEY)
+            for count in range(0, 30, here.together)
+        ]
+        settings = [setting for setting, of in here.at_random.items() if of == what]
+        rounds = math.ceil(getattr(here, settings[0]) / here.together) if settings else len(differ)
+        assert differ[: rounds + 1] == [False] * rounds + [True] * bool(settings), what
+
+
 def test_colder_draws_are_better(entry: tuple) -> None:
     _, here, state = entry
     found = Searched(Choices(UNEVEN), here, state)

@@ -9,7 +9,7 @@ gradient of its loss; the search holds their state on its device, so a whole ste
 for architectures to be trained, and learn from how well these do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -87,6 +87,8 @@ class Queried(ArchitectureDistribution, Protocol):
 
     together: int  # how many it asks for at a time
     recipes: AskForRecipes | None  # how it asks for recipes, too; most leave them as they are
+    # Settings, and what of so many first queries is drawn at random, whatever it was told; in whole rounds.
+    at_random: ClassVar[Mapping[str, str]]
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[tuple[int, ...]]:
         """What to train next: options of so many valid architectures."""

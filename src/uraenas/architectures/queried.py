@@ -6,7 +6,7 @@ float64, so that a file of them is one of numbers.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -165,6 +165,9 @@ class Asking(ABC):
     kept: ClassVar[tuple[str, ...]] = KEPT
     numbers: ClassVar[str] = "share"
     bars: ClassVar[str]
+    at_random: ClassVar[Mapping[str, str]] = {
+        "together": "architectures"
+    }  # nothing is known in the first round
 
     def __post_init__(self) -> None:
         require_range("together", self.together, 1, 1000)

@@ -17,7 +17,7 @@ from uraenas.ensemble import at_test_time
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.learning.chains import ChainSpec, plan_chains
 from uraenas.learning.loops import LOOPS
-from uraenas.run.advice import advice, on_counts
+from uraenas.run.advice import advice, on_search
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
@@ -186,7 +186,7 @@ class Pipeline:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
         notes = advice(self.config, self.task)
         if self.search_of is None and not self.run.has_search:
-            notes += on_counts(self.config, self.task)
+            notes += on_search(self.config, self.task)
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if self.config.needs_search and (taken := search_taken_from(self.run)):

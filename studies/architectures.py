@@ -7,7 +7,8 @@ as ensembles on clean and shifted images. Everything lies in a run directory of 
 off goes on where it was, and several calls may share OUT. After every run OUT/table.md is written anew, from what all
 of OUT/rows/ holds. At toy size:
 
-    python studies/architectures.py runs/toy --preset tiny --seeds 0 --set ensemble.members=3 --set search.queries=6
+    few="--set ensemble.members=3 --set search.queries=6 --set search.epochs=4"
+    python studies/architectures.py runs/toy --preset tiny --seeds 0 $few
 """
 
 import argparse
@@ -89,7 +90,11 @@ def main() -> None:
 def settings_of(name: str, base: str, seed: int, changes: dict[str, str]) -> Config:
     """The settings of a run; of the changes those that it has a use for."""
     own = {**SHARED, **ENTRIES[name], "seed": seed}
-    has = preset(base, own).values
+    choices = {
+        **SHARED,
+        "search.distribution": own["search.distribution"],
+    }  # which decide what keys there are
+    has = preset(base, choices).values
     return preset(base, {**own, **{key: value for key, value in changes.items() if key in has}})
 
 

@@ -1,6 +1,7 @@
 """What a user should know before anything is trained: left-out files, hopeless settings, what is a run and what not."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -74,6 +75,37 @@ def test_numbers_of_images_that_a_distribution_is_told_are_held_against_those_th
     assert advised == {"search.bayesnas.images": str(len(validation))}
     without = {key: value for key, value in changes.items() if key != "search.distribution"}
     assert Pipeline.start(tmp_path / "dirichlet", preset("digits", without)).notes() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"search.distribution": "evolution", "search.queries": 8}, ["architectures of its first 10"]),
+        ({"search.distribution": "evolution", "search.queries": 11}, []),
+        (
+            {"search.distribution": "evolution", "search.evolution.together": 8, "search.queries": 16},
+            ["first 16"],
+        ),
+        (
+            {"search.distribution": "bayesian", "search.queries": 10},
+            [r"first 10 .*\(search.bayesian.first\)"],
+        ),
+        ({"search.distribution": "local", "search.queries": 3}, [r"\(search.local.together\)"]),
+        (
+            {"search.distribution": "agebo", "search.agebo.first": 50, "search.queries": 30},
+            ["recipes of its first 50"],
+        ),
+        ({"search.distribution": "random", "search.queries": 8}, []),
+        ({}, []),
+    ],
+)
+def test_so_few_queries_that_all_are_drawn_at_random_are_told_before_the_search(
+    changes: dict[str, object], told: list[str], tmp_path: Path
+) -> None:
+    config = preset("digits", {"methods": "uraenas", "train.epochs": 300, **changes})
+    notes = Pipeline.start(tmp_path / "run", config).notes()
+    assert len(notes) == len(told)
+    assert all(re.search(words, note) for words, note in zip(told, notes, strict=True))
 
 
 def test_an_expected_architecture_that_is_hardly_one_is_named():

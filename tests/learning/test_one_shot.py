@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from uraenas.data.loader import Loader, Normalisation
 from uraenas.engine import Engine, EngineSettings
 from uraenas.learning import search
 from uraenas.learning.search import SUPERNET_WEIGHTS, Search, SearchParts, SearchSettings, SearchState
+from uraenas.learning.stages import Stages
 from uraenas.spaces import CellSpace, Shape, Stack, Supernet, Tensors, option_counts
 from uraenas.spaces.cells import blocks
 
@@ -496,8 +498,34 @@ def test_a_progressive_search_prunes_widens_stands_still_and_goes_on_with_the_sa
         ({"partial": (1,) * 5}, "4 epochs are too few for a stage each"),
         ({"partial": (2, 1), "keep": (3, 4)}, "does not come back"),
         ({"still": 1.0}, "below 1"),
+        (
+            {"partial": (2, 1), "still": 0.6},
+            r"of a stage's 2 epochs none .*allowed: 0 … 0\.5, or more",
+        ),
     ],
 )
 def test_stages_that_make_no_sense_are_refused(more: dict[str, Any], told: str) -> None:
     with pytest.raises(UraenasError, match=told):
         begin(1, "dirichlet", **more)
+
+
+@pytest.mark.parametrize("still", [0.0, 0.2, 0.5, 2 / 3, 0.7, 0.9])
+def test_a_search_whose_distribution_would_not_move_in_some_stage_is_refused_and_no_other(
+    still: float,
+) -> None:
+    refused = set()
+    for epochs, count in itertools.product(range(1, 13), range(1, 4)):
+        if count > epochs:
+            continue
+        partial = tuple(2**k for k in reversed(range(count)))
+        plain = Stages(epochs, partial, (), 0.0)
+        lengths = Counter(map(plain.at, range(epochs))).values()
+        if any(math.ceil(still * length) == length for length in lengths):
+            refused.add((epochs, count))
+            with pytest.raises(UraenasError, match="none would be left in which"):
+                Stages(epochs, partial, (), still)
+        else:
+            stages = Stages(epochs, partial, (), still)
+            moving = {stages.at(epoch) for epoch in range(epochs) if not stages.is_still(epoch)}
+            assert len(moving) == count
+    assert ((6, 2) in refused) == (still > 2 / 3)

@@ -9,6 +9,8 @@ import pytest
 from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
 
+from uraenas.report.style import count
+
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
 
 CASES: dict[str, dict[str, Any]] = {
@@ -108,7 +110,7 @@ def check_favour(case: Case) -> None:
     tips = case.tips("favour")
     assert [tip["concentration"] for tip in tips] == [f"{value:.4g}" for value in concentration.ravel()]
     shares = (concentration / concentration.sum(axis=1, keepdims=True)).ravel()
-    assert [tip["expected share"] for tip in tips] == [f"{share:.3f}" for share in shares]
+    assert [tip["expected share"] for tip in tips] == [f"{share:.4g}" for share in shares]
     expected = [tip for tip in case.page.figures["favour"] if "expected option" in tip]
     assert len(expected) == len(raw)
     for tip, row in zip(expected, concentration, strict=True):
@@ -119,7 +121,7 @@ def check_history(case: Case, figure: str, keys: dict[str, str]) -> None:
     rows = case.source[0].read_tensors("search/architecture.safetensors")[1].stored["history"]
     for tip, stored in zip(case.tips(figure), rows, strict=True):
         expected = {words: f"{stored[key]:.4f}" for words, key in keys.items()}
-        assert tip == {"": f"epoch {stored['epoch'] + 1}", **expected}
+        assert tip == {"": f"after {count(stored['epoch'] + 1, 'epoch')}", **expected}
 
 
 def check_disagreement(case: Case, method: str) -> None:

@@ -155,6 +155,24 @@ def test_a_setting_of_another_method_is_refused_and_the_methods_that_have_it_are
         assert str(error.value).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("distribution", "key", "place"),
+    [("evolution", "search.epochs", "search.queries"), ("gdas", "search.queries", "search.epochs")],
+)
+def test_where_a_search_is_counted_differently_the_setting_that_it_has_in_place_is_named(
+    distribution: str, key: str, place: str
+) -> None:
+    changes = {"search.distribution": distribution, key: "3"}
+    with pytest.raises(
+        UraenasError,
+        match=rf"{key} is no .* with search.distribution={distribution}; in its place there is {place}$",
+    ):
+        preset("tiny", changes)
+    with pytest.raises(UraenasError, match="methods that have it: "):  # that one has neither
+        preset("tiny", {"methods": "random-ensemble", key: "3"})
+    assert preset("tiny", {"search.distribution": distribution, place: "3"}).values[place] == 3
+
+
 def test_settings_of_methods_that_a_run_had_before_are_kept_and_still_compared(tmp_path: Path) -> None:
     first = {"methods": "snapshot", "train.sampling.exploration": "0.25"}
     Pipeline.start(tmp_path, preset("tiny", first))

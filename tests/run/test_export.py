@@ -18,6 +18,7 @@ from uraenas.evaluation import Diverged
 from uraenas.run.config import preset
 from uraenas.run.directory import search_taken_from
 from uraenas.run.export import export, usual_search
+from uraenas.run.pipeline import Pipeline
 
 DIGITS = load_dataset("digits").test.images[:40]
 
@@ -226,6 +227,9 @@ def test_a_search_on_other_images_serves_networks_of_another_width(
     small = (*small, "--set", "data.limit=100", "--set", "evaluate.suite=none")
     out = tmp_path / "run"
     done = uraenas("run", *small, "--set", "search.epochs=7", "--search-of", "cifar10", "--out", out)
+    assert (done.returncode, out.exists()) == (2, False)
+    assert "others are given: search.epochs = 7 (there 100); leave these out" in done.stderr
+    done = uraenas("run", *small, "--search-of", "cifar10", "--out", out)
     assert done.returncode == 0, done.stderr
     found, theirs = Run(out).searched(), Run.pretrained().searched()
     assert found is not None
@@ -236,6 +240,31 @@ def test_a_search_on_other_images_serves_networks_of_another_width(
     assert (config["search.epochs"], config["seed"], config["network.channels"]) == (100, 3, 5)
     again = uraenas("run", *small, "--search-of", "cifar10", "--out", out)
     assert again.returncode == 0, again.stderr
+
+
+def test_a_search_is_taken_with_its_settings_and_no_others(finished_run: Path, tmp_path: Path) -> None:
+    """Those that were given must be the same; a preset's are replaced, and none of another search stays."""
+    source, out = Run(finished_run), tmp_path / "run"
+    theirs = {key: value for key, value in source.config().values.items() if key.startswith("search.")}
+    given = {"search.distribution": "gdas", "search.epochs": 50, "search.batch": theirs["search.batch"]}
+    config = preset("tiny", {"methods": "uraenas-a", **given})
+    with pytest.raises(UraenasError) as refused:
+        Pipeline.start(out, config, search_of=source, given=given)
+    told = "search.distribution = gdas (there dirichlet), search.epochs = 50 (there 2); leave these out"
+    assert told in str(refused.value)
+    assert not out.exists()
+    Pipeline.start(out, config, search_of=source, given=["search.batch", "methods"])
+    stored = json.loads((out / "config.json").read_text())
+    assert {key for key in stored if key.startswith("search.")} == theirs.keys()
+    assert Run(out).config().values.items() >= theirs.items()
+
+
+def test_a_search_is_taken_of_a_run_whose_methods_need_none_now(finished_run: Path, tmp_path: Path) -> None:
+    changed = Run(shutil.copytree(finished_run, tmp_path / "changed"))
+    Pipeline.start(changed.path, changed.config().only("random-ensemble"))
+    assert changed.config().search is None
+    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", {"methods": "drnas"}), search_of=changed)
+    assert pipeline.search() is not None
 
 
 def test_few_own_images_are_not_searched_on_unless_asked(tmp_path: Path, uraenas: Callable) -> None:

@@ -56,6 +56,7 @@ def test_a_search_cut_off_or_asked_of_workers_ends_as_if_nothing_had_been(
     whole.train(found)
     assert found is not None
     assert found.state["recipes"].unique(dim=0).shape == (4, 2)
+    assert [row["queries"] for row in found.history] == [2, 4]  # two rounds
     assert all(name.startswith("learned-sampled-adam-") for name in whole.run.chains.names())
 
     told = []

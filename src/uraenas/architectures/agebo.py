@@ -7,7 +7,7 @@ Gaussian process with Thompson draws (`process.py`) where the authors have a ran
 member of the last population, and it comes with the recipe that it was trained by: a draw of both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ class Agebo(Aging):
     first: int = 10  # recipes at random, before the process is asked
 
     kept: ClassVar[tuple[str, ...]] = (*queried.KEPT, "recipes")
+    at_random: ClassVar[Mapping[str, str]] = {"population": "architectures", "first": "recipes"}
 
     def __post_init__(self) -> None:
         super().__post_init__()

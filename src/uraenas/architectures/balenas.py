@@ -37,6 +37,10 @@ class Balenas:
     learned: ClassVar[tuple[str, ...]] = ("mean",)
     kept: ClassVar[tuple[str, ...]] = ("square",)
     numbers: ClassVar[str] = "mean logit"
+    bars: ClassVar[str] = (
+        "A bar is the mean of an option's logit, which is normal. A draw draws all logits and takes the option of the "
+        "largest, so an option of a small bar and a wide deviation may be drawn most often."
+    )
 
     def __post_init__(self) -> None:
         require_adam(self.step_size, self.betas)

@@ -6,8 +6,9 @@ Each query has a draw of f of its own (`process.py`). A draw is the architecture
 the best, as far as one can tell.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -31,6 +32,11 @@ class Bayesian(queried.Asking):
     candidates: int = 300  # drawn at random, besides the neighbours of the best
 
     recipes = None
+    at_random: ClassVar[Mapping[str, str]] = {"first": "architectures"}
+    bars: ClassVar[str] = (
+        f"A bar is an option's share of {FUNCTIONS} draws. A draw takes the architecture, as a whole, at which a draw "
+        "of the Gaussian process is largest, so the options of two decisions are not drawn apart."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -46,6 +46,11 @@ class BayesNas:
     learned: ClassVar[tuple[str, ...]] = ("switch", "gate")
     kept: ClassVar[tuple[str, ...]] = ("relevance", "variance")
     numbers: ClassVar[str] = "switch"
+    bars: ClassVar[str] = (
+        "A bar is an option's switch. A draw draws all switches from their Laplace approximation and takes the option "
+        "of the largest, so an option of a small bar and a wide deviation may be drawn most often. That of none in a "
+        "cell is wide: no image tells anything of its switch."
+    )
 
     def __post_init__(self) -> None:
         require_adam(self.step_size, self.betas)

@@ -64,6 +64,7 @@ class Logits:
     learned: ClassVar[tuple[str, ...]] = ("logits",)
     kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "probability"
+    bars: ClassVar[str] = "A bar is an option's probability: how often it is drawn."
 
     def __post_init__(self) -> None:
         require_adam(self.step_size, self.betas)

@@ -95,6 +95,10 @@ class Dirichlet:
     learned: ClassVar[tuple[str, ...]] = ("raw",)
     kept: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[str] = "concentration"
+    bars: ClassVar[str] = (
+        "A bar is an option's concentration. A draw takes the option with the largest part of a random mixture: the "
+        "larger a bar, the more often, though not in proportion."
+    )
 
     def __post_init__(self) -> None:
         require_adam(self.step_size, self.betas)

@@ -9,7 +9,7 @@ gradient of its loss; the search holds their state on its device, so a whole ste
 for architectures to be trained, and learn from how well these do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -27,6 +27,7 @@ class ArchitectureDistribution(Protocol):
     learned: ClassVar[tuple[str, ...]]
     kept: ClassVar[tuple[str, ...]]  # further state that draws are made from, hence kept too
     numbers: ClassVar[str]  # what `favour` holds, for histories and reports
+    bars: ClassVar[str]  # for readers of a report: what these numbers are as bars, and what a draw depends on
 
     def initial(self, options: Sequence[int], key: int) -> Tensors:
         """The state before the search."""
@@ -44,7 +45,10 @@ class ArchitectureDistribution(Protocol):
         """The standard deviation of these numbers [D, O], where they have one."""
 
     def shares(self, state: Tensors) -> Tensor:
-        """The expected share of each option [D, O], of the mixing weights or of draws; rows sum to 1."""
+        """The expected share of each option [D, O]; rows sum to 1.
+
+        Of draws, where the numbers have a `spread`; of others it may be that of the mixing weights.
+        """
 
     def facts(self, state: Tensors) -> dict[str, Any]:
         """Numbers for the history. `entropy` is the spread, largest at the beginning."""
@@ -83,6 +87,8 @@ class Queried(ArchitectureDistribution, Protocol):
 
     together: int  # how many it asks for at a time
     recipes: AskForRecipes | None  # how it asks for recipes, too; most leave them as they are
+    # Settings, and what of so many first queries is drawn at random, whatever it was told; in whole rounds.
+    at_random: ClassVar[Mapping[str, str]]
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[tuple[int, ...]]:
         """What to train next: options of so many valid architectures."""

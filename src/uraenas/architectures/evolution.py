@@ -6,7 +6,9 @@ The population is the last `population` that were trained: whoever enters pushes
 a member of the last population.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -23,6 +25,8 @@ class Aging(queried.Population):
 
     together: int = 10  # children that are trained side by side; 1 is the published form
     tournament: int = 3  # of how many the fittest becomes a parent
+
+    at_random: ClassVar[Mapping[str, str]] = {"population": "architectures"}
 
     def __post_init__(self) -> None:
         super().__post_init__()

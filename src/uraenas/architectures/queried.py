@@ -6,7 +6,7 @@ float64, so that a file of them is one of numbers.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -145,7 +145,7 @@ def pick(members: Sequence[Options], state: Tensors, key: Tensor, temperature: f
 def facts(state: Tensors, shares: Tensor) -> dict[str, Any]:
     """For the history: the spread of options, and the best that was seen."""
     values = state["values"]
-    found: dict[str, Any] = {"entropy": float(entropy_of(shares).sum()), "queries": len(values)}
+    found: dict[str, Any] = {"entropy": float(entropy_of(shares).sum())}
     if len(values):
         found |= {"best": float(values.max()), "mean": float(values.mean())}
     return found
@@ -164,6 +164,10 @@ class Asking(ABC):
     learned: ClassVar[tuple[str, ...]] = ()
     kept: ClassVar[tuple[str, ...]] = KEPT
     numbers: ClassVar[str] = "share"
+    bars: ClassVar[str]
+    at_random: ClassVar[Mapping[str, str]] = {
+        "together": "architectures"
+    }  # nothing is known in the first round
 
     def __post_init__(self) -> None:
         require_range("together", self.together, 1, 1000)
@@ -194,6 +198,11 @@ class Population(Asking):
     """Some of those that were trained, each as likely as any other: the best, unless an entry says otherwise."""
 
     population: int = 10  # how many make up the distribution
+
+    bars: ClassVar[str] = (
+        "A bar is the share of the population that has an option. A draw takes one of the population, as a whole, so "
+        "the options of two decisions are not drawn apart."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

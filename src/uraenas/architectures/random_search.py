@@ -5,7 +5,9 @@
 A draw is one of the best.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,6 +22,7 @@ class RandomSearch(queried.Population):
     """Architectures at random; the best are kept."""
 
     recipes = None
+    at_random: ClassVar[Mapping[str, str]] = {}  # that is all there is to it
 
     def propose(self, state: Tensors, count: int, key: Tensor, is_valid: IsValid) -> list[queried.Options]:
         seen = set(queried.asked(state))

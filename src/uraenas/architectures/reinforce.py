@@ -28,6 +28,7 @@ class Reinforce(queried.Asking):
     baseline: float = 0.9  # how much of the running mean of rewards stays when a reward comes
 
     numbers: ClassVar[str] = "probability"
+    bars: ClassVar[str] = "A bar is an option's probability by the policy: how often it is drawn."
     recipes = None
 
     def __post_init__(self) -> None:

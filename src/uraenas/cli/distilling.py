@@ -42,10 +42,11 @@ def distil(
     from uraenas.run.teaching import Teaching, compare, distilling
 
     source = Run.find(path)
-    config = distilling(source, into, of, split, changes_of("", assignments))
+    changes = changes_of("", assignments)
+    config = distilling(source, into, of, split, changes)
     with bars(quiet=as_json) as progress:
         search_of = source if config.search is not None and source.has_search else None
-        pipeline = Pipeline.start(out, config, progress, search_of=search_of)
+        pipeline = Pipeline.start(out, config, progress, search_of=search_of, given=changes)
         with working_in(pipeline.run):
             note(pipeline.notes(), as_json, pipeline.run)
             pipeline.train(pipeline.search())

@@ -64,6 +64,9 @@ class LoopParts(Protocol):
     @property
     def weights(self) -> WeightMethod: ...
 
+    def notes(self) -> list[str]:
+        """Settings with which hardly anything is learned."""
+
 
 class Searching(Protocol):
     """A search in motion."""

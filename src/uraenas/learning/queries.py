@@ -70,6 +70,19 @@ class QueryParts:
     distribution: Queried
     weights: WeightMethod
 
+    def notes(self) -> list[str]:
+        """What is not learned, since so few queries are all drawn at random."""
+        own, name, queries = self.distribution, self.settings.distribution, self.settings.queries
+        found = []
+        for setting, what in own.at_random.items():
+            first = -(-getattr(own, setting) // own.together) * own.together
+            if queries <= first:
+                found.append(
+                    f"search.queries = {queries} is too few for {name}: the {what} of its first {first} are drawn at "
+                    f"random (search.{name}.{setting}), so none is chosen by what was learned; take more than {first}"
+                )
+        return found
+
 
 class Query(NamedTuple):
     """What is asked for: how well does this architecture do, trained by this recipe?"""
@@ -183,6 +196,7 @@ class QuerySearch:
         values = self.state["values"][(len(self.state["values"]) - 1) // together * together :]
         return {
             "epoch": len(self.history),
+            self.settings.unit: self.epoch,
             "accuracy": float(values.mean()),
             "deviation": float(values.std(correction=0)),
             **self.distribution.facts(found.state),

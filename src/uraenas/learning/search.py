@@ -109,6 +109,9 @@ class SearchParts:
     distribution: Mixed
     weights: WeightMethod
 
+    def notes(self) -> list[str]:
+        return []
+
 
 @dataclass(frozen=True)
 class SearchState:

@@ -4,6 +4,7 @@ In stage s operations run on 1/partial[s] of the channels, and each decision kee
 when the stage begins. At the start of each stage the weights go ahead, and the distribution stands still.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +39,13 @@ class Stages:
             raise UraenasError(f"keep = {self.keep} is not allowed; what is left out does not come back")
         if not 0 <= self.still < 1:
             raise UraenasError(f"still = {self.still} is not allowed; allowed: 0 or more, below 1")
+        shortest = self.epochs // len(self.partial)  # epochs of a stage
+        if self.still * shortest > shortest - 1:
+            most = math.floor(100 * (shortest - 1) / shortest) / 100
+            raise UraenasError(
+                f"still = {self.still} is not allowed; of a stage's {shortest} epochs none would be left in which the "
+                f"distribution moves; allowed: 0 … {most:g}, or more epochs"
+            )
 
     def at(self, epoch: int) -> int:
         """The last one also at the end, where a search has a checkpoint, too."""
@@ -52,7 +60,7 @@ class Stages:
         return self.partial[self.at(epoch)]
 
     def is_still(self, epoch: int) -> bool:
-        """Whether the distribution does not move."""
+        """Whether the distribution does not move; the part that is still is rounded up to whole epochs."""
         own = [e for e in range(self.epochs) if self.at(e) == self.at(epoch)]
         return epoch - own[0] < self.still * len(own)
 

@@ -34,11 +34,15 @@ def advice(config: Config, task: Task) -> list[str]:
     return notes
 
 
-def on_counts(config: Config, task: Task) -> list[str]:
-    """Numbers of images that a distribution is told, where they are far from those that its steps see."""
+def on_search(config: Config, task: Task) -> list[str]:
+    """Settings of a search with which it can hardly work."""
     if config.search is None or not config.needs_search:
         return []
-    settings: Any = config.search.settings
+    return [*config.search.notes(), *_on_counts(config, config.search.settings, task)]
+
+
+def _on_counts(config: Config, settings: Any, task: Task) -> list[str]:
+    """Numbers of images that a distribution is told, where they are far from those that its steps see."""
     judges = len(task.search_halves(settings.validation)[1])
     there = {"images": judges, "batch": suited_batch(settings.batch, judges)}
     told = {f"search.{settings.distribution}.{name}": count for name, count in there.items()}

@@ -95,12 +95,12 @@ def plan(
     seconds = None if budget is None else seconds_of(budget)
     if seconds is None or Run(path).exists:
         kept = config if seconds is None else _as_before(Run(path), config, fixed)
-        pipeline = Pipeline.checked(path, kept, progress, dataset, search_of)
+        pipeline = Pipeline.checked(path, kept, progress, dataset, search_of, given=fixed)
         measured = asked or seconds is not None or pipeline.engine.device.type == "cpu"
         expected = pipeline.forecast(evaluating, _patience(seconds)) if measured else None
         planned = Planned(pipeline, expected, [])
     else:
-        first = Pipeline.checked(path, config, progress, dataset, search_of)
+        first = Pipeline.checked(path, config, progress, dataset, search_of, given=fixed)
         usual = search_of == "usual" and first.search_of is not None
         within = _Budget(seconds, begun, fixed, evaluating)
         planned = within.planned(first, config, usual, progress)

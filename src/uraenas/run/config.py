@@ -18,12 +18,12 @@ from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
 from uraenas.learning.chains import TrainSettings
 from uraenas.learning.loops import LoopParts
-from uraenas.learning.methods import DEFAULT, Assembled, method
+from uraenas.learning.methods import Assembled, method
 from uraenas.learning.recipes import RECIPES
 from uraenas.learning.sources import SOURCES
 from uraenas.run.parsing import parse
 from uraenas.run.presets import PRESETS
-from uraenas.run.schema import DATA, ENGINE, ENSEMBLE, EVALUATE, TRAIN, every_key, loop_of, schema_of, who_has
+from uraenas.run.schema import DATA, ENGINE, ENSEMBLE, EVALUATE, TRAIN, every_key, lacking, loop_of, schema_of
 from uraenas.spaces import SPACES, Space
 from uraenas.weights import WEIGHTS
 
@@ -219,10 +219,7 @@ def build(values: Mapping[str, Any], required: Iterable[str] = ()) -> Config:
     schema = schema_of(parsed)
     for key in required:
         if key not in schema:
-            raise UraenasError(
-                f"{key} is no setting of {', '.join(parsed.get('methods', DEFAULT))}; methods that have it: "
-                f"{', '.join(who_has(key, parsed)) or 'none, with these choices'}"
-            )
+            raise lacking(key, parsed)
     taken = {key: parsed.get(key, setting.default) for key, setting in schema.items()}
     return Config(taken, {key: value for key, value in parsed.items() if key not in schema})
 

@@ -1,9 +1,10 @@
 """What one run hands to another: a small copy of itself, its search, or its chains."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError, unknown
@@ -89,11 +90,25 @@ def usual_search(config: Config, task: Task) -> Run | None:
     return source if _searched(source).space.decisions == task.space.decisions else None
 
 
-def with_search_of(source: Run, config: Config) -> Config:
-    """The settings, with those that the source's search was made with."""
-    theirs = source.config()
-    taken = {k: v for k, v in theirs.every.items() if k.startswith("search.")}
-    return config if config.search is None else build({**config.every, **taken})
+def with_search_of(source: Run, config: Config, given: Collection[str] = ()) -> Config:
+    """The settings, with those that the source's search was made with; others that were `given` are refused."""
+    if config.search is None:
+        return config
+    found = build({**_of_search(config.every, False), **_of_search(source.config().every)})
+    found.others = _of_search(found.others, False)  # of another search that one of both might have made
+    now, there = config.values, found.values
+    if unlike := [key for key in given if key in _of_search(now) and there.get(key) != now[key]]:
+        words = ", ".join(f"{key} = {now[key]} (there {there.get(key, 'no setting')})" for key in unlike)
+        raise UraenasError(
+            f"the search of {source.path} comes with its settings, and others are given: {words}; leave these out, or "
+            "search anew (--search-of none)"
+        )
+    return found
+
+
+def _of_search(values: Mapping[str, Any], which: bool = True) -> dict[str, Any]:
+    """The settings of the search, or all others."""
+    return {key: value for key, value in values.items() if key.startswith("search.") == which}
 
 
 def check_search(source: Run, config: Config, task: Task) -> None:
@@ -198,7 +213,7 @@ def take_search(run: Run, source: Run, space: Space) -> None:
     if "search" not in run.costs.read() and "search" in costs:
         run.costs.add({"search": costs["search"]})
     found, name = _searched(source), source.path.resolve().name
-    kind = theirs.values["search.distribution"]
+    kind = theirs.every["search.distribution"]  # methods that need a search may have gone since
     epochs = theirs.values.get("search.epochs", len(found.history))
     run.write_searched(replace(found, space=space), kind, epochs=epochs, seed=theirs.seed, of=name)
     run.log("search taken over", run=name)

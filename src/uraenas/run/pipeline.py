@@ -1,6 +1,6 @@
 """The stages on a run directory: each goes on where it was cut off, and is skipped when its output is whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from uraenas.ensemble import at_test_time
 from uraenas.evaluation import Cell, Diverged, Metrics, cell_count, require_suite_fits, summarise
 from uraenas.learning.chains import ChainSpec, plan_chains
 from uraenas.learning.loops import LOOPS
-from uraenas.run.advice import advice, on_counts
+from uraenas.run.advice import advice, on_search
 from uraenas.run.checkpoints import Checkpoints
 from uraenas.run.config import Config, differences, in_words, measured_differently, measuring, override
 from uraenas.run.cost import Clock
@@ -86,14 +86,15 @@ class Pipeline:
         dataset: Dataset | None = None,
         search_of: Run | Literal["usual"] | None = None,
         chains_of: Run | None = None,
+        given: Collection[str] = (),
     ) -> "Pipeline":
         """Begin a run in this directory, or go on with the one that is there if its settings are the same.
 
         With `search_of` the run does not search, but takes what another has found, and its settings; "usual" is the
         search that comes with the package where images are few, else none. With `chains_of` it takes another's search
-        and chains.
+        and chains. `given` are keys of settings that were asked for: those of the search must be what is taken.
         """
-        pipeline = cls.checked(path, config, progress, dataset, search_of, chains_of)
+        pipeline = cls.checked(path, config, progress, dataset, search_of, chains_of, given)
         pipeline.begin()
         return pipeline
 
@@ -106,6 +107,7 @@ class Pipeline:
         dataset: Dataset | None = None,
         search_of: Run | Literal["usual"] | None = None,
         chains_of: Run | None = None,
+        given: Collection[str] = (),
     ) -> "Pipeline":
         """What `start` begins, when nothing speaks against it; nothing is written."""
         run = Run(path)
@@ -114,7 +116,7 @@ class Pipeline:
             search_of = usual_search(config, pipeline.task)
         if search_of is not None:
             check_search(search_of, config, pipeline.task)
-            config = with_search_of(search_of, config)
+            config = with_search_of(search_of, config, given)
         check_recipes(config)
         check_starts(config, pipeline.task)
         if teaching := Teaching.of(config):
@@ -184,7 +186,7 @@ class Pipeline:
         """What was done to the data, and settings that can hardly work: what a user should know before it starts."""
         notes = advice(self.config, self.task)
         if self.search_of is None and not self.run.has_search:
-            notes += on_counts(self.config, self.task)
+            notes += on_search(self.config, self.task)
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if self.config.needs_search and (taken := search_taken_from(self.run)):

@@ -113,9 +113,15 @@ def every_key() -> dict[str, Any]:
     return {key: s.kind for section, part in _every_part() for key, s in _settings(section, part).items()}
 
 
-def who_has(key: str, values: Mapping[str, Any]) -> list[str]:
-    """The methods that have a setting."""
-    return [name for name in METHODS if key in schema_of({**values, "methods": (name,)})]
+def lacking(key: str, values: Mapping[str, Any]) -> UraenasError:
+    """The error for a setting that the methods of these values do not have: who has it, or what they have instead."""
+    name = values.get("search.distribution", SearchSettings.distribution)
+    own, *units = (f"search.{loop.settings.made.unit}" for loop in (loop_of(name), *LOOPS.values()))
+    told = f"{key} is no setting of {', '.join(values.get('methods', DEFAULT))}"
+    if key in units and own in schema_of(values):  # searches are counted differently
+        return UraenasError(f"{told} with search.distribution={name}; in its place there is {own}")
+    having = [name for name in METHODS if key in schema_of({**values, "methods": (name,)})]
+    return UraenasError(f"{told}; methods that have it: {', '.join(having) or 'none, with these choices'}")
 
 
 def explanations() -> dict[str, str]:

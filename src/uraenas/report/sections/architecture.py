@@ -1,34 +1,36 @@
 """What the search learned, and the architectures that were drawn from it."""
 
+import itertools
 import math
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from uraenas.architectures import DISTRIBUTIONS, Searched
-from uraenas.base.svg import element, join, line, padded, path, rect, text
+from uraenas.base.svg import element, join, line, padded, path, text
 from uraenas.ensemble import MemberFacts
+from uraenas.learning.loops import LOOPS
 from uraenas.report.blocks import Block, Cell, Figure, Grid, Key, Line, Note, Section, Table
-from uraenas.report.chart import HEAD, LETTER, WIDTH, Axis, Frame, Legend, draw
+from uraenas.report.chart import HEAD, WIDTH, Axis, Frame, draw
 from uraenas.report.reading import RunFacts
+from uraenas.report.sections import options
 from uraenas.report.style import colour, count, listed
-from uraenas.spaces import Architecture, Space, option_counts
+from uraenas.spaces import Architecture
 from uraenas.spaces.pictures import gallery
 
 MOST_CELLS = 30  # drawn of one method
 MOST_CHANGES = 12  # of the expected architecture
+
+Row = Mapping[str, Any]  # of a search's history
 
 
 def section(facts: RunFacts) -> Section:
     found = Section(
         "architecture",
         "Architectures",
-        "The search learns, for every decision, how much to favour each option: the larger a bar, the more often that "
-        "option is drawn. In a cell, a decision is an edge and its options are operations. Lower entropy means the "
-        "search has made up its mind.",
+        "The search learns, for every decision, how much to favour each option. In a cell, a decision is an edge and "
+        "its options are operations. Lower entropy means the search has made up its mind.",
     )
     if facts.searched is None:
         found.blocks.append(
@@ -56,70 +58,17 @@ def section(facts: RunFacts) -> Section:
 def learned(searched: Searched, name: str, example: str) -> list[Block]:
     """The distribution of this name as it is now, what stands for it, and how it came about."""
     about = f"{name}: {DISTRIBUTIONS[name].about} " if name in DISTRIBUTIONS else ""
-    legend = _options(searched.space)
+    unit = LOOPS[searched.distribution.loop].settings.made.unit
     untouched = Searched.nothing(searched.space, searched.distribution)
     highest = searched.distribution.facts(untouched.state)["entropy"]
-    figures = [_favour(searched, legend), _expected(searched)]
+    figures = [*options.figures(searched), _expected(searched)]
     blocks: list[Block] = [
-        Key(legend, methods=False),
-        Note(f"{about}Expected architecture: {searched.expected}."),
-        Grid(figures + _histories(searched.history, example, highest)),
+        Key(options.legend_of(searched.space), methods=False),
+        Note(f"{about}{searched.distribution.bars} Expected architecture: {searched.expected}."),
+        Grid(figures + _histories(searched.history, unit, example, highest)),
     ]
-    changes = _changes(searched)
+    changes = _changes(searched.history, unit)
     return blocks if changes is None else [*blocks, changes]
-
-
-def _options(space: Space) -> Legend:
-    """All options that some decision has."""
-    names = dict.fromkeys(option for decision in space.decisions for option in decision.options)
-    return [(*space.look(name), rect(-7, -5, 14, 10, "fill")) for name in names]
-
-
-def _favour(searched: Searched, legend: Legend) -> Figure:
-    """A group of bars for each decision."""
-    space, word = searched.space, searched.distribution.numbers
-    values, shares = searched.favour.tolist(), searched.distribution.shares(searched.state).tolist()
-    expected = searched.distribution.mode(searched.state).tolist()
-    decisions, most = space.decisions, len(values[0])
-    named = range(0, len(decisions), _every([decision.name for decision in decisions]))
-    x = Axis("decision", -0.5, len(decisions) - 0.5, lambda v: decisions[int(v)].name, named)
-    spread = searched.distribution.spread(searched.state)
-    reach = torch.zeros_like(searched.favour) if spread is None else spread
-    low, high = (searched.favour - reach).min().item(), (searched.favour + reach).max().item()
-    frame = Frame(x, Axis("", 1.1 * min(0.0, low), 1.1 * high if high > 0 else 1.0))
-    width = (frame.right - frame.left) / len(decisions) * 0.8 / most
-    start = Searched.nothing(space, searched.distribution).favour.max().item()
-    parts = [frame.axes(), line(frame.left, frame.up(start), frame.right, frame.up(start), "ideal")]
-    for d, decision in enumerate(decisions):
-        left = frame.across(d) - width * most / 2
-        for o, option in enumerate(decision.options):
-            name, class_ = space.look(option)
-            value, share = values[d][o], shares[d][o]
-            chosen = "\nexpected option of this decision" if o == expected[d] else ""
-            tip = f"{name} at {decision.name}\n{word}\t{value:.4g}\nexpected share\t{share:.3f}{chosen}"
-            ends = frame.up(max(value, 0.0)), frame.up(min(value, 0.0))
-            bar = rect(left + width * o, ends[0], width - 0.8, ends[1] - ends[0], "fill")
-            centre, around = left + width * (o + 0.5), reach[d, o].item()
-            whisker = ""
-            if around:
-                tip += f"\ndeviation\t{around:.4g}"
-                whisker = line(centre, frame.up(value - around), centre, frame.up(value + around), "ideal")
-            top = element(
-                "circle", cx=centre, cy=frame.up(max(value, 0.0) + around) - 5, r=2.2, class_="chosen"
-            )
-            mark = top if o == expected[d] else ""
-            parts.append(element("g", bar, whisker, mark, class_=f"{class_} spot", data_tip=tip))
-    few = "×" if len(set(option_counts(space))) == 1 else "with up to"
-    n = f"n = {len(decisions)} decisions {few} {most} options · dashed: start, ● expected"
-    n += "" if spread is None else ", | ± one deviation"
-    summary = f"Expected architecture {searched.expected}"
-    title = f"{word.capitalize()} per decision"
-    return draw("favour", title, n, frame.figure_height, join(parts), legend, summary)
-
-
-def _every(names: list[str]) -> int:
-    """1 where all names fit side by side, 2 where every second does, …"""
-    return math.ceil(len(names) * (LETTER * max(map(len, names)) + 6) / (WIDTH - 56))
 
 
 def _expected(searched: Searched) -> Figure:
@@ -130,7 +79,7 @@ def _expected(searched: Searched) -> Figure:
     return draw("expected", "Expected architecture", n, HEAD + 226, drawn, space.legend(), summary)
 
 
-def _histories(rows: Sequence[Mapping[str, Any]], example: str, highest: float) -> list[Figure]:
+def _histories(rows: Sequence[Row], unit: str, example: str, highest: float) -> list[Figure]:
     """Entropy, losses and accuracies of a search over time; `highest` is the entropy at its beginning."""
     if not rows:
         return []
@@ -140,74 +89,86 @@ def _histories(rows: Sequence[Mapping[str, Any]], example: str, highest: float) 
         for key, words in (("validation_loss", "validation"), ("train_loss", "training"))
         if all(row.get(key) is not None for row in rows)
     }
-    epochs = [row["epoch"] + 1 for row in rows]
-    title, unit = "Entropy of the distribution", "nats, sum over decisions"
-    figures = [_history(epochs, "entropy", title, unit, entropy, highest)]
+    when = unit, [_done(row, unit) for row in rows]
+    title = "Entropy of the distribution"
+    figures = [_history(*when, "entropy", title, "nats, sum over decisions", entropy, highest)]
     if losses:
-        figures.append(_history(epochs, "search-loss", "Loss of the search", f"nats per {example}", losses))
+        figures.append(_history(*when, "search-loss", "Loss of the search", f"nats per {example}", losses))
     accuracies = {
         words: [row[key] for row in rows]
         for key, words in (("best", "best"), ("accuracy", "mean of the round"))
         if all(row.get(key) is not None for row in rows)
     }
     if accuracies:
-        figures.append(
-            _history(epochs, "search-accuracy", "Accuracy of the networks asked for", "share", accuracies)
-        )
+        title = "Accuracy of the networks asked for"
+        figures.append(_history(*when, "search-accuracy", title, "share", accuracies))
     return figures
 
 
-def _changes(searched: Searched) -> Table | None:
+def _done(row: Row, unit: str) -> int:
+    """How many epochs or queries a row of the history comes after; a round of queries has one row."""
+    return row.get(unit, row["epoch"] + 1)
+
+
+def _counted(number: int, unit: str) -> str:
+    """`1 epoch`, `20 queries`."""
+    return count(number, unit[:-3] + "y" if unit.endswith("ies") else unit[:-1])
+
+
+def _changes(history: Sequence[Row], unit: str) -> Table | None:
     """The expected architecture over time."""
-    rows = [row for row in searched.history if isinstance(row.get("genotype"), str)]
+    rows = [row for row in history if isinstance(row.get("genotype"), str)]
     new = [row for k, row in enumerate(rows) if k == 0 or row["genotype"] != rows[k - 1]["genotype"]]
     if not new:
         return None
     lines = []
     for row in new[-MOST_CHANGES:]:
         entropy = f"{row['entropy']:.3f}".replace("-", "−")
-        lines.append(Line(str(row["epoch"] + 1), [Cell(row["genotype"]), Cell(entropy)]))
-    older = f"; the last {MOST_CHANGES}" if len(new) > MOST_CHANGES else ""
-    words = f"The expected architecture over time: {count(len(new), 'change')} in {count(len(rows), 'epoch')}{older}."
-    return Table(words, ["From epoch", "Expected architecture", "Entropy"], lines)
+        lines.append(Line(f"{_done(row, unit):,}", [Cell(row["genotype"]), Cell(entropy)]))
+    older = f"; the last {MOST_CHANGES} are shown" if len(new) > MOST_CHANGES else ""
+    often = f"{count(len(new) - 1, 'change')} in {_counted(_done(rows[-1], unit), unit)}"
+    words = f"The expected architecture over time: {often}{older}."
+    return Table(words, [f"{unit.capitalize()} done", "Expected architecture", "Entropy"], lines)
 
 
 def _history(
-    epochs: list[int],
+    unit: str,
+    done: list[int],
     id: str,
     title: str,
-    unit: str,
+    measured_in: str,
     curves: dict[str, list[float]],
     limit: float | None = None,
 ) -> Figure:
     values = [v for curve in curves.values() for v in curve if math.isfinite(v)]
     low, high = padded(values if limit is None else [*values, limit])
-    x = Axis("search epoch or round", epochs[0] - 0.3, epochs[-1] + 0.3, lambda v: f"{v:.0f}")
-    x = Axis(x.title, x.low, x.high, x.show, _whole(epochs))
+    apart = 0.3 * min((after - before for before, after in itertools.pairwise(done)), default=1)
+    x = Axis(f"{unit} of the search", done[0] - apart, done[-1] + apart, lambda v: f"{v:.0f}", _whole(done))
     frame = Frame(x, Axis("", low, high))
     parts = [frame.axes()]
     if limit is not None:
         parts.append(line(frame.left, frame.up(limit), frame.right, frame.up(limit), "ideal"))
     tips = [
-        f"epoch {epoch}" + "".join(f"\n{name}\t{curve[k]:.4f}" for name, curve in curves.items())
-        for k, epoch in enumerate(epochs)
+        f"after {_counted(number, unit)}"
+        + "".join(f"\n{name}\t{curve[k]:.4f}" for name, curve in curves.items())
+        for k, number in enumerate(done)
     ]
-    parts.append(frame.bands(epochs, tips))
+    parts.append(frame.bands(done, tips))
     legend: list = []
     for k, (name, curve) in enumerate(curves.items()):
-        places = [(frame.across(e), frame.up(v)) for e, v in zip(epochs, curve, strict=True)]
+        places = [(frame.across(x), frame.up(y)) for x, y in zip(done, curve, strict=True)]
         class_ = "ink" if k == 0 else "ink second"
         parts.append(element("g", path(places, "line"), class_=class_))
         legend.append((name, class_, line(-9, 0, 9, 0, "line")))
-    n = f"{unit} · n = {count(len(epochs), 'epoch')}"
+    n = f"{measured_in} · n = {_counted(done[-1], unit)}"
     dashed = "uniform" if limit is not None else list(curves)[-1] if len(curves) > 1 else ""
     n += f" · dashed: {dashed}" if dashed else ""
     return draw(id, title, n, frame.figure_height, join(parts), legend if len(curves) > 1 else ())
 
 
-def _whole(epochs: list[int]) -> list[int]:
-    step = max(1, -(-(epochs[-1] - epochs[0]) // 6))
-    return list(range(epochs[0], epochs[-1] + 1, step))
+def _whole(done: list[int]) -> list[int]:
+    step = max(1, -(-(done[-1] - done[0]) // 6))
+    return list(range(done[0], done[-1] + 1, step))
 
 
 def _galleries(facts: RunFacts) -> list[Figure]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
 
+from uraenas.report.reading import read
+from uraenas.report.sections.cost import cost_of
 from uraenas.report.style import count
+from uraenas.run.config import override
 
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
 
@@ -283,6 +287,17 @@ def test_other_tables_equal_the_files(case: Case) -> None:
         assert line[1:4] == [str(case.sizes[line[0]]), str(len(chains)), f"{search['seconds']:,.1f}"]
         assert line[4] == f"{case.spent(line[0], 'seconds'):,.1f}"
         assert line[5] == f"{search['images'] + case.spent(line[0], 'images'):,}"
+
+
+def test_a_method_pays_for_its_own_chains_and_not_for_more_of_another(make_run: MakeRun) -> None:
+    """With two copies of each architecture the four chains of one method are not the first four of ten."""
+    run, _ = make_run(methods=("uraenas",))
+    changes = {"train.sampled.architectures": 4, "train.sampled.copies": 2, "ensemble.members": 10}
+    costs = {f"chains/sampled-sghmc-{n:02d}": {"seconds": 10.0**n, "images": 1} for n in range(10)}
+    facts = read(run)
+    facts = replace(facts, config=override(facts.config, changes), members={}, costs=costs)
+    cost = cost_of(facts, "uraenas")
+    assert (cost.chains, cost.training) == (4, 1_100_011.0)
 
 
 def check_chance_and_coverage(case: Case, line: list[str]) -> None:

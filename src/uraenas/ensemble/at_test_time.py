@@ -16,7 +16,7 @@ from uraenas.ensemble.shared import SharedPredictor
 from uraenas.ensemble.statistics import measured_statistics
 from uraenas.spaces import Space, Stack
 
-BATCH = 500  # images whose statistics are one batch's
+BATCH = 500  # images, at most, whose statistics are one batch's
 
 
 def predicted(
@@ -82,13 +82,17 @@ def adapted(predictor: SharedPredictor, images: np.ndarray) -> SharedPredictor:
 def with_statistics_of(
     images: np.ndarray, member: Member, space: Space, normalisation: Normalisation, engine: Engine
 ) -> Member:
-    """A member whose batch norms have the statistics of these images."""
+    """A member whose batch norms have the statistics of these images.
+
+    A batch is every so-many-th image: all are as large, and have all classes, also where one comes after another.
+    """
     forward, where = member.kind.forward, (engine.device, engine.dtype)
     stack = Stack([member.architecture], space, layout_of(member)).to(*where).train()
     normalise = normalisation.on(engine.device, engine.dtype)
+    count = -(-len(images) // BATCH)
     batches = (
-        normalise(torch.from_numpy(np.array(images[start : start + BATCH])).to(engine.device))
-        for start in range(0, len(images), BATCH)
+        normalise(torch.from_numpy(np.array(images[first::count])).to(engine.device))
+        for first in range(count)
     )
     drawn = (draw_of(member, engine.device),) if forward else ()
     weights = weights_of([member], space, *where)

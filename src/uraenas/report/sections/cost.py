@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from uraenas.base.svg import element, join, line, mark, padded, path, rect
-from uraenas.learning.chains import chains_for
+from uraenas.learning.chains import chain_numbers
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, Legend, draw, method_key, method_legend
 from uraenas.report.reading import RunFacts
@@ -110,8 +110,8 @@ def cost_of(facts: RunFacts, method: str) -> Cost:
     members = facts.members.get(method, [])
     used = {f"chains/{member.origin.chain}" for member in members}
     if not assembled.row.single or not members:  # chains of which no member was chosen cost as much
-        planned = chains_for(assembled, facts.own_config(method).ensemble)
-        used |= {f"chains/{assembled.chains}{number:02d}" for number in range(planned)}
+        numbers = chain_numbers(assembled, facts.own_config(method).ensemble)
+        used |= {f"chains/{assembled.chains}{number:02d}" for number in numbers}
     chains = [facts.costs[name] for name in sorted(used) if name in facts.costs]
     searched = facts.costs.get("search") if assembled.source.needs_search else {}
     choice = facts.costs.get(f"members/{method}", {})

@@ -299,6 +299,19 @@ def test_a_unit_that_workers_die_of_is_named_in_one_line(tmp_path: Path, steps: 
     assert crew.left
 
 
+def test_workers_that_all_die_at_once_end_the_run(tmp_path: Path):
+    """As those do whose script starts a run of its own when it is imported."""
+
+    class Stillborn(Talking):
+        def news(self, seconds: float) -> list[News]:
+            return [News("worker-1", "died", {"why": "ended with code 1"})]
+
+    crew = Stillborn(iter([]))
+    with pytest.raises(UraenasError, match=r"before they can begin.* ended with code 1; .*__main__"):
+        driven(tmp_path, crew)
+    assert crew.left
+
+
 def test_warnings_and_errors_of_workers_carry_their_names(tmp_path: Path):
     full = "cannot write chains/a/state.safetensors: No space left on device"
     words = [("warning", {"text": "two networks do not fit"}), ("failed", {"line": full})]

@@ -13,7 +13,7 @@ from uraenas.run.places.packing import Unit
 from uraenas.run.places.place import Crew, News, Order
 
 BEAT = 0.25  # seconds between two looks at who waits
-MOST_DEATHS = 5  # of a unit that comes no further: it is the unit's fault, then
+MOST_DEATHS = 5  # of a unit that comes no further: it is the unit's fault, then; and of each worker that has none
 PATIENCE = 300.0  # seconds without any worker
 LEASE_OF = {"train": "chains", "evaluate": "evaluate"}  # a query leaves no file
 COUNTED = {**LEASE_OF, "search": "queries"}
@@ -42,6 +42,7 @@ class Driver:
         self.words: dict[str, str] = {}  # worker → what it is at
         self.over: set[str] = set()  # items
         self.found: dict[str, Any] = {}  # item → what came of it, where that is in no file
+        self.stillborn = 0  # workers that died without a unit, since one was ready
         self.finished = 0.0  # cost of units that are over
         self.late = False
         self._costs: dict[str, dict[str, float]] = {}  # told, and not yet written
@@ -132,6 +133,7 @@ class Driver:
         worker, facts = news.worker, news.facts
         if news.kind == "ready":
             self.free.add(worker)
+            self.stillborn = 0
             self.run.log("worker ready", worker=worker, **facts)
         elif news.kind == "died":
             self._bury(worker, str(facts["why"]))
@@ -179,6 +181,12 @@ class Driver:
         unit = self.busy.pop(worker, None)
         self.run.log("worker died", worker=worker, why=why, unit=list(unit.items) if unit else [])
         if unit is None:
+            self.stillborn += 1
+            if self.stillborn >= MOST_DEATHS * len(self.crew.names):
+                raise UraenasError(
+                    f"workers die before they can begin, the last one: {worker} {why}; a script has to start them "
+                    'from under: if __name__ == "__main__":'
+                )
             return
         unit.deaths = 1 if unit.done > unit.reached else unit.deaths + 1
         unit.reached = max(unit.reached, unit.done)

@@ -265,7 +265,9 @@ def test_accuracy_and_aurc_bound_the_coverage_at_a_risk() -> None:
         logits[torch.arange(images), labels] += signal
         log_p = logits.double().log_softmax(1)
         known = metrics.accuracy(log_p, labels), metrics.aurc(log_p, labels)
-        for risk, share in zip(RISKS, coverage_at(log_p, labels), strict=True):
+        _, confidence, right = metrics.confidence_bins(log_p, labels)
+        shares = coverage_at(metrics.risk_at_coverage(confidence, right))
+        for risk, share in zip(RISKS, shares, strict=True):
             low, high = coverage_between(*known, risk)
             assert low - 1e-9 <= share <= high + 1e-9
     assert coverage_between(0.97, 0.001, 0.05) == (1.0, 1.0)

@@ -3,8 +3,8 @@
 Small networks gain nothing from several threads on one operation, and lose much on a busy machine, where threads wait
 for each other after each operation. So members of a stack are spread over the cores, each operation on one thread: that
 is as fast or faster, hardly minds a busy machine, and a member has the same bits on any number of cores, alone or in a
-stack. Measuring predictions is smaller work still, and is done on one thread, too. A supernet is always alone; it gets
-all threads where its batches are large, and its sums are then cut into as many parts.
+stack. Measuring predictions and drawing them is smaller work still, and is done on one thread, too. A supernet is
+always alone; it gets all threads where its batches are large, and its sums are then cut into as many parts.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from markupsafe import Markup, escape
 
@@ -61,7 +61,7 @@ def wrapped(words: str, most: int) -> list[str]:
             continue
         if lines:
             lines[-1] += " ·"
-        lines += textwrap.wrap(part, most) or [""]
+        lines += [part] if len(part) <= most else textwrap.wrap(part, most)
     return lines
 
 
@@ -82,7 +82,12 @@ def method_legend(methods: Sequence[str]) -> Legend:
 
 
 def series_legend(series: Sequence["Series"]) -> Legend:
-    return [(one.name, one.colour, line(-9, 0, 9, 0, "line") + mark(one.marker, 0, 0)) for one in series]
+    return [(one.name, one.colour, _sample(one.marker)) for one in series]
+
+
+@cache
+def _sample(shape: str) -> Markup:
+    return line(-9, 0, 9, 0, "line") + mark(shape, 0, 0)
 
 
 def method_key(methods: Sequence[str]) -> Key:

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.data.dataset import LabelledImages
+from uraenas.engine.workers import Workers
 from uraenas.report.blocks import Section, Tile
 from uraenas.report.compared import comparison
 from uraenas.report.entries import labels_of
@@ -72,13 +73,15 @@ def build(
     if not sources:
         raise UraenasError("a report needs at least one run")
     chosen = methods or [()] * len(sources)
-    facts = [
-        read(run, test, against, these, lacking=len(sources) > 1 and ":" not in against)
-        for (run, test), these in zip(sources, chosen, strict=True)
-    ]
-    if against and not any(one.against for one in facts):
-        raise unknown("method of these runs", against, dict.fromkeys(n for one in facts for n in one.sizes))
-    return render(facts, against, paper, command)
+    with Workers().threads():
+        facts = [
+            read(run, test, against, these, lacking=len(sources) > 1 and ":" not in against)
+            for (run, test), these in zip(sources, chosen, strict=True)
+        ]
+        if against and not any(one.against for one in facts):
+            names = dict.fromkeys(name for one in facts for name in one.sizes)
+            raise unknown("method of these runs", against, names)
+        return render(facts, against, paper, command)
 
 
 def write(run: Run, test: LabelledImages | None, against: str = "") -> Path:

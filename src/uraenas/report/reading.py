@@ -27,6 +27,7 @@ from uraenas.evaluation import (
     separations,
     sizes_of,
 )
+from uraenas.evaluation.metrics import confidence_bins, risk_at_coverage
 from uraenas.evaluation.temperature import Temperature
 from uraenas.learning.methods import Assembled
 from uraenas.report.picked import PLACE, Picked, settings_of, trained
@@ -236,10 +237,20 @@ class RunFacts:
     def _raw(self) -> dict[str, Tensor]:
         return {name: self._measures.mean(said) for name, said in self.predictions.items()}
 
+    @cached_property
+    def _scaled(self) -> dict[str, Tensor]:
+        temperatures = self.metrics.temperatures
+        return {name: self._measures.scaled(raw, temperatures[name]) for name, raw in self._raw.items()}
+
     def prediction(self, method: str, kind: str = "raw") -> Tensor:
         """What the ensemble says of the test set: of classes log-probabilities [N, K], of a number [M, N, 2]."""
-        raw = self._raw[method]
-        return raw if kind == "raw" else self._measures.scaled(raw, self.metrics.temperatures[method])
+        return (self._raw if kind == "raw" else self._scaled)[method]
+
+    @cached_property
+    def risks(self) -> dict[str, Tensor]:
+        """The error rate of each method among its n most confident test images, n = 1 … N."""
+        judged = {name: confidence_bins(log_p, self.labels) for name, log_p in self._raw.items()}
+        return {name: risk_at_coverage(confidence, right) for name, (_, confidence, right) in judged.items()}
 
     @cached_property
     def by_target(self) -> "list[RunFacts]":

@@ -70,7 +70,7 @@ def _lacking(entries: Entries) -> list[str]:
 def _coverages(facts: RunFacts, method: str) -> Sequence[Range | None]:
     """At each of RISKS, between which shares the coverage lies: one and the same where predictions are at hand."""
     if method in facts.predictions:
-        return [(share, share) for share in coverage_at(facts.prediction(method), facts.labels)]
+        return [(share, share) for share in coverage_at(facts.risks[method])]
     accuracy, area = facts.value(method, "accuracy"), facts.value(method, "aurc")
     if accuracy is None or area is None:
         return [None for _ in RISKS]

@@ -49,8 +49,7 @@ def _sets(facts: RunFacts, methods: list[str]) -> Table:
     lines = []
     for name in methods:
         cells = []
-        for coverage in COVERAGES:
-            sets_NK = _prediction_sets(facts, name, coverage)
+        for sets_NK in _prediction_sets(facts, name).values():
             sizes = sets_NK.sum(dim=1).double()
             alone = f"{_percent((sizes == 1).double().mean())} with one class"
             held = Cell(_percent(_covered(sets_NK, facts.labels).mean()))
@@ -68,10 +67,9 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
     lines = []
     for name in methods:
         cells = []
+        confidence, predicted = facts.prediction(name, "temperature").exp().max(dim=1)
         for risk in RISKS:
             threshold = facts.held_out[name].threshold(risk, share=0)  # by confidence alone, as counted here
-            log_p = facts.prediction(name, "temperature")
-            confidence, predicted = log_p.exp().max(dim=1)
             answered = confidence >= threshold.confidence
             wrong = (predicted != facts.labels)[answered]
             of = f"{int(wrong.sum()):,} of {len(wrong):,}" if len(wrong) else "none answered"
@@ -93,7 +91,7 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
 
 def _classes(facts: RunFacts, held_out: HeldOut) -> Table:
     """The guarantee is one over all classes: here is how it falls out for each."""
-    sets = {coverage: _prediction_sets(facts, facts.primary, coverage) for coverage in COVERAGES}
+    sets = _prediction_sets(facts, facts.primary)
     covered = {coverage: _covered(found, facts.labels) for coverage, found in sets.items()}
     apart = held_out.label[held_out.apart > 0]
     rows = []
@@ -119,9 +117,10 @@ def _classes(facts: RunFacts, held_out: HeldOut) -> Table:
     return Table(caption, header, [line for _, line in rows[:SHOWN]])
 
 
-def _prediction_sets(facts: RunFacts, method: str, coverage: float) -> Tensor:
-    probability = facts.prediction(method, "temperature").exp()
-    return conformal.prediction_sets(probability, facts.held_out[method].quantile(coverage))
+def _prediction_sets(facts: RunFacts, method: str) -> dict[float, Tensor]:
+    """Whether each class is in the image's set [N, K], by coverage."""
+    scores_NK = conformal.regularised(*conformal.set_scores(facts.prediction(method, "temperature").exp()))
+    return {coverage: scores_NK <= facts.held_out[method].quantile(coverage) for coverage in COVERAGES}
 
 
 def _covered(sets_NK: Tensor, labels_N: Tensor) -> Tensor:

@@ -104,12 +104,10 @@ def by_chance(log_p: Tensor, labels: Tensor) -> float:
     return float((2 / math.pi * variance).sqrt().sum() / len(labels))
 
 
-def coverage_at(log_p: Tensor, labels: Tensor) -> list[float]:
+def coverage_at(risk_N: Tensor) -> list[float]:
     """At each of RISKS, the largest share of the images that can be answered with no more errors."""
-    _, confidence, right = metrics.confidence_bins(log_p, labels)
-    risk = metrics.risk_at_coverage(confidence, right)
-    within = [(risk <= most).nonzero() for most in RISKS]
-    return [(int(found[-1]) + 1) / len(risk) if len(found) else 0.0 for found in within]
+    within = [(risk_N <= most).nonzero() for most in RISKS]
+    return [(int(found[-1]) + 1) / len(risk_N) if len(found) else 0.0 for found in within]
 
 
 def _bin(
@@ -137,16 +135,14 @@ def _bin(
     return element("g", *parts, class_="spot", data_tip=tip)
 
 
-def _curve(log_p: Tensor, labels: Tensor) -> list[tuple[float, float]]:
-    _, confidence, right = metrics.confidence_bins(log_p, labels)
-    risk = metrics.risk_at_coverage(confidence, right)
-    images = len(risk)
+def _curve(risk_N: Tensor) -> list[tuple[float, float]]:
+    images = len(risk_N)
     kept = torch.linspace(1, images, min(COVERAGES, images)).round().long().unique()
-    return [(k / images, one) for k, one in zip(kept.tolist(), risk[kept - 1].tolist(), strict=True)]
+    return [(k / images, one) for k, one in zip(kept.tolist(), risk_N[kept - 1].tolist(), strict=True)]
 
 
 def _risk(facts: RunFacts) -> Figure:
-    series = [Series(name, _curve(facts.prediction(name), facts.labels)) for name in facts.predictions]
+    series = [Series(name, _curve(risk_N)) for name, risk_N in facts.risks.items()]
     high = max(y for one in series for _, y in one.points)
     least = max(0.5 / len(facts.labels), 1e-4)  # risks below one image are drawn on the floor
     frame = Frame(
@@ -171,9 +167,8 @@ def _areas(facts: RunFacts) -> Table:
     for name in facts.predictions:
         found = [facts.value(name, metric) for metric in ("aurc", "adaptive_ece", "brier")]
         cells = [Cell("–" if v is None else f"{v:.4f}") for v in found]
-        log_p = facts.prediction(name)
-        cells.append(Cell(f"{by_chance(log_p, facts.labels):.4f}"))
-        cells += [Cell(f"{100 * share:.1f} %") for share in coverage_at(log_p, facts.labels)]
+        cells.append(Cell(f"{by_chance(facts.prediction(name), facts.labels):.4f}"))
+        cells += [Cell(f"{100 * share:.1f} %") for share in coverage_at(facts.risks[name])]
         lines.append(Line(name, cells, colour(name)))
     caption = (
         f"Lower is better in the first three. As predicted, {facts.tested}. Answered: the largest "

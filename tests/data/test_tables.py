@@ -17,6 +17,7 @@ from uraenas.data import load_dataset
 from uraenas.data.tables import (
     Category,
     Columns,
+    Frame,
     Number,
     TableSettings,
     columns_of,
@@ -525,3 +526,74 @@ def test_rows_for_testing_in_a_file_of_arrays_are_those_tested_on(
     np.savez(tmp_path / "t.npz", **dict(zip(names[:3], parts, strict=False)))
     with pytest.raises(UraenasError, match="rows for testing must have as many columns and targets"):
         load_dataset(tmp_path / "t.npz")
+
+
+def in_all_forms(column: list, folder: Path) -> list[Frame]:
+    """A table with this column as y: in CSV, in Parquet, from pandas as objects and as a category."""
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"x": np.arange(40.0), "y": pandas.array((column * 40)[:40])})
+    rows.to_csv(folder / "rows.csv", index=False)
+    rows.to_parquet(folder / "rows.parquet")
+    rows.astype({"y": "category"}).to_parquet(folder / "category.parquet")
+    files = [read_frame(folder / name) for name in ("rows.csv", "rows.parquet", "category.parquet")]
+    return [frame_of(rows), frame_of(rows.astype({"y": "category"})), *files]
+
+
+@pytest.mark.parametrize("missing", [[], [None]])
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [12345678901234567, 12345678901234568],
+        ["123456789012345678901", "123456789012345678902", "5"],
+        ["007", "012", "7"],
+        ["-1", "+1"],
+        ["1e5", "10e4"],
+        [0.1234567890123456, 0.1234567890123457, 7.5],
+        ["+", "-"],
+        ["None", "NA", "nan", "inf", "1e5", "True", "-1", "null"],
+        [True, False],
+    ],
+)
+def test_classes_are_called_as_they_are_written(codes: list, missing: list, tmp_path: Path) -> None:
+    column = (codes + missing) * 40
+    for frame in in_all_forms(column, tmp_path):
+        found = table_dataset("rows", frame, TableSettings("y", kind="classes"))
+        assert set(found.classes) == set(map(str, codes))
+        called = {
+            int(row.split()[1]) - 1: found.classes[label]
+            for part in found.parts.values()
+            for row, label in zip(part.names, part.labels, strict=True)
+        }
+        assert called == {n: str(code) for n, code in enumerate(column[:40]) if code is not None}
+
+
+def test_a_missing_value_of_a_category_in_a_parquet_file_is_missing(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    town = pyarrow.array(["ab", None, "cd", None]).dictionary_encode()
+    parquet.write_table(pyarrow.table({"town": town}), tmp_path / "rows.parquet")
+    assert checked(read_frame(tmp_path / "rows.parquet"))["town"].tolist() == ["ab", "", "cd", ""]
+
+
+def test_codes_that_are_taken_for_classes_keep_their_digits_and_the_order_of_numbers() -> None:
+    frame = {"x": np.arange(40.0), "y": np.array(["010", "9", "12345678901234567", "12345678901234568"] * 10)}
+    found = table_dataset("rows", frame, TableSettings("y"))
+    assert found.classes == ("9", "010", "12345678901234567", "12345678901234568")
+    assert "y has 4 different whole numbers, taken for classes" in found.notes[0]
+    last = {**frame, "y": frame["y"][2::4].repeat(4)}
+    last["y"][::2] = "12345678901234568"
+    assert len(table_dataset("rows", last, TableSettings("y")).classes) == 2
+
+
+def test_notes_say_which_words_are_classes_and_which_say_that_one_is_missing() -> None:
+    words = {"x": np.arange(40.0), "y": np.array(["yes", "no", "NA", "?"] * 10)}
+    found = table_dataset("rows", words, TableSettings("y"))
+    assert set(found.classes) == {"yes", "no", "NA"}
+    assert "10 rows without y (?) are left out" in found.notes
+    assert "y: NA is a class, too; leave cells empty where nothing is known" in found.notes
+    numbers = {"x": np.arange(40.0), "y": np.array(["1", "1.0", "NA", "?"] * 10)}
+    found = table_dataset("rows", numbers, TableSettings("y"))
+    assert found.classes == ("1", "1.0")
+    assert "20 rows without y (?, NA) are left out" in found.notes
+    assert "y: 1 and 1.0 are one number and two classes, as they are written" in found.notes

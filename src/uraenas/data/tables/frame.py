@@ -11,6 +11,7 @@ from uraenas.base.errors import UraenasError
 Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked float64 [N] or texts [N]
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
+NO_CLASS = frozenset({"", "?"})  # the same of classes that are words: one of them may be None or NA
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
 
 # With a year of two digits or a month by name it may be anything else, too, so all values of a column must be such.
@@ -41,15 +42,27 @@ def _of_pandas(column: Any) -> np.ndarray:
     kind = str(column.dtype).lower()
     if kind.startswith("period"):
         raise _no_dates(column.name, next(iter(column.dropna()), column.dtype))
-    return as_category(column.to_numpy()) if kind.startswith("categor") else column.to_numpy()
+    if kind.startswith("categor"):
+        return as_category(column.to_numpy(object))
+    # Whole numbers beside missing ones would be rounded.
+    return column.to_numpy(object if column.dtype.kind in "iu" and column.hasnans else None)
 
 
 def as_category(values: np.ndarray) -> np.ndarray:
     """Values of a category whatever they look like: in numpy's own type of texts, which are never read as numbers."""
-    texts = [
-        as_text(one) if isinstance(one, float) and one == one else text_of(one) for one in values.tolist()
-    ]
-    return np.array(texts, np.dtypes.StringDType())
+    return np.array([written(one) for one in values], np.dtypes.StringDType())
+
+
+def as_classes(values: np.ndarray) -> np.ndarray:
+    """A column of classes as texts, with all their digits and the zeros before them; empty where one is missing.
+
+    Words such as NA are classes among words, and say among numbers that one is missing.
+    """
+    texts = [written(one) for one in values]
+    known = [text for text in texts if text.lower() not in MISSING]
+    among_numbers = known and all(number_of(text) is not None for text in known)
+    missing = MISSING if among_numbers else NO_CLASS
+    return np.array(["" if text.lower() in missing else text for text in texts], dtype=str)
 
 
 def checked(columns: Mapping[str, np.ndarray]) -> Frame:
@@ -70,7 +83,7 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind in "biuf":
         return _finite(name, values.astype(np.float64))
     if values.dtype.kind == "T":
-        return np.array(values.tolist(), dtype=str)
+        return np.array([text_of(one) for one in values], dtype=str)
     texts = [text_of(one) for one in values.tolist()]
     numbers = [number_of(text) for text in texts]
     if None not in numbers:
@@ -115,12 +128,22 @@ def as_text(number: float) -> str:
 
 def text_of(value: Any) -> str:
     """A value as text; a missing one is empty."""
+    text = _whole_text(value)
+    return "" if text.lower() in MISSING else text
+
+
+def written(value: Any) -> str:
+    """A value as it is written, a whole number without a point; nothing where there is none."""
+    text = _whole_text(value)
+    return text.removesuffix(".0") if isinstance(value, float | np.floating) else text
+
+
+def _whole_text(value: Any) -> str:
     unlike = value != value  # so is NaN; of pandas' NA nobody knows
     if value is None or not isinstance(unlike, bool | np.bool_) or unlike:
         return ""
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    text = text.strip()
-    return "" if text.lower() in MISSING else text
+    return text.strip()
 
 
 def number_of(text: str) -> float | None:

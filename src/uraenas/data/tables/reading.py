@@ -5,6 +5,7 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -135,10 +136,20 @@ def _parquet(path: Path) -> Frame:
         raise UraenasError(f"{path} needs pyarrow; install it with: pip install uraenas[tables]") from error
     with blaming(path, MEND):
         table = parquet.read_table(path)
-        arrays = {name: table[name].to_numpy() for name in table.column_names}
+        arrays = {name: _values(table[name]) for name in table.column_names}
         told = (table.schema.pandas_metadata or {}).get("columns", ())
         categories = {one["name"] for one in told if one.get("pandas_type") == "categorical"}
         return {name: as_category(own) if name in categories else own for name, own in arrays.items()}
+
+
+def _values(column: Any) -> np.ndarray:
+    """What a column holds; whole numbers beside missing ones as they are, since numpy would round them."""
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):  # whose missing values numpy would take for others
+        column = column.cast(column.type.value_type)
+    is_rounded = types.is_integer(column.type) and column.null_count
+    return np.array(column.to_pylist(), object) if is_rounded else column.to_numpy()
 
 
 def _arrays_in(path: Path, first: int = 0) -> tuple[np.ndarray, np.ndarray | None] | None:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 
 import numpy as np
 
@@ -11,7 +13,17 @@ from uraenas.base.words import names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import Category, Columns, columns_of
-from uraenas.data.tables.frame import Frame, as_texts, checked, number_of
+from uraenas.data.tables.frame import (
+    MISSING,
+    Frame,
+    as_classes,
+    as_texts,
+    checked,
+    column_of,
+    number_of,
+    of_one_length,
+    require_column,
+)
 from uraenas.data.targets import Classes, Target, numbers_of
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
@@ -60,14 +72,18 @@ def table_dataset(
     _check(name, frame, settings, targets)
     notes: list[str] = []
     categories = {column for column, values in frame.items() if values.dtype.kind == "T"}
-    frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
-    needed: list[tuple[str, MaskOf]] = [(column, _known) for column in targets]
+    kind = "classes" if settings.kind == "auto" and categories.issuperset(targets) else settings.kind
+    raw = {column: frame[column] for column in targets}
+    inputs = checked({name: frame[name] for name in frame if name not in (*settings.leave_out, *targets)})
+    frame = of_one_length(inputs | {column: _target(column, values, kind) for column, values in raw.items()})
+    needed: list[tuple[str, MaskOf]] = [(column, partial(_known, raw[column])) for column in targets]
     needed += [(settings.weight, _counting)] if settings.weight else []
     used = _used(name, frame, needed, notes)
     frame = _taken(frame, used)
     weights = frame.pop(settings.weight).astype(np.float32) if settings.weight else None
-    kind = "classes" if settings.kind == "auto" and categories.issuperset(targets) else settings.kind
-    target, classes, labels = _labels(name, kind, [(one, frame[one]) for one in targets], notes)
+    target, classes, labels = _labels(
+        name, kind, [(one, frame[one], raw[one][used]) for one in targets], notes
+    )
     inputs = {column: values for column, values in frame.items() if column not in targets}
     divided = _divided(target, labels, None if test is None else test[used], settings, key, notes)
     columns = columns_of(_taken(inputs, divided["train"]), settings.pieces)
@@ -126,7 +142,8 @@ def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
 
     So may a sign of money or per cent, or a space between thousands, in each of them.
     """
-    texts = [] if values.dtype.kind == "f" else [text for text in np.unique(values).tolist() if text]
+    texts = [] if values.dtype.kind == "f" else np.unique(values).tolist()
+    texts = [text for text in texts if text.lower() not in MISSING]
     words = [text for text in texts if number_of(text) is None]
     if len(words) == len(texts) > FEW_VALUES and all(map(WITH_SIGN.fullmatch, texts)):
         return (
@@ -190,14 +207,17 @@ def _drawn_apart(rows: np.ndarray, count: int, key: int) -> tuple[np.ndarray, np
     return rows[others], rows[drawn]
 
 
-def _known(name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Which rows have a value of this target [N]."""
+def _known(raw: np.ndarray, name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Which rows have a value of this target [N], whose column came like this."""
     known = ~np.isnan(values) if values.dtype.kind == "f" else values != ""
     if known.sum() < LEAST_ROWS:
         said = "all rows lack" if not known.any() else f"{known.sum()} row(s) have"
         raise UraenasError(f"{name}: {said} {column}; needed: {LEAST_ROWS} rows that have it")
     if not known.all():
-        notes.append(f"{(~known).sum():,} rows without {column} are left out")
+        found = {one.strip() for one in raw.tolist() if isinstance(one, str)}.difference(values)
+        words = sorted(text for text in found if text and text.lower() in MISSING)
+        said = f" ({', '.join(words)})" if words else ""
+        notes.append(f"{(~known).sum():,} rows without {column}{said} are left out")
     return known
 
 
@@ -213,12 +233,26 @@ def _counting(name: str, column: str, values: np.ndarray, notes: list[str]) -> n
     return counts
 
 
+def _target(name: str, values: np.ndarray, kind: str) -> np.ndarray:
+    """A column to predict as numbers, or as classes where they may be such."""
+    require_column(name, values)
+    if kind == "classes":
+        return as_classes(values)
+    found = column_of(name, values)
+    return found if found.dtype.kind == "f" else as_classes(values)
+
+
 def _labels(
-    name: str, kind: str, targets: list[tuple[str, np.ndarray]], notes: list[str]
+    name: str, kind: str, targets: list[tuple[str, np.ndarray, np.ndarray]], notes: list[str]
 ) -> tuple[Target, tuple[str, ...], np.ndarray]:
-    """The target, the names of its classes if it has some, and the labels: [N], or [N, T] of several targets."""
-    for column, values in targets:
-        if len(np.unique(values)) < 2:
+    """The target, the names of its classes if it has some, and the labels: [N], or [N, T] of several targets.
+
+    Each is a column's name, its values, and the same as they came.
+    """
+    if kind == "classes" and len(targets) > 1:
+        raise UraenasError(f"{name}: several targets are numbers; data.predict=classes predicts one")
+    for column, values, raw in targets:
+        if len(np.unique(values)) < 2 and len(np.unique(as_classes(raw))) < 2:
             raise UraenasError(
                 f"{name}: {column} is {as_texts(values)[0]} in all rows; a constant leaves nothing to predict"
             )
@@ -226,28 +260,40 @@ def _labels(
             mend = "several targets are numbers" if len(targets) > 1 else "data.predict=classes"
             raise UraenasError(f"{name}: {column} holds texts, which are no numbers; {mend}")
     if len(targets) > 1:
-        if kind == "classes":
-            raise UraenasError(f"{name}: several targets are numbers; data.predict=classes predicts one")
-        columns, numbers = zip(*targets, strict=True)
+        columns, numbers, _ = zip(*targets, strict=True)
         return numbers_of(columns), (), np.stack(numbers, axis=1).astype(np.float64)
     return _one_target(*targets[0], kind, notes)
 
 
 def _one_target(
-    column: str, values: np.ndarray, kind: str, notes: list[str]
+    column: str, values: np.ndarray, raw: np.ndarray, kind: str, notes: list[str]
 ) -> tuple[Target, tuple[str, ...], np.ndarray]:
-    whole = values.dtype.kind == "f" and bool((values == np.round(values)).all())
-    distinct = len(np.unique(values))
-    is_number = values.dtype.kind == "f" and not (whole and distinct <= FEW_VALUES)
-    if kind == "numbers" or (kind == "auto" and is_number):
+    is_number = values.dtype.kind == "f"
+    few = is_number and bool((values == np.round(values)).all()) and len(np.unique(values)) <= FEW_VALUES
+    if kind == "numbers" or (kind == "auto" and is_number and not few):
         return numbers_of([column]), (), values.astype(np.float64)
     if kind == "auto" and (said := _on_numbers_among_texts(column, values)):
         raise UraenasError(f"{said}, or take them for classes: data.predict=classes")
-    if kind == "auto" and whole:
+    texts, coded = np.unique(as_classes(raw) if is_number else values, return_inverse=True)
+    names: list[str] = texts.tolist()
+    order = list(range(len(names)))
+    if None not in (numbers := [number_of(text) for text in names]):
+        order.sort(key=lambda place: (numbers[place], names[place]))
+    if kind == "auto" and few:
         notes.append(
-            f"{column} has {distinct} different whole numbers, taken for classes; data.predict=numbers "
+            f"{column} has {len(names)} different whole numbers, taken for classes; data.predict=numbers "
             "predicts it as a number"
         )
-    classes, coded = np.unique(as_texts(values) if not whole else values, return_inverse=True)
-    names = as_texts(classes) if whole else classes
-    return Classes(rare=True), tuple(str(one) for one in names), coded.astype(np.int64)
+    notes += _notes_on_classes(column, names)
+    return Classes(rare=True), tuple(names[place] for place in order), np.argsort(order)[coded]
+
+
+def _notes_on_classes(column: str, names: Sequence[str]) -> Iterator[str]:
+    """Said of classes that may not be meant: words for what is missing, and one number written in several ways."""
+    if words := [text for text in names if text.lower() in MISSING]:
+        yield f"{column}: {', '.join(words)} is a class, too; leave cells empty where nothing is known"
+    numbers: dict[Decimal, str] = {}
+    for text in names if all(number_of(text) is not None for text in names) else ():
+        first = numbers.setdefault(Decimal(text.replace("−", "-")), text)
+        if first != text:
+            yield f"{column}: {first} and {text} are one number and two classes, as they are written"

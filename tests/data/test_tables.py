@@ -591,7 +591,7 @@ def test_notes_say_which_words_are_classes_and_which_say_that_one_is_missing() -
     found = table_dataset("rows", words, TableSettings("y"))
     assert set(found.classes) == {"yes", "no", "NA"}
     assert "10 rows without y (?) are left out" in found.notes
-    assert "y: NA is a class, too; leave cells empty where nothing is known" in found.notes
+    assert "y: taken for classes: NA; leave cells empty where nothing is known" in found.notes
     numbers = {"x": np.arange(40.0), "y": np.array(["1", "1.0", "NA", "?"] * 10)}
     found = table_dataset("rows", numbers, TableSettings("y"))
     assert found.classes == ("1", "1.0")

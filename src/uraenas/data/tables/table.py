@@ -291,7 +291,7 @@ def _one_target(
 def _notes_on_classes(column: str, names: Sequence[str]) -> Iterator[str]:
     """Said of classes that may not be meant: words for what is missing, and one number written in several ways."""
     if words := [text for text in names if text.lower() in MISSING]:
-        yield f"{column}: {', '.join(words)} is a class, too; leave cells empty where nothing is known"
+        yield f"{column}: taken for classes: {', '.join(words)}; leave cells empty where nothing is known"
     numbers: dict[Decimal, str] = {}
     for text in names if all(number_of(text) is not None for text in names) else ():
         first = numbers.setdefault(Decimal(text.replace("−", "-")), text)

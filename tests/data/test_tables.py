@@ -203,6 +203,12 @@ BAD = {
         {},
         "price has 60 different numbers.*'>900'",
     ),
+    "dates to predict": ([*lines(), "1,2,ab,2020-01-02,2020-01-02"], {}, "dates .* data.predict=classes"),
+    "something infinite to predict": (
+        [*lines(), "1,2,ab,2020-01-02,inf"],
+        {},
+        "row 61.* data.predict=classes",
+    ),
     "several, one unknown": (lines(), {"target": "price, cost"}, "there is no column 'cost'"),
     "several, one constant": (changed(1, "3"), {"target": "price,area"}, "area is 3 in all rows"),
     "several, one of texts": (
@@ -407,7 +413,7 @@ def test_a_column_without_any_value_tells_nothing_and_a_note_says_so(empty: np.n
     assert strange.tolist() == [False, True]
 
 
-@pytest.mark.parametrize("form", ["${}", "{} %", "5 {:03d}", "−€{}.5"])
+@pytest.mark.parametrize("form", ["${}", "{} %", "5 {:03d}", "5'{:03d}", "−€{}.5"])
 def test_a_note_says_where_signs_make_texts_of_numbers(form: str) -> None:
     texts = np.array([form.format(n) for n in range(40)])
     frame = {"x": np.arange(40.0), "a": texts, "y": np.arange(40.0) ** 2}

@@ -79,11 +79,12 @@ def on_members(config: Config, metrics: Metrics) -> list[str]:
     for name in config.methods:
         method = config.method(name)
         wanted = 1 if method.row.single else config.ensemble.members
-        lost = [one.chain for one in metrics.diverged if one.given_up and one.chain.startswith(method.chains)]
+        lost = sum(bool(one.given_up) and one.chain.startswith(method.chains) for one in metrics.diverged)
         if lost and sizes[name] < wanted:
+            chains = f"{lost} chain{'s' * (lost > 1)}"
             notes.append(
-                f"{name} has {sizes[name]} of {wanted} members: {', '.join(lost)} diverged and had to be given up; use "
-                "a smaller step size"
+                f"{name} has {sizes[name]} of {wanted} members: {chains} diverged and had to be given up; use a "
+                "smaller step size"
             )
         temperature = metrics.temperatures[name]
         every = temperature if isinstance(temperature, tuple) else (temperature,)

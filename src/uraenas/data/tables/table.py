@@ -34,7 +34,8 @@ MULTIPLE = 20  # of which the number of rows apart is one less
 MOST_APART = 199
 FEW_VALUES = 20  # a target of so many whole numbers or fewer is taken for classes
 KINDS = ("auto", "classes", "numbers")
-WITH_SIGN = re.compile(r"[-+−]?\s?[$€£¥]?\s?[-+−]?\d[\d.,\s]*[%€$£¥]?")  # $1,200 and 5 % and 1 200
+# $1,200 and 5 % and 1 200 and 1'200
+WITH_SIGN = re.compile(r"[-+−]?\s?[$€£¥]?\s?[-+−]?\d[\d.,\s'’_]*[%€$£¥]?")
 
 # name of the table, column, its values [N], notes to add to → which rows can be used [N]
 MaskOf = Callable[[str, str, np.ndarray, list[str]], np.ndarray]
@@ -72,7 +73,11 @@ def table_dataset(
     _check(name, frame, settings, targets)
     notes: list[str] = []
     categories = {column for column, values in frame.items() if values.dtype.kind == "T"}
-    kind = "classes" if settings.kind == "auto" and categories.issuperset(targets) else settings.kind
+    kind = settings.kind
+    if kind == "auto" and len(targets) > 1:
+        kind = "numbers"
+    elif kind == "auto" and targets[0] in categories:
+        kind = "classes"
     raw = {column: frame[column] for column in targets}
     inputs = checked({name: frame[name] for name in frame if name not in (*settings.leave_out, *targets)})
     frame = of_one_length(inputs | {column: _target(column, values, kind) for column, values in raw.items()})
@@ -238,7 +243,12 @@ def _target(name: str, values: np.ndarray, kind: str) -> np.ndarray:
     require_column(name, values)
     if kind == "classes":
         return as_classes(values)
-    found = column_of(name, values)
+    if kind == "numbers":
+        return column_of(name, values)
+    try:
+        found = column_of(name, values)
+    except UraenasError as error:
+        raise UraenasError(f"{error}; to predict it as classes: data.predict=classes") from error
     return found if found.dtype.kind == "f" else as_classes(values)
 
 

@@ -283,6 +283,7 @@ def test_a_category_is_read_as_in_training_whatever_stands_beside_it() -> None:
     ]
     assert columns.frame({"code": np.array([1.0, 8.0, np.nan])})["code"].tolist() == ["1.0", "8", ""]
     assert code.encode(columns.frame({"code": [np.nan, 1.0]})["code"], 0)[1].tolist() == [True, False]
+    assert columns.frame({"code": np.array([7.0, np.nan])})["code"].tolist() == ["7", ""]
 
 
 @pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])

@@ -256,8 +256,21 @@ def test_masked_values_are_missing_and_masked_labels_are_refused() -> None:
     gaps = np.where(x > 1, np.nan, x)
     np.testing.assert_array_equal(model.predict(masked), model.predict(gaps))
     assert not np.array_equal(model.predict(masked), model.predict(x))
-    with pytest.raises(ValueError, match="y has masked values"):
+    with pytest.raises(ValueError, match="y has missing values"):
         UraeNASRegressor(**SMALL).fit(x, masked[:, 1])
+
+
+def test_labels_of_pandas_own_types_are_kept_as_they_are() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.eye(12)[np.arange(120) % 12]
+    for labels in (10**16 + np.arange(120) % 12, np.arange(120) % 2 == 0):
+        y = pandas.Series(labels).convert_dtypes()
+        model = UraeNASClassifier(**{**SMALL, "epochs": 40}).fit(x, y)
+        assert model.classes_.dtype == labels.dtype
+        np.testing.assert_array_equal(model.predict(x), labels)
+        y[3] = None
+        with pytest.raises(ValueError, match="y has missing values; leave those rows out"):
+            UraeNASClassifier(**SMALL).fit(x, y)
 
 
 def test_a_value_that_was_constant_changes_nothing_and_a_warning_says_so() -> None:

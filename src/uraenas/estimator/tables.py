@@ -177,9 +177,7 @@ class TableEstimator(Saveable):
 
     def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
         """Rows and labels of a fit, checked as scikit-learn does."""
-        if np.ma.is_masked(y):
-            raise ValueError("y has masked values; leave those rows out")
-        rows = _dense(X)
+        rows, y = _dense(X), _whole(y)
         if _has_texts(rows):
             _check_feature_names(self, rows, reset=True)
             _check_n_features(self, rows, reset=True)
@@ -284,6 +282,14 @@ def _require_one_kind(labels: np.ndarray) -> None:
         raise ValueError(
             f"Unknown label type: objects, here {' and '.join(sorted(kinds))}; give an array of numbers or of texts"
         )
+
+
+def _whole(y: Any) -> Any:
+    """Labels without a gap; those of a pandas column as numpy has them, since scikit-learn makes floats of Int64."""
+    gaps = y.isna().to_numpy().any() if hasattr(y, "isna") else np.ma.is_masked(y)
+    if gaps:
+        raise ValueError("y has missing values; leave those rows out")
+    return y.to_numpy() if hasattr(y, "isna") and y.ndim == 1 else y
 
 
 def _dense(X: Any) -> Any:

@@ -347,6 +347,13 @@ def test_two_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path: Path) -
         read_frame(tmp_path / "twice.parquet")
 
 
+@pytest.mark.parametrize("names", [["a", "a"], [0, "0"]])
+def test_two_columns_of_one_name_in_a_pandas_table_are_refused(names: list) -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(UraenasError, match=f"two columns are called '{names[0]}'; give each"):
+        frame_of(pandas.DataFrame([[1.0, 2.0]], columns=names))
+
+
 def test_a_column_of_numbers_may_come_as_a_category() -> None:
     pandas = pytest.importorskip("pandas")
     rows = pandas.DataFrame({"x": [1.0, 2.5, 4.0]})

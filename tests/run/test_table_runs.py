@@ -252,7 +252,7 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
-    assert "column 'rooms' is missing" in done.stderr
+    assert f"{tmp_path / 'less.csv'}: column 'rooms' is missing" in done.stderr
 
 
 @pytest.mark.parametrize("asked", ["risk", "certainty", "coverage", "foreign"])

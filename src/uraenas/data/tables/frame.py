@@ -26,6 +26,9 @@ COMMAS = re.compile(
 def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, without importing it
+        called = [str(name) for name in rows.columns]
+        if twice := [name for name in called if called.count(name) > 1]:
+            raise UraenasError(f"two columns are called {twice[0]!r}; give each a name of its own")
         return {str(name): _of_pandas(rows[name]) for name in rows.columns}
     if isinstance(rows, Mapping):
         return {str(name): np.asarray(values) for name, values in rows.items()}
@@ -34,8 +37,8 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
         raise UraenasError(f"a table has rows and columns, N×D, not the shape {array.shape}")
     if names is not None and len(names) != array.shape[1]:
         raise UraenasError(f"this table has {array.shape[1]} columns, and {len(names)} are needed")
-    called = names or [f"x{number}" for number in range(array.shape[1])]
-    return {name: array[:, number] for number, name in enumerate(called)}
+    given = names or [f"x{number}" for number in range(array.shape[1])]
+    return {name: array[:, number] for number, name in enumerate(given)}
 
 
 def _of_pandas(column: Any) -> np.ndarray:

@@ -12,6 +12,7 @@ Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked f
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
 NO_CLASS = frozenset({"", "?"})  # the same of classes that are words: one of them may be None or NA
+EXACT = 2**53  # whole numbers up to here are different in float64
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
 
 # With a year of two digits or a month by name it may be anything else, too, so all values of a column must be such.
@@ -47,8 +48,13 @@ def _of_pandas(column: Any) -> np.ndarray:
         raise _no_dates(column.name, next(iter(column.dropna()), column.dtype))
     if kind.startswith("categor"):
         return as_category(column.to_numpy(object))
-    # Whole numbers beside missing ones would be rounded.
-    return column.to_numpy(object if column.dtype.kind in "iu" and column.hasnans else None)
+    rounded = column.dtype.kind in "iu" and column.hasnans and has_beyond_exact(column.min(), column.max())
+    return column.to_numpy(object if rounded else None)
+
+
+def has_beyond_exact(*ends: Any) -> bool:
+    """Whether whole numbers between these are rounded as float64, which numpy makes of them beside missing ones."""
+    return any(text_of(end) and abs(int(end)) > EXACT for end in ends)
 
 
 def as_category(values: np.ndarray) -> np.ndarray:

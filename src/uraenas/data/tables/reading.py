@@ -13,7 +13,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset
 from uraenas.data.files import Damaged, blaming, open_limited
 from uraenas.data.npz import read_npz
-from uraenas.data.tables.frame import Frame, as_category, frame_of
+from uraenas.data.tables.frame import Frame, as_category, frame_of, has_beyond_exact
 from uraenas.data.tables.table import TableSettings, table_dataset
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
@@ -143,13 +143,16 @@ def _parquet(path: Path) -> Frame:
 
 
 def _values(column: Any) -> np.ndarray:
-    """What a column holds; whole numbers beside missing ones as they are, since numpy would round them."""
-    from pyarrow import types
+    """What a column holds; missing values of a dictionary would be others to numpy."""
+    from pyarrow import compute, types
 
-    if types.is_dictionary(column.type):  # whose missing values numpy would take for others
+    if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    is_rounded = types.is_integer(column.type) and column.null_count
-    return np.array(column.to_pylist(), object) if is_rounded else column.to_numpy()
+    if types.is_integer(column.type) and column.null_count:
+        ends = compute.min_max(column).as_py()
+        if has_beyond_exact(*ends.values()):
+            return np.array(column.to_pylist(), object)
+    return column.to_numpy()
 
 
 def _arrays_in(path: Path, first: int = 0) -> tuple[np.ndarray, np.ndarray | None] | None:

@@ -611,3 +611,14 @@ def test_notes_say_which_words_are_classes_and_which_say_that_one_is_missing() -
     assert found.classes == ("1", "1.0")
     assert "20 rows without y (?, NA) are left out" in found.notes
     assert "y: 1 and 1.0 are one number and two classes, as they are written" in found.notes
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_note_counts_classes_that_no_training_row_has(count: int) -> None:
+    names = np.array(["a", "b"] * 20 + [f"rare {n}" for n in range(count)])
+    test = np.char.startswith(names, "rare") | (np.arange(len(names)) < 10)
+    frame = {"x": np.arange(len(names)) * 1.0, "y": names}
+    note = f"in test rows alone, and so never predicted: {count} of {count + 2} classes, such as rare 0"
+    assert note in table_dataset("rows", frame, TableSettings("y"), test).notes
+    none = table_dataset("rows", frame, TableSettings("y"), np.zeros(len(names), bool))
+    assert not any("never predicted" in one for one in none.notes)

@@ -91,6 +91,11 @@ def table_dataset(
     )
     inputs = {column: values for column, values in frame.items() if column not in targets}
     divided = _divided(target, labels, None if test is None else test[used], settings, key, notes)
+    learned = labels[np.concatenate([divided["train"], divided["validation"]])]
+    strangers = np.setdiff1d(np.arange(len(classes)), learned)
+    if len(strangers):
+        of = f"{len(strangers):,} of {len(classes):,} classes, such as {classes[strangers[0]]}"
+        notes.append(f"in test rows alone, and so never predicted: {of}")
     columns = columns_of(_taken(inputs, divided["train"]), settings.pieces)
     read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
     notes += filter(None, read)

@@ -1,9 +1,7 @@
 """A table divided, its columns learned from training rows alone: the dataset that a run takes."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 
 import numpy as np
@@ -13,18 +11,9 @@ from uraenas.base.words import names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import Category, Columns, columns_of
-from uraenas.data.tables.frame import (
-    MISSING,
-    Frame,
-    as_classes,
-    as_texts,
-    checked,
-    column_of,
-    number_of,
-    of_one_length,
-    require_column,
-)
-from uraenas.data.targets import Classes, Target, numbers_of
+from uraenas.data.tables.frame import MISSING, Frame, checked, of_one_length
+from uraenas.data.tables.labels import kind_of, labels_of, on_numbers_among_texts, target_column
+from uraenas.data.targets import Target
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
 TEST_FRACTION = 0.2
@@ -32,10 +21,7 @@ LEAST_ROWS = 10
 MULTIPLE = 20  # of which the number of rows apart is one less
 # More would make intervals of 90 % little steadier: what they hold has a deviation of 2 points.
 MOST_APART = 199
-FEW_VALUES = 20  # a target of so many whole numbers or fewer is taken for classes
 KINDS = ("auto", "classes", "numbers")
-# $1,200 and 5 % and 1 200 and 1'200
-WITH_SIGN = re.compile(r"[-+−]?\s?[$€£¥]?\s?[-+−]?\d[\d.,\s'’_]*[%€$£¥]?")
 
 # name of the table, column, its values [N], notes to add to → which rows can be used [N]
 MaskOf = Callable[[str, str, np.ndarray, list[str]], np.ndarray]
@@ -73,36 +59,27 @@ def table_dataset(
     _check(name, frame, settings, targets)
     notes: list[str] = []
     categories = {column for column, values in frame.items() if values.dtype.kind == "T"}
-    kind = settings.kind
-    if kind == "auto" and len(targets) > 1:
-        kind = "numbers"
-    elif kind == "auto" and targets[0] in categories:
-        kind = "classes"
     raw = {column: frame[column] for column in targets}
+    kind = kind_of(settings.kind, raw)
     inputs = checked({name: frame[name] for name in frame if name not in (*settings.leave_out, *targets)})
-    frame = of_one_length(inputs | {column: _target(column, values, kind) for column, values in raw.items()})
+    outputs = {column: target_column(column, values, kind) for column, values in raw.items()}
+    frame = of_one_length(inputs | outputs)
     needed: list[tuple[str, MaskOf]] = [(column, partial(_known, raw[column])) for column in targets]
     needed += [(settings.weight, _counting)] if settings.weight else []
     used = _used(name, frame, needed, notes)
     frame = _taken(frame, used)
     weights = frame.pop(settings.weight).astype(np.float32) if settings.weight else None
-    target, classes, labels = _labels(
-        name, kind, [(one, frame[one], raw[one][used]) for one in targets], notes
-    )
-    inputs = {column: values for column, values in frame.items() if column not in targets}
+    read = [(column, frame.pop(column), values[used]) for column, values in raw.items()]
+    target, classes, labels = labels_of(name, kind, read, notes)
     divided = _divided(target, labels, None if test is None else test[used], settings, key, notes)
-    learned = labels[np.concatenate([divided["train"], divided["validation"]])]
-    strangers = np.setdiff1d(np.arange(len(classes)), learned)
-    if len(strangers):
-        of = f"{len(strangers):,} of {len(classes):,} classes, such as {classes[strangers[0]]}"
-        notes.append(f"in test rows alone, and so never predicted: {of}")
-    columns = columns_of(_taken(inputs, divided["train"]), settings.pieces)
-    read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
-    notes += filter(None, read)
-    notes += _notes_on_nothing_told(columns, _taken(inputs, divided["test"]))
+    notes += _notes_on_strangers(classes, labels[divided["train"]], labels[divided["validation"]])
+    columns = columns_of(_taken(frame, divided["train"]), settings.pieces)
+    told = [on_numbers_among_texts(*pair) for pair in frame.items() if pair[0] not in categories]
+    notes += filter(None, told)
+    notes += _notes_on_nothing_told(columns, _taken(frame, divided["test"]))
     parts = {}
     for part, rows in divided.items():
-        images, strange = columns.encode(_taken(inputs, rows))
+        images, strange = columns.encode(_taken(frame, rows))
         if part == "test" and strange.any():
             unlike = f"{strange.sum():,} of its test rows have a category that no training row has"
             notes.append(f"{unlike}, and are measured with the most frequent one")
@@ -137,6 +114,14 @@ def _divided(
     return {**found, "apart": apart} if len(apart) else found
 
 
+def _notes_on_strangers(classes: Sequence[str], *learned: np.ndarray) -> Iterator[str]:
+    """Said of classes that no network learns."""
+    strangers = np.setdiff1d(np.arange(len(classes)), np.concatenate(learned))
+    if len(strangers):
+        of = f"{len(strangers):,} of {len(classes):,} classes, such as {classes[strangers[0]]}"
+        yield f"in test rows alone, and so never predicted: {of}"
+
+
 def _notes_on_nothing_told(columns: Columns, test: Frame) -> Iterator[str]:
     """Said of columns that networks could learn nothing from; of one value only if test rows have others."""
     for part in columns.parts:
@@ -145,28 +130,6 @@ def _notes_on_nothing_told(columns: Columns, test: Frame) -> Iterator[str]:
                 yield f"{part.name} has no value in any training row, and tells nothing"
         elif part.is_constant and np.nanmax(np.abs(test[part.name] - part.median), initial=0) > 0:
             yield f"{part.name} is {part.median:g} in all training rows, not in all test rows, and tells nothing"
-
-
-def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
-    """Said of a column that is mostly numbers, where a word such as <5 may have made texts of measurements.
-
-    So may a sign of money or per cent, or a space between thousands, in each of them.
-    """
-    texts = [] if values.dtype.kind == "f" else np.unique(values).tolist()
-    texts = [text for text in texts if text.lower() not in MISSING]
-    words = [text for text in texts if number_of(text) is None]
-    if len(words) == len(texts) > FEW_VALUES and all(map(WITH_SIGN.fullmatch, texts)):
-        return (
-            f"{name} has {len(texts):,} different texts such as {texts[0]!r}; if they are numbers, write them "
-            "with digits and a point alone"
-        )
-    numbers = len(texts) - len(words)
-    if not words or numbers <= max(FEW_VALUES, len(words)):
-        return ""
-    return (
-        f"{name} has {numbers:,} different numbers, which are read as texts since it also holds {words[0]!r}; "
-        "leave such cells empty where they are to be numbers"
-    )
 
 
 def rows_apart(rows: int, share: float) -> int:
@@ -186,6 +149,8 @@ def _check(name: str, frame: Frame, settings: TableSettings, targets: tuple[str,
         missing = next((column for column in targets if column not in frame), "")
         said = f"there is no column {missing!r}" if targets else "it is not said what to predict"
         raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")
+    if len(set(targets)) < len(targets):
+        raise UraenasError(f"{name}: several targets are two or more, each once, not {', '.join(targets)}")
     for column in (*settings.leave_out, *filter(None, [settings.weight])):
         if column not in frame:
             raise unknown(f"column of {name}", column, frame)
@@ -241,74 +206,3 @@ def _counting(name: str, column: str, values: np.ndarray, notes: list[str]) -> n
     if not counts.all():
         notes.append(f"{(~counts).sum():,} rows whose {column} is 0 are left out")
     return counts
-
-
-def _target(name: str, values: np.ndarray, kind: str) -> np.ndarray:
-    """A column to predict as numbers, or as classes where they may be such."""
-    require_column(name, values)
-    if kind == "classes":
-        return as_classes(values)
-    if kind == "numbers":
-        return column_of(name, values)
-    try:
-        found = column_of(name, values)
-    except UraenasError as error:
-        raise UraenasError(f"{error}; to predict it as classes: data.predict=classes") from error
-    return found if found.dtype.kind == "f" else as_classes(values)
-
-
-def _labels(
-    name: str, kind: str, targets: list[tuple[str, np.ndarray, np.ndarray]], notes: list[str]
-) -> tuple[Target, tuple[str, ...], np.ndarray]:
-    """The target, the names of its classes if it has some, and the labels: [N], or [N, T] of several targets.
-
-    Each is a column's name, its values, and the same as they came.
-    """
-    if kind == "classes" and len(targets) > 1:
-        raise UraenasError(f"{name}: several targets are numbers; data.predict=classes predicts one")
-    for column, values, raw in targets:
-        if len(np.unique(values)) < 2 and len(np.unique(as_classes(raw))) < 2:
-            raise UraenasError(
-                f"{name}: {column} is {as_texts(values)[0]} in all rows; a constant leaves nothing to predict"
-            )
-        if values.dtype.kind != "f" and (kind == "numbers" or len(targets) > 1):
-            mend = "several targets are numbers" if len(targets) > 1 else "data.predict=classes"
-            raise UraenasError(f"{name}: {column} holds texts, which are no numbers; {mend}")
-    if len(targets) > 1:
-        columns, numbers, _ = zip(*targets, strict=True)
-        return numbers_of(columns), (), np.stack(numbers, axis=1).astype(np.float64)
-    return _one_target(*targets[0], kind, notes)
-
-
-def _one_target(
-    column: str, values: np.ndarray, raw: np.ndarray, kind: str, notes: list[str]
-) -> tuple[Target, tuple[str, ...], np.ndarray]:
-    is_number = values.dtype.kind == "f"
-    few = is_number and bool((values == np.round(values)).all()) and len(np.unique(values)) <= FEW_VALUES
-    if kind == "numbers" or (kind == "auto" and is_number and not few):
-        return numbers_of([column]), (), values.astype(np.float64)
-    if kind == "auto" and (said := _on_numbers_among_texts(column, values)):
-        raise UraenasError(f"{said}, or take them for classes: data.predict=classes")
-    texts, coded = np.unique(as_classes(raw) if is_number else values, return_inverse=True)
-    names: list[str] = texts.tolist()
-    order = list(range(len(names)))
-    if None not in (numbers := [number_of(text) for text in names]):
-        order.sort(key=lambda place: (numbers[place], names[place]))
-    if kind == "auto" and few:
-        notes.append(
-            f"{column} has {len(names)} different whole numbers, taken for classes; data.predict=numbers "
-            "predicts it as a number"
-        )
-    notes += _notes_on_classes(column, names)
-    return Classes(rare=True), tuple(names[place] for place in order), np.argsort(order)[coded]
-
-
-def _notes_on_classes(column: str, names: Sequence[str]) -> Iterator[str]:
-    """Said of classes that may not be meant: words for what is missing, and one number written in several ways."""
-    if words := [text for text in names if text.lower() in MISSING]:
-        yield f"{column}: taken for classes: {', '.join(words)}; leave cells empty where nothing is known"
-    numbers: dict[Decimal, str] = {}
-    for text in names if all(number_of(text) is not None for text in names) else ():
-        first = numbers.setdefault(Decimal(text.replace("−", "-")), text)
-        if first != text:
-            yield f"{column}: {first} and {text} are one number and two classes, as they are written"

@@ -600,6 +600,16 @@ def test_codes_that_are_taken_for_classes_keep_their_digits_and_the_order_of_num
     assert len(table_dataset("rows", last, TableSettings("y")).classes) == 2
 
 
+@pytest.mark.parametrize(
+    ("labels", "classes"), [([True, False], ("False", "True")), ([-0.0, 0.0, 1.0], ("0", "1"))]
+)
+def test_truths_are_classes_and_0_has_no_sign(labels: list, classes: tuple[str, ...]) -> None:
+    frame = {"x": np.arange(60.0), "y": np.resize(labels, 60)}
+    found = table_dataset("rows", frame, TableSettings("y"))
+    assert found.classes == classes
+    assert any("whole numbers" in note for note in found.notes) == (classes[0] == "0")
+
+
 def test_notes_say_which_words_are_classes_and_which_say_that_one_is_missing() -> None:
     words = {"x": np.arange(40.0), "y": np.array(["yes", "no", "NA", "?"] * 10)}
     found = table_dataset("rows", words, TableSettings("y"))

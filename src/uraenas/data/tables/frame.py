@@ -143,8 +143,9 @@ def text_of(value: Any) -> str:
 
 def written(value: Any) -> str:
     """A value as it is written, a whole number without a point; nothing where there is none."""
-    text = _whole_text(value)
-    return text.removesuffix(".0") if isinstance(value, float | np.floating) else text
+    if not isinstance(value, float | np.floating):
+        return _whole_text(value)
+    return _whole_text(value + 0.0).removesuffix(".0")  # −0 is 0
 
 
 def _whole_text(value: Any) -> str:

@@ -27,10 +27,10 @@ def kind_of(asked: str, columns: Mapping[str, np.ndarray]) -> str:
 def target_column(name: str, values: np.ndarray, kind: str) -> np.ndarray:
     """A column to predict as numbers, or as classes where they may be such."""
     require_column(name, values)
-    if kind == "classes":
-        return as_classes(values)
     if kind == "numbers":
         return column_of(name, values)
+    if kind == "classes" or values.dtype.kind == "b":
+        return as_classes(values)
     try:
         found = column_of(name, values)
     except UraenasError as error:

@@ -96,7 +96,7 @@ def frame_in_text(content: bytes) -> Frame:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Damaged("it is not in UTF-8, in which tables are read") from error
+        raise Damaged("it is not in UTF-8; save it so (in spreadsheets: CSV UTF-8)") from error
     first = next(filter(_is_written, io.StringIO(text, newline="")), "")
     delimiter = max(DELIMITERS, key=QUOTED.sub("", first).count)
     # Strict: else a quote that is not closed would join rows without a word. A blank after one that is may stand.

@@ -362,6 +362,14 @@ def test_a_column_of_numbers_may_come_as_a_category() -> None:
     np.testing.assert_array_equal(found["x"], [1, 2.5, 4])
 
 
+@pytest.mark.parametrize(
+    ("days", "named"), [(["NaT", "2020-01-02"], "2020-01-02"), (["NaT"], "datetime64"), ([], "datetime64")]
+)
+def test_a_date_that_is_there_is_named(days: list[str], named: str) -> None:
+    with pytest.raises(UraenasError, match=f"column day holds dates such as {named}"):
+        checked({"day": np.array(days, "datetime64[D]")})
+
+
 def test_no_rows_are_refused() -> None:
     columns = columns_of(checked({"town": np.array(["ab", "cd"], object), "area": np.array([1.0, 2.0])}))
     with pytest.raises(UraenasError, match="no rows"):

@@ -1,6 +1,7 @@
 """Words from outside, such as names of files and classes, made harmless where they are shown; and numbers as words."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -25,8 +26,9 @@ def listed(names: Iterable[str]) -> str:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The names that stand in a text with commas between them."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """The names that stand in a text with commas between them; one that has a comma itself is quoted, as `listed`."""
+    names = (quoted or plain.strip() for quoted, plain in re.findall(r'\s*"([^"]*)"\s*|([^,]+)', text))
+    return tuple(name for name in names if name)
 
 
 def csv_cell(value: object) -> object:

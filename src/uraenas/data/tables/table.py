@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.base.words import names_in
+from uraenas.base.words import listed, names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import Category, Columns, columns_of
@@ -145,7 +145,7 @@ def _check(name: str, frame: Frame, settings: TableSettings, targets: tuple[str,
     if settings.kind not in KINDS:
         raise unknown("kind of target", settings.kind, KINDS)
     if not targets or not set(targets) <= frame.keys():
-        have = f"columns are {', '.join(list(frame)[:12])}"
+        have = f"columns are {listed(list(frame)[:12])}"
         missing = next((column for column in targets if column not in frame), "")
         said = f"there is no column {missing!r}" if targets else "it is not said what to predict"
         raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")

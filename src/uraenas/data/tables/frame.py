@@ -28,8 +28,9 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, without importing it
         called = [str(name) for name in rows.columns]
-        if twice := [name for name in called if called.count(name) > 1]:
-            raise UraenasError(f"two columns are called {twice[0]!r}; give each a name of its own")
+        if len(set(called)) < len(called):
+            twice = next(name for name in called if called.count(name) > 1)
+            raise UraenasError(f"two columns are called {twice!r}; give each a name of its own")
         return {str(name): _of_pandas(rows[name]) for name in rows.columns}
     if isinstance(rows, Mapping):
         return {str(name): np.asarray(values) for name, values in rows.items()}
@@ -68,7 +69,7 @@ def as_classes(values: np.ndarray) -> np.ndarray:
     Words such as NA are classes among words, and say among numbers that one is missing.
     """
     texts = [written(one) for one in values]
-    known = [text for text in texts if text.lower() not in MISSING]
+    known = {text for text in texts if text.lower() not in MISSING}
     among_numbers = known and all(number_of(text) is not None for text in known)
     missing = MISSING if among_numbers else NO_CLASS
     return np.array(["" if text.lower() in missing else text for text in texts], dtype=str)
@@ -136,19 +137,20 @@ def as_text(number: float) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as text; a missing one is empty."""
-    text = _whole_text(value)
+    """A value as text; a missing one is empty, and so is a word that says so."""
+    text = _as_it_came(value)
     return "" if text.lower() in MISSING else text
 
 
 def written(value: Any) -> str:
     """A value as it is written, a whole number without a point; nothing where there is none."""
     if not isinstance(value, float | np.floating):
-        return _whole_text(value)
-    return _whole_text(value + 0.0).removesuffix(".0")  # −0 is 0
+        return _as_it_came(value)
+    return _as_it_came(value + 0.0).removesuffix(".0")  # −0 is 0
 
 
-def _whole_text(value: Any) -> str:
+def _as_it_came(value: Any) -> str:
+    """A value as text, whatever it says; nothing where there is none."""
     unlike = value != value  # so is NaN; of pandas' NA nobody knows
     if value is None or not isinstance(unlike, bool | np.bool_) or unlike:
         return ""

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import (
     estimator_checks_generator,
 )
 
-from uraenas import UraeNAS, UraeNASClassifier, UraeNASRegressor
+from uraenas import Run, UraeNAS, UraeNASClassifier, UraeNASRegressor
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import read_json, write_json
 from uraenas.data.tables.frame import frame_of
@@ -256,8 +256,21 @@ def test_masked_values_are_missing_and_masked_labels_are_refused() -> None:
     gaps = np.where(x > 1, np.nan, x)
     np.testing.assert_array_equal(model.predict(masked), model.predict(gaps))
     assert not np.array_equal(model.predict(masked), model.predict(x))
-    with pytest.raises(ValueError, match="y has masked values"):
+    with pytest.raises(ValueError, match="y has missing values"):
         UraeNASRegressor(**SMALL).fit(x, masked[:, 1])
+
+
+def test_labels_of_pandas_own_types_are_kept_as_they_are() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.eye(12)[np.arange(120) % 12]
+    for labels in (10**16 + np.arange(120) % 12, np.arange(120) % 2 == 0):
+        y = pandas.Series(labels).convert_dtypes()
+        model = UraeNASClassifier(**{**SMALL, "epochs": 40}).fit(x, y)
+        assert model.classes_.dtype == labels.dtype
+        np.testing.assert_array_equal(model.predict(x), labels)
+        y[3] = None
+        with pytest.raises(ValueError, match="y has missing values; leave those rows out"):
+            UraeNASClassifier(**SMALL).fit(x, y)
 
 
 def test_a_value_that_was_constant_changes_nothing_and_a_warning_says_so() -> None:
@@ -386,6 +399,28 @@ def test_classes_are_saved_as_they_are(tmp_path) -> None:
     write_json(tmp_path / "model/estimator.json", {**facts, "classes": {"type": "<i8", "values": [7]}})
     with pytest.raises(UraenasError, match="classes are not those of its ensemble"):
         UraeNASClassifier.load(tmp_path / "model")
+
+
+def test_a_run_directory_knows_what_classes_are_called(tmp_path) -> None:
+    table, numbers = table_with_texts()
+    labels = np.where(numbers > 0.5, "+", "007")
+    fitted = UraeNASClassifier(**SMALL, run_directory=tmp_path / "run").fit(table, labels)
+    ensemble = Run(tmp_path / "run").ensemble()
+    assert ensemble.classes == tuple(fitted.classes_) == ("+", "007")
+    np.testing.assert_array_equal(ensemble.predict_proba(table), fitted.predict_proba(table))
+
+
+def test_a_model_whose_classes_were_called_by_their_places_is_read(tmp_path) -> None:
+    table, numbers = table_with_texts()
+    fitted = UraeNASClassifier(**SMALL).fit(table, numbers > 0.5)
+    places = UraeNASClassifier(**SMALL).fit(table, (numbers > 0.5).astype(int))
+    places.save(tmp_path / "model")
+    facts = read_json(tmp_path / "model/estimator.json")
+    write_json(
+        tmp_path / "model/estimator.json", {**facts, "classes": {"type": "|b1", "values": [False, True]}}
+    )
+    read = UraeNASClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(read.predict(table), fitted.predict(table))
 
 
 def test_what_is_not_fitted_is_not_saved(tmp_path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from uraenas.base.words import as_precise, csv_cell, listed, three_decimals
+from uraenas.base.words import as_precise, csv_cell, listed, names_in, three_decimals
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,9 @@ def test_a_number_has_the_decimals_of_its_deviation(value: float, deviation: flo
         ("+2.5e3", "+2.5e3"),
         (["-1", "1"], "-1 | 1"),
         (["-1", "=1"], "'-1 | =1"),
+        ("+", "+"),
+        (["+", "-"], "+ | -"),
+        (["+", "-A1"], "'+ | -A1"),
         ("-1+1", "'-1+1"),
         ("-inf", "'-inf"),
         ("@a", "'@a"),
@@ -64,3 +67,9 @@ def test_a_cell_is_quoted_where_it_could_be_a_formula_and_is_no_number(value: ob
 
 def test_a_name_with_a_comma_is_not_two() -> None:
     assert listed(["cat", "dog, wet", "ü ß"]) == 'cat, "dog, wet", ü ß'
+
+
+@pytest.mark.parametrize("names", [(), ("cat",), ("cat", "dog, wet", "ü ß"), ("a,b", 'c"d', "e")])
+def test_names_in_a_row_are_read_back(names: tuple[str, ...]) -> None:
+    assert names_in(listed(names)) == names
+    assert names_in(f" {listed(names)} ,, ") == names

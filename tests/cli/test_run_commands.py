@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
 import pytest
 
 import uraenas as package
+from uraenas.evaluation import Diverged
+from uraenas.run.advice import on_members
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
@@ -56,6 +59,30 @@ def test_methods_that_are_trained_but_not_asked_for_are_named(uraenas, own_run):
     done = uraenas("run", "--preset", "tiny", "--methods", "uraenas", *changes, "--out", own_run)
     assert done.returncode == 0, done.stderr
     assert "not asked for: deep-ensemble, drnas (--methods)" in done.stdout
+
+
+def test_members_that_are_missing_and_temperatures_far_from_1_are_told(uraenas, own_run, monkeypatch):
+    said = ("run", "--preset", "tiny", "--out", own_run)
+    run = Run(own_run)
+    config, metrics = run.config(), run.metrics()
+    sizes = {"uraenas": 2, "deep-ensemble": 1, "drnas": 1}
+    rows = [row for row in metrics.rows if row.members <= sizes[row.method]]
+    gone = [
+        Diverged(f"{chain}-0{number}", 20, "loss above 100")
+        for chain in ("expected-point", "sampled-sghmc")
+        for number in range(2)
+    ]
+    near = dict.fromkeys(metrics.temperatures, 1.9)
+    few = replace(metrics, rows=rows, temperatures={**near, "drnas": (0.6, 2.345), "uraenas": 0.4})
+    assert on_members(config, replace(few, temperatures=near)) == []
+    missing, far = on_members(config, replace(few, diverged=gone))
+    assert missing.startswith("deep-ensemble has 1 of 2 members: 2 chains diverged and had")
+    assert "far from 1, by held-out data: 2.35 of drnas, 0.4 of uraenas; do not trust" in far
+    assert on_members(config, replace(few, diverged=[replace(one, given_up="") for one in gone])) == [far]
+    monkeypatch.setattr("uraenas.run.advice.FAR", 1)
+    again = uraenas(*said)
+    assert again.stderr.count("note: temperatures far from 1, by held-out data: ") == 1
+    assert "far from 1" not in uraenas(*said, "--json").stderr
 
 
 def test_a_run_is_measured_otherwise_but_not_trained_otherwise(uraenas, own_run):

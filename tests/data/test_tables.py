@@ -17,6 +17,7 @@ from uraenas.data import load_dataset
 from uraenas.data.tables import (
     Category,
     Columns,
+    Frame,
     Number,
     TableSettings,
     columns_of,
@@ -202,6 +203,12 @@ BAD = {
         {},
         "price has 60 different numbers.*'>900'",
     ),
+    "dates to predict": ([*lines(), "1,2,ab,2020-01-02,2020-01-02"], {}, "dates .* data.predict=classes"),
+    "something infinite to predict": (
+        [*lines(), "1,2,ab,2020-01-02,inf"],
+        {},
+        "row 61.* data.predict=classes",
+    ),
     "several, one unknown": (lines(), {"target": "price, cost"}, "there is no column 'cost'"),
     "several, one constant": (changed(1, "3"), {"target": "price,area"}, "area is 3 in all rows"),
     "several, one of texts": (
@@ -276,6 +283,7 @@ def test_a_category_is_read_as_in_training_whatever_stands_beside_it() -> None:
     ]
     assert columns.frame({"code": np.array([1.0, 8.0, np.nan])})["code"].tolist() == ["1.0", "8", ""]
     assert code.encode(columns.frame({"code": [np.nan, 1.0]})["code"], 0)[1].tolist() == [True, False]
+    assert columns.frame({"code": np.array([7.0, np.nan])})["code"].tolist() == ["7", ""]
 
 
 @pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])
@@ -339,12 +347,27 @@ def test_two_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path: Path) -
         read_frame(tmp_path / "twice.parquet")
 
 
+@pytest.mark.parametrize("names", [["a", "a"], [0, "0"]])
+def test_two_columns_of_one_name_in_a_pandas_table_are_refused(names: list) -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(UraenasError, match=f"two columns are called '{names[0]}'; give each"):
+        frame_of(pandas.DataFrame([[1.0, 2.0]], columns=names))
+
+
 def test_a_column_of_numbers_may_come_as_a_category() -> None:
     pandas = pytest.importorskip("pandas")
     rows = pandas.DataFrame({"x": [1.0, 2.5, 4.0]})
     columns = columns_of(checked(frame_of(rows)))
     found = columns.frame(rows.astype({"x": "category"}))
     np.testing.assert_array_equal(found["x"], [1, 2.5, 4])
+
+
+@pytest.mark.parametrize(
+    ("days", "named"), [(["NaT", "2020-01-02"], "2020-01-02"), (["NaT"], "datetime64"), ([], "datetime64")]
+)
+def test_a_date_that_is_there_is_named(days: list[str], named: str) -> None:
+    with pytest.raises(UraenasError, match=f"column day holds dates such as {named}"):
+        checked({"day": np.array(days, "datetime64[D]")})
 
 
 def test_no_rows_are_refused() -> None:
@@ -406,7 +429,7 @@ def test_a_column_without_any_value_tells_nothing_and_a_note_says_so(empty: np.n
     assert strange.tolist() == [False, True]
 
 
-@pytest.mark.parametrize("form", ["${}", "{} %", "5 {:03d}", "−€{}.5"])
+@pytest.mark.parametrize("form", ["${}", "{} %", "5 {:03d}", "5'{:03d}", "−€{}.5"])
 def test_a_note_says_where_signs_make_texts_of_numbers(form: str) -> None:
     texts = np.array([form.format(n) for n in range(40)])
     frame = {"x": np.arange(40.0), "a": texts, "y": np.arange(40.0) ** 2}
@@ -525,3 +548,95 @@ def test_rows_for_testing_in_a_file_of_arrays_are_those_tested_on(
     np.savez(tmp_path / "t.npz", **dict(zip(names[:3], parts, strict=False)))
     with pytest.raises(UraenasError, match="rows for testing must have as many columns and targets"):
         load_dataset(tmp_path / "t.npz")
+
+
+def in_all_forms(column: list, folder: Path) -> list[Frame]:
+    """A table with this column as y: in CSV, in Parquet, from pandas as objects and as a category."""
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"x": np.arange(40.0), "y": pandas.array((column * 40)[:40])})
+    rows.to_csv(folder / "rows.csv", index=False)
+    rows.to_parquet(folder / "rows.parquet")
+    rows.astype({"y": "category"}).to_parquet(folder / "category.parquet")
+    files = [read_frame(folder / name) for name in ("rows.csv", "rows.parquet", "category.parquet")]
+    return [frame_of(rows), frame_of(rows.astype({"y": "category"})), *files]
+
+
+@pytest.mark.parametrize("missing", [[], [None]])
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [12345678901234567, 12345678901234568],
+        ["123456789012345678901", "123456789012345678902", "5"],
+        ["007", "012", "7"],
+        ["-1", "+1"],
+        ["1e5", "10e4"],
+        [0.1234567890123456, 0.1234567890123457, 7.5],
+        ["+", "-"],
+        ["None", "NA", "nan", "inf", "1e5", "True", "-1", "null"],
+        [True, False],
+    ],
+)
+def test_classes_are_called_as_they_are_written(codes: list, missing: list, tmp_path: Path) -> None:
+    column = (codes + missing) * 40
+    for frame in in_all_forms(column, tmp_path):
+        found = table_dataset("rows", frame, TableSettings("y", kind="classes"))
+        assert set(found.classes) == set(map(str, codes))
+        called = {
+            int(row.split()[1]) - 1: found.classes[label]
+            for part in found.parts.values()
+            for row, label in zip(part.names, part.labels, strict=True)
+        }
+        assert called == {n: str(code) for n, code in enumerate(column[:40]) if code is not None}
+
+
+def test_a_missing_value_of_a_category_in_a_parquet_file_is_missing(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    town = pyarrow.array(["ab", None, "cd", None]).dictionary_encode()
+    parquet.write_table(pyarrow.table({"town": town}), tmp_path / "rows.parquet")
+    assert checked(read_frame(tmp_path / "rows.parquet"))["town"].tolist() == ["ab", "", "cd", ""]
+
+
+def test_codes_that_are_taken_for_classes_keep_their_digits_and_the_order_of_numbers() -> None:
+    frame = {"x": np.arange(40.0), "y": np.array(["010", "9", "12345678901234567", "12345678901234568"] * 10)}
+    found = table_dataset("rows", frame, TableSettings("y"))
+    assert found.classes == ("9", "010", "12345678901234567", "12345678901234568")
+    assert "y has 4 different whole numbers, taken for classes" in found.notes[0]
+    last = {**frame, "y": frame["y"][2::4].repeat(4)}
+    last["y"][::2] = "12345678901234568"
+    assert len(table_dataset("rows", last, TableSettings("y")).classes) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"), [([True, False], ("False", "True")), ([-0.0, 0.0, 1.0], ("0", "1"))]
+)
+def test_truths_are_classes_and_0_has_no_sign(labels: list, classes: tuple[str, ...]) -> None:
+    frame = {"x": np.arange(60.0), "y": np.resize(labels, 60)}
+    found = table_dataset("rows", frame, TableSettings("y"))
+    assert found.classes == classes
+    assert any("whole numbers" in note for note in found.notes) == (classes[0] == "0")
+
+
+def test_notes_say_which_words_are_classes_and_which_say_that_one_is_missing() -> None:
+    words = {"x": np.arange(40.0), "y": np.array(["yes", "no", "NA", "?"] * 10)}
+    found = table_dataset("rows", words, TableSettings("y"))
+    assert set(found.classes) == {"yes", "no", "NA"}
+    assert "10 rows without y (?) are left out" in found.notes
+    assert "y: taken for classes: NA; leave cells empty where nothing is known" in found.notes
+    numbers = {"x": np.arange(40.0), "y": np.array(["1", "1.0", "NA", "?"] * 10)}
+    found = table_dataset("rows", numbers, TableSettings("y"))
+    assert found.classes == ("1", "1.0")
+    assert "20 rows without y (?, NA) are left out" in found.notes
+    assert "y: 1 and 1.0 are one number and two classes, as they are written" in found.notes
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_note_counts_classes_that_no_training_row_has(count: int) -> None:
+    names = np.array(["a", "b"] * 20 + [f"rare {n}" for n in range(count)])
+    test = np.char.startswith(names, "rare") | (np.arange(len(names)) < 10)
+    frame = {"x": np.arange(len(names)) * 1.0, "y": names}
+    note = f"in test rows alone, and so never predicted: {count} of {count + 2} classes, such as rare 0"
+    assert note in table_dataset("rows", frame, TableSettings("y"), test).notes
+    none = table_dataset("rows", frame, TableSettings("y"), np.zeros(len(names), bool))
+    assert not any("never predicted" in one for one in none.notes)

@@ -153,11 +153,24 @@ def test_show_and_comparisons_have_the_columns_of_the_target(
     assert "RMSE" in said["numbers"]
     assert "as predicted, without a temperature" in said["numbers"]
     assert "Acc" in said["classes"]
-    number, of_classes = (Run(runs[kind]) for kind in ("numbers", "classes"))
+    number, several = (Run(runs[kind]) for kind in ("numbers", "several"))
     two = report.build([(number, None), (number, None)])
     assert "RMSE, test: best" in two
     assert "Answered at" not in two
-    assert "not tested on the same rows" in report.build([(number, None), (of_classes, None)])
+    assert "not tested on the same rows" in report.build([(number, None), (several, None)])
+
+
+@pytest.mark.parametrize("form", ["html", "md", "csv", "latex"])
+@pytest.mark.parametrize("against", ["", "uraenas-adam"])
+def test_classes_and_numbers_have_no_table_in_common(
+    runs: dict[str, Path], tmp_path: Path, uraenas: Callable, form: str, against: str
+) -> None:
+    for first, other in (("numbers", "classes"), ("classes", "numbers")):
+        words = ["--format", form, "--against", against, "--out", tmp_path / "page"]
+        done = uraenas("report", runs[first], runs[other], *words)
+        assert done.returncode == 2
+        assert f"{runs['numbers']} predicts numbers and" in done.stderr.splitlines()[-1]
+        assert not (tmp_path / "page").exists()
 
 
 def test_members_are_chosen_among_chains_that_left_out_the_same_rows(
@@ -239,7 +252,7 @@ def test_predict_prints_rows_of_a_table(runs: dict[str, Path], tmp_path: Path, u
     (tmp_path / "less.csv").write_text("area,town\n1,a\n")
     done = uraenas("predict", runs["numbers"], tmp_path / "less.csv")
     assert done.returncode == 2
-    assert "column 'rooms' is missing" in done.stderr
+    assert f"{tmp_path / 'less.csv'}: column 'rooms' is missing" in done.stderr
 
 
 @pytest.mark.parametrize("asked", ["risk", "certainty", "coverage", "foreign"])

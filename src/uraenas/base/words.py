@@ -1,6 +1,7 @@
 """Words from outside, such as names of files and classes, made harmless where they are shown; and numbers as words."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -25,27 +26,28 @@ def listed(names: Iterable[str]) -> str:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The names that stand in a text with commas between them."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """The names that stand in a text with commas between them; one that has a comma itself is quoted, as `listed`."""
+    names = (quoted or plain.strip() for quoted, plain in re.findall(r'\s*"([^"]*)"\s*|([^,]+)', text))
+    return tuple(name for name in names if name)
 
 
 def csv_cell(value: object) -> object:
     """A cell of a CSV file, of a list the texts in it; what a spreadsheet would take for a formula is quoted.
 
-    Numbers are none: a class that is called -1 stays so.
+    Numbers and signs alone are none: classes that are called -1 and + stay so.
     """
     if not isinstance(value, str | list):
         return value
     parts: list[str] = value if isinstance(value, list) else [value]
     text = printable(" | ".join(parts))
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not all(map(_is_number, parts)) else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not all(map(_is_harmless, parts)) else text
 
 
-def _is_number(text: str) -> bool:
+def _is_harmless(text: str) -> bool:
     try:
         return math.isfinite(float(text))
     except ValueError:
-        return False
+        return text.strip("+-") == ""
 
 
 def three_decimals(metric: str, value: float, sign: str = "") -> str:

@@ -43,7 +43,11 @@ def predict_tables(
     for file in files:
         if not file.exists():
             raise UraenasError(f"{file} does not exist; give tables: .csv, .parquet or .npz files")
-        found = predict_rows(ensemble, read_frame(file), asked)
+        frame = read_frame(file)
+        try:
+            found = predict_rows(ensemble, frame, asked)
+        except UraenasError as error:
+            raise UraenasError(f"{file}: {error}") from error
         rows += [{"file": str(file), **row} for row in found if row]
         without += [
             {"file": str(file), "row": n, "why": NOT_FINITE} for n, row in enumerate(found, 1) if not row

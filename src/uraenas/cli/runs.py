@@ -262,8 +262,9 @@ def _print_result(pipeline: "Pipeline", metrics: "Metrics", as_json: bool) -> No
         print(json.dumps({"run": str(pipeline.run.path), **metrics.as_json()}))
         return
     from uraenas.evaluation import CALIBRATIONS, rows_of_target, separations, unbeaten
+    from uraenas.run.advice import on_members
 
-    note(unbeaten(metrics.rows, pipeline.run.primary))
+    note([*unbeaten(metrics.rows, pipeline.run.primary), *on_members(pipeline.config, metrics)])
     dataset = pipeline.measured
     of = pipeline.config.evaluate.part.replace("_", "-")
     made = {row.calibration for row in metrics.rows}

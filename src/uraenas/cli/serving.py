@@ -52,9 +52,11 @@ def serve(
             app = application(opened, method, limits, asked)
             ensemble = opened.ensemble(method)
             known = ensemble.require_known()
-            note(ensemble.doubts(asked))
+            doubts = ensemble.doubts(asked)
+            note(doubts)
             if ensemble.classes:
-                rule = [known.threshold(risk, certainty, share).in_words(ensemble.example)]
+                words = known.threshold(risk, certainty, share).in_words(ensemble.example)
+                rule = [] if any(words in doubt for doubt in doubts) else [words]
         tell(f"serving on http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it)")
         note(rule)  # it may be to abstain always
         answer(app, listening)

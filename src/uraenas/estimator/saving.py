@@ -64,7 +64,8 @@ class Saveable(BaseEstimator):
         estimator = cls(**_stored_parameters(facts.table("parameters"), cls._get_param_names()))
         if hasattr(cls, "class_names"):
             estimator.classes_ = _stored_as(facts.table("classes"))
-            if estimator.class_names() != ensemble.classes:
+            places = tuple(map(str, range(len(estimator.classes_))))  # as classes of tables were called
+            if ensemble.classes not in (estimator.class_names(), places):
                 raise facts.error("its classes are not those of its ensemble")
         estimator.ensemble_ = ensemble
         if facts.has("features"):

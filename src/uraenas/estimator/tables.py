@@ -6,6 +6,7 @@ may be missing.
 
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,15 @@ class TableEstimator(Saveable):
         warn_of(ensemble.require_known().doubts_of_foreign(share, "row"))
         return ensemble.is_foreign(rows, share, self.device)
 
-    def _fit_target(self, rows: Any, labels: np.ndarray, kind: str, names: Sequence[str] = (TARGET,)) -> None:
-        """Learn from rows with labels [N], or [N, T] of T targets with these names."""
+    def _fit_target(
+        self,
+        rows: Any,
+        labels: np.ndarray,
+        kind: str,
+        names: Sequence[str] = (TARGET,),
+        classes: tuple[str, ...] = (),
+    ) -> None:
+        """Learn from rows with labels [N], or [N, T] of T targets with these names; of classes they are places."""
         with _as_value_error():
             columns = dict(zip(names, labels.reshape(len(labels), -1).T, strict=True))
             config = self._config()
@@ -125,7 +133,7 @@ class TableEstimator(Saveable):
             if taken := frame.keys() & columns:
                 raise UraenasError(f"a column of X is called {min(taken)!r}; give it another name")
             known = (frame | columns, settings, no_test, seed_of(self.random_state))
-            dataset = table_dataset("rows", *known)
+            dataset = replace(table_dataset("rows", *known), classes=classes)
             with folder_for(self.run_directory) as folder:
                 progress = Lines() if self.verbose else silent
                 pipeline = Pipeline.checked(folder, config, progress, dataset)
@@ -177,9 +185,7 @@ class TableEstimator(Saveable):
 
     def _known_rows(self, X: Any, y: Any, **more: Any) -> tuple[Any, np.ndarray]:
         """Rows and labels of a fit, checked as scikit-learn does."""
-        if np.ma.is_masked(y):
-            raise ValueError("y has masked values; leave those rows out")
-        rows = _dense(X)
+        rows, y = _dense(X), _whole(y)
         if _has_texts(rows):
             _check_feature_names(self, rows, reset=True)
             _check_n_features(self, rows, reset=True)
@@ -250,12 +256,12 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
             raise ValueError(
                 f"a classifier needs at least 2 classes; the data has 1 class, {self.classes_[0]}"
             )
-        self._fit_target(rows, coded.astype(np.float64), "classes")
+        self._fit_target(rows, coded.astype(np.float64), "classes", classes=self.class_names())
         return self
 
     def class_names(self) -> tuple[str, ...]:
-        """What the ensemble calls its classes: by their places in `classes_`."""
-        return tuple(str(place) for place in range(len(self.classes_)))
+        """What the ensemble calls its classes."""
+        return tuple(map(str, self.classes_))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities [N, K], temperature-scaled on rows that no member was trained on."""
@@ -284,6 +290,14 @@ def _require_one_kind(labels: np.ndarray) -> None:
         raise ValueError(
             f"Unknown label type: objects, here {' and '.join(sorted(kinds))}; give an array of numbers or of texts"
         )
+
+
+def _whole(y: Any) -> Any:
+    """Labels without a gap; those of a pandas column as numpy has them, since scikit-learn makes floats of Int64."""
+    gaps = y.isna().to_numpy().any() if hasattr(y, "isna") else np.ma.is_masked(y)
+    if gaps:
+        raise ValueError("y has missing values; leave those rows out")
+    return y.to_numpy() if hasattr(y, "isna") and y.ndim == 1 else y
 
 
 def _dense(X: Any) -> Any:

@@ -13,8 +13,10 @@ from uraenas.report.table import (
     Column,
     TableLine,
     best,
+    columns_for,
     columns_of,
     over_runs,
+    require_one_kind,
     table,
 )
 
@@ -48,6 +50,7 @@ def write(form: str, runs: Runs, contents: Contents) -> str:
             raise unknown(
                 f"mean of the suite of {run}", contents.shifted, means or ("none, as it has no suite",)
             )
+    require_one_kind([(run, columns_for(rows)) for run, rows in runs if rows])
     tables = [(run, table(rows, contents.calibration, contents.shifted)) for run, rows in runs]
     if contents.over_seeds:
         tables = [("", over_runs([line for _, lines in tables for line in lines]))]

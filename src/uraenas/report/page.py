@@ -38,6 +38,7 @@ from uraenas.report.sections import (
     training,
 )
 from uraenas.report.style import colour, colours_of, count, listed
+from uraenas.report.table import require_one_kind
 from uraenas.run.directory import Run
 
 KINDS = {"image": "Images", "row": "Table"}
@@ -81,6 +82,7 @@ def build(
         if against and not any(one.against for one in facts):
             names = dict.fromkeys(name for one in facts for name in one.sizes)
             raise unknown("method of these runs", against, names)
+        require_one_kind([(str(one.run.path), one.columns) for one in facts])
         return render(facts, against, paper, command)
 
 

@@ -31,7 +31,7 @@ from uraenas.evaluation.metrics import confidence_bins, risk_at_coverage
 from uraenas.evaluation.temperature import Temperature
 from uraenas.learning.methods import Assembled
 from uraenas.report.picked import PLACE, Picked, settings_of, trained
-from uraenas.report.table import COLUMNS, NUMBER_COLUMNS, Column
+from uraenas.report.table import Column, columns_for
 from uraenas.run.config import Config
 from uraenas.run.directory import PRIMARY, REPLICATES, Run
 from uraenas.run.facts import DataFacts
@@ -107,7 +107,7 @@ class RunFacts:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """Of the table of methods."""
-        return NUMBER_COLUMNS if any(row.metric == "rmse" for row in self.main_rows) else COLUMNS
+        return columns_for(self.main_rows)
 
     @cached_property
     def methods(self) -> list[str]:

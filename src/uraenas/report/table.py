@@ -1,9 +1,10 @@
 """The table of methods, in the form of the paper's Table 1, from the rows of metrics.json."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from uraenas.base.errors import UraenasError
 from uraenas.base.words import three_decimals
 from uraenas.evaluation import Row, mean_names, sizes_of
 from uraenas.report.style import LARGER_IS_BETTER
@@ -87,7 +88,7 @@ def table(rows: Sequence[Row], calibration: str = "raw", shifted: str = "") -> l
         and row.calibration == (calibration if row.metric != "disagreement" else of_members)
     }
     lines = []
-    columns = NUMBER_COLUMNS if any(row.metric == "rmse" for row in rows) else COLUMNS
+    columns = columns_for(rows)
     for name, members in full.items():
         cells = [
             found.get((name, shifted if column.shifted else "none", column.metric)) for column in columns
@@ -144,3 +145,18 @@ def best(lines: Sequence[TableLine]) -> list[float | None]:
 def columns_of(lines: Sequence[TableLine]) -> tuple[Column, ...]:
     """What the values of these lines are."""
     return lines[0].columns if lines else COLUMNS
+
+
+def columns_for(rows: Iterable[Row]) -> tuple[Column, ...]:
+    """Those of the target that these rows are about."""
+    return NUMBER_COLUMNS if any(row.metric == "rmse" for row in rows) else COLUMNS
+
+
+def require_one_kind(runs: Sequence[tuple[str, tuple[Column, ...]]]) -> None:
+    """Refuse classes beside numbers: what one has in a column, the other has not."""
+    kinds = {columns: name for name, columns in reversed(runs)}
+    if len(kinds) > 1:
+        raise UraenasError(
+            f"{kinds[NUMBER_COLUMNS]} predicts numbers and {kinds[COLUMNS]} classes, which have no metrics "
+            "in common; report them one by one"
+        )

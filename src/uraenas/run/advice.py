@@ -1,4 +1,4 @@
-"""What a user should know of data and settings before a run starts."""
+"""What a user should know of data and settings before a run starts, and of its members when it is over."""
 
 import math
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from uraenas.data.loader import suited_batch
+from uraenas.evaluation import Metrics, sizes_of
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import epochs_for
 from uraenas.run.config import Config
@@ -70,6 +71,30 @@ def _on_leaks(task: Task) -> list[str]:
             "what is measured on these says nothing of new ones"
         )
     return [*notes, *leaks_into_promises(task)]
+
+
+def on_members(config: Config, metrics: Metrics) -> list[str]:
+    """Said of methods with fewer members than asked for, and of those whose temperatures are far from 1."""
+    sizes, notes, far = sizes_of(metrics.rows), [], []
+    for name in config.methods:
+        method = config.method(name)
+        wanted = 1 if method.row.single else config.ensemble.members
+        lost = sum(bool(one.given_up) and one.chain.startswith(method.chains) for one in metrics.diverged)
+        if lost and sizes[name] < wanted:
+            chains = f"{lost} chain{'s' * (lost > 1)}"
+            notes.append(
+                f"{name} has {sizes[name]} of {wanted} members: {chains} diverged and had to be given up; use a "
+                "smaller step size"
+            )
+        temperature = metrics.temperatures[name]
+        every = temperature if isinstance(temperature, tuple) else (temperature,)
+        far += [f"{one:.3g} of {name}" for one in every if not 1 / FAR <= one <= FAR]
+    if far:
+        notes.append(
+            f"temperatures far from 1, by held-out data: {', '.join(far)}; do not trust predictions without them, nor "
+            "uncertainty by source, which is without them"
+        )
+    return notes
 
 
 def leaks_into_promises(task: Task) -> list[str]:

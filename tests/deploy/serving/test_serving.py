@@ -373,6 +373,18 @@ def test_an_address_that_cannot_be_had_is_told_in_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("risk", ["0.3", "0.001"])
+def test_the_rule_is_told_once(
+    uraenas: Callable, finished_run: Path, risk: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("uraenas.deploy.serving.running.bound", lambda host, port: socket.socket())
+    monkeypatch.setattr("uraenas.deploy.serving.running.is_open", lambda at: False)
+    monkeypatch.setattr("uraenas.deploy.serving.running.serve", lambda app, at: None)
+    done = uraenas("serve", finished_run, "--risk", risk)
+    assert done.returncode == 0
+    assert done.stderr.count("abstain") == 1
+
+
 @pytest.mark.parametrize(("host", "others"), [("127.0.0.1", False), ("0.0.0.0", True)])
 def test_whether_other_machines_may_ask_is_known(host: str, others: bool) -> None:
     with bound(host, 0) as listening:

@@ -145,12 +145,11 @@ class Category:
         if number is None or not text:
             return text
         plain = text if is_truth else as_text(number)
-        same = self._by_number.get(number, plain)
-        if is_truth or isinstance(value, Real):
-            return same
         if plain in self._seen:
             return plain
-        return same if same.lower() in TRUTHS else text
+        same = self._by_number.get(number, plain)
+        is_same = is_truth or isinstance(value, Real) or same.lower() in TRUTHS
+        return same if is_same else text
 
     @cached_property
     def _seen(self) -> frozenset[str]:

@@ -11,6 +11,8 @@ from uraenas.base.errors import UraenasError
 Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked float64 [N] or texts [N]
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
+NO_CLASS = frozenset({"", "?"})  # the same of classes that are words: one of them may be None or NA
+EXACT = 2**53  # whole numbers up to here are different in float64
 DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
 
 # With a year of two digits or a month by name it may be anything else, too, so all values of a column must be such.
@@ -25,6 +27,10 @@ COMMAS = re.compile(
 def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
     """A pandas table, a mapping of columns, or an array N×D, its columns called x0, x1 … unless there are names."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # pandas, without importing it
+        called = [str(name) for name in rows.columns]
+        if len(set(called)) < len(called):
+            twice = next(name for name in called if called.count(name) > 1)
+            raise UraenasError(f"two columns are called {twice!r}; give each a name of its own")
         return {str(name): _of_pandas(rows[name]) for name in rows.columns}
     if isinstance(rows, Mapping):
         return {str(name): np.asarray(values) for name, values in rows.items()}
@@ -33,23 +39,40 @@ def frame_of(rows: Any, names: Sequence[str] | None = None) -> Frame:
         raise UraenasError(f"a table has rows and columns, N×D, not the shape {array.shape}")
     if names is not None and len(names) != array.shape[1]:
         raise UraenasError(f"this table has {array.shape[1]} columns, and {len(names)} are needed")
-    called = names or [f"x{number}" for number in range(array.shape[1])]
-    return {name: array[:, number] for number, name in enumerate(called)}
+    given = names or [f"x{number}" for number in range(array.shape[1])]
+    return {name: array[:, number] for number, name in enumerate(given)}
 
 
 def _of_pandas(column: Any) -> np.ndarray:
     kind = str(column.dtype).lower()
     if kind.startswith("period"):
         raise _no_dates(column.name, next(iter(column.dropna()), column.dtype))
-    return as_category(column.to_numpy()) if kind.startswith("categor") else column.to_numpy()
+    if kind.startswith("categor"):
+        return as_category(column.to_numpy(object))
+    rounded = column.dtype.kind in "iu" and column.hasnans and has_beyond_exact(column.min(), column.max())
+    return column.to_numpy(object if rounded else None)
+
+
+def has_beyond_exact(*ends: Any) -> bool:
+    """Whether whole numbers between these are rounded as float64, which numpy makes of them beside missing ones."""
+    return any(text_of(end) and abs(int(end)) > EXACT for end in ends)
 
 
 def as_category(values: np.ndarray) -> np.ndarray:
     """Values of a category whatever they look like: in numpy's own type of texts, which are never read as numbers."""
-    texts = [
-        as_text(one) if isinstance(one, float) and one == one else text_of(one) for one in values.tolist()
-    ]
-    return np.array(texts, np.dtypes.StringDType())
+    return np.array([written(one) for one in values], np.dtypes.StringDType())
+
+
+def as_classes(values: np.ndarray) -> np.ndarray:
+    """A column of classes as texts, with all their digits and the zeros before them; empty where one is missing.
+
+    Words such as NA are classes among words, and say among numbers that one is missing.
+    """
+    texts = [written(one) for one in values]
+    known = {text for text in texts if text.lower() not in MISSING}
+    among_numbers = known and all(number_of(text) is not None for text in known)
+    missing = MISSING if among_numbers else NO_CLASS
+    return np.array(["" if text.lower() in missing else text for text in texts], dtype=str)
 
 
 def checked(columns: Mapping[str, np.ndarray]) -> Frame:
@@ -70,7 +93,7 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind in "biuf":
         return _finite(name, values.astype(np.float64))
     if values.dtype.kind == "T":
-        return np.array(values.tolist(), dtype=str)
+        return np.array([text_of(one) for one in values], dtype=str)
     texts = [text_of(one) for one in values.tolist()]
     numbers = [number_of(text) for text in texts]
     if None not in numbers:
@@ -93,7 +116,7 @@ def require_column(name: str, values: np.ndarray) -> None:
     if values.ndim != 1:
         raise UraenasError(f"column {name} has the shape {values.shape}; it must be one value for each row")
     if values.dtype.kind == "M":
-        raise _no_dates(name, values[0])
+        raise _no_dates(name, next((one for one in values if one == one), values.dtype))
     if values.dtype.kind not in "biufOUST":
         raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
     for kind in set(map(type, values)) if values.dtype.kind == "O" else ():
@@ -114,13 +137,25 @@ def as_text(number: float) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as text; a missing one is empty."""
+    """A value as text; a missing one is empty, and so is a word that says so."""
+    text = _as_it_came(value)
+    return "" if text.lower() in MISSING else text
+
+
+def written(value: Any) -> str:
+    """A value as it is written, a whole number without a point; nothing where there is none."""
+    if not isinstance(value, float | np.floating):
+        return _as_it_came(value)
+    return _as_it_came(value + 0.0).removesuffix(".0")  # −0 is 0
+
+
+def _as_it_came(value: Any) -> str:
+    """A value as text, whatever it says; nothing where there is none."""
     unlike = value != value  # so is NaN; of pandas' NA nobody knows
     if value is None or not isinstance(unlike, bool | np.bool_) or unlike:
         return ""
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    text = text.strip()
-    return "" if text.lower() in MISSING else text
+    return text.strip()
 
 
 def number_of(text: str) -> float | None:

@@ -5,6 +5,7 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset
 from uraenas.data.files import Damaged, blaming, open_limited
 from uraenas.data.npz import read_npz
-from uraenas.data.tables.frame import Frame, as_category, frame_of
+from uraenas.data.tables.frame import Frame, as_category, frame_of, has_beyond_exact
 from uraenas.data.tables.table import TableSettings, table_dataset
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
@@ -95,7 +96,7 @@ def frame_in_text(content: bytes) -> Frame:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Damaged("it is not in UTF-8, in which tables are read") from error
+        raise Damaged("it is not in UTF-8; save it so (in spreadsheets: CSV UTF-8)") from error
     first = next(filter(_is_written, io.StringIO(text, newline="")), "")
     delimiter = max(DELIMITERS, key=QUOTED.sub("", first).count)
     # Strict: else a quote that is not closed would join rows without a word. A blank after one that is may stand.
@@ -135,10 +136,23 @@ def _parquet(path: Path) -> Frame:
         raise UraenasError(f"{path} needs pyarrow; install it with: pip install uraenas[tables]") from error
     with blaming(path, MEND):
         table = parquet.read_table(path)
-        arrays = {name: table[name].to_numpy() for name in table.column_names}
+        arrays = {name: _values(table[name]) for name in table.column_names}
         told = (table.schema.pandas_metadata or {}).get("columns", ())
         categories = {one["name"] for one in told if one.get("pandas_type") == "categorical"}
         return {name: as_category(own) if name in categories else own for name, own in arrays.items()}
+
+
+def _values(column: Any) -> np.ndarray:
+    """What a column holds; missing values of a dictionary would be others to numpy."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_integer(column.type) and column.null_count:
+        ends = compute.min_max(column).as_py()
+        if has_beyond_exact(*ends.values()):
+            return np.array(column.to_pylist(), object)
+    return column.to_numpy()
 
 
 def _arrays_in(path: Path, first: int = 0) -> tuple[np.ndarray, np.ndarray | None] | None:

@@ -1,18 +1,19 @@
 """A table divided, its columns learned from training rows alone: the dataset that a run takes."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from uraenas.base.errors import UraenasError, unknown
-from uraenas.base.words import names_in
+from uraenas.base.words import listed, names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
 from uraenas.data.tables.columns import Category, Columns, columns_of
-from uraenas.data.tables.frame import Frame, as_texts, checked, number_of
-from uraenas.data.targets import Classes, Target, numbers_of
+from uraenas.data.tables.frame import MISSING, Frame, checked, of_one_length
+from uraenas.data.tables.labels import kind_of, labels_of, on_numbers_among_texts, target_column
+from uraenas.data.targets import Target
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
 TEST_FRACTION = 0.2
@@ -20,9 +21,7 @@ LEAST_ROWS = 10
 MULTIPLE = 20  # of which the number of rows apart is one less
 # More would make intervals of 90 % little steadier: what they hold has a deviation of 2 points.
 MOST_APART = 199
-FEW_VALUES = 20  # a target of so many whole numbers or fewer is taken for classes
 KINDS = ("auto", "classes", "numbers")
-WITH_SIGN = re.compile(r"[-+−]?\s?[$€£¥]?\s?[-+−]?\d[\d.,\s]*[%€$£¥]?")  # $1,200 and 5 % and 1 200
 
 # name of the table, column, its values [N], notes to add to → which rows can be used [N]
 MaskOf = Callable[[str, str, np.ndarray, list[str]], np.ndarray]
@@ -60,23 +59,27 @@ def table_dataset(
     _check(name, frame, settings, targets)
     notes: list[str] = []
     categories = {column for column, values in frame.items() if values.dtype.kind == "T"}
-    frame = checked({name: values for name, values in frame.items() if name not in settings.leave_out})
-    needed: list[tuple[str, MaskOf]] = [(column, _known) for column in targets]
+    raw = {column: frame[column] for column in targets}
+    kind = kind_of(settings.kind, raw)
+    inputs = checked({name: frame[name] for name in frame if name not in (*settings.leave_out, *targets)})
+    outputs = {column: target_column(column, values, kind) for column, values in raw.items()}
+    frame = of_one_length(inputs | outputs)
+    needed: list[tuple[str, MaskOf]] = [(column, partial(_known, raw[column])) for column in targets]
     needed += [(settings.weight, _counting)] if settings.weight else []
     used = _used(name, frame, needed, notes)
     frame = _taken(frame, used)
     weights = frame.pop(settings.weight).astype(np.float32) if settings.weight else None
-    kind = "classes" if settings.kind == "auto" and categories.issuperset(targets) else settings.kind
-    target, classes, labels = _labels(name, kind, [(one, frame[one]) for one in targets], notes)
-    inputs = {column: values for column, values in frame.items() if column not in targets}
+    read = [(column, frame.pop(column), values[used]) for column, values in raw.items()]
+    target, classes, labels = labels_of(name, kind, read, notes)
     divided = _divided(target, labels, None if test is None else test[used], settings, key, notes)
-    columns = columns_of(_taken(inputs, divided["train"]), settings.pieces)
-    read = [_on_numbers_among_texts(*pair) for pair in inputs.items() if pair[0] not in categories]
-    notes += filter(None, read)
-    notes += _notes_on_nothing_told(columns, _taken(inputs, divided["test"]))
+    notes += _notes_on_strangers(classes, labels[divided["train"]], labels[divided["validation"]])
+    columns = columns_of(_taken(frame, divided["train"]), settings.pieces)
+    told = [on_numbers_among_texts(*pair) for pair in frame.items() if pair[0] not in categories]
+    notes += filter(None, told)
+    notes += _notes_on_nothing_told(columns, _taken(frame, divided["test"]))
     parts = {}
     for part, rows in divided.items():
-        images, strange = columns.encode(_taken(inputs, rows))
+        images, strange = columns.encode(_taken(frame, rows))
         if part == "test" and strange.any():
             unlike = f"{strange.sum():,} of its test rows have a category that no training row has"
             notes.append(f"{unlike}, and are measured with the most frequent one")
@@ -111,6 +114,14 @@ def _divided(
     return {**found, "apart": apart} if len(apart) else found
 
 
+def _notes_on_strangers(classes: Sequence[str], *learned: np.ndarray) -> Iterator[str]:
+    """Said of classes that no network learns."""
+    strangers = np.setdiff1d(np.arange(len(classes)), np.concatenate(learned))
+    if len(strangers):
+        of = f"{len(strangers):,} of {len(classes):,} classes, such as {classes[strangers[0]]}"
+        yield f"in test rows alone, and so never predicted: {of}"
+
+
 def _notes_on_nothing_told(columns: Columns, test: Frame) -> Iterator[str]:
     """Said of columns that networks could learn nothing from; of one value only if test rows have others."""
     for part in columns.parts:
@@ -119,27 +130,6 @@ def _notes_on_nothing_told(columns: Columns, test: Frame) -> Iterator[str]:
                 yield f"{part.name} has no value in any training row, and tells nothing"
         elif part.is_constant and np.nanmax(np.abs(test[part.name] - part.median), initial=0) > 0:
             yield f"{part.name} is {part.median:g} in all training rows, not in all test rows, and tells nothing"
-
-
-def _on_numbers_among_texts(name: str, values: np.ndarray) -> str:
-    """Said of a column that is mostly numbers, where a word such as <5 may have made texts of measurements.
-
-    So may a sign of money or per cent, or a space between thousands, in each of them.
-    """
-    texts = [] if values.dtype.kind == "f" else [text for text in np.unique(values).tolist() if text]
-    words = [text for text in texts if number_of(text) is None]
-    if len(words) == len(texts) > FEW_VALUES and all(map(WITH_SIGN.fullmatch, texts)):
-        return (
-            f"{name} has {len(texts):,} different texts such as {texts[0]!r}; if they are numbers, write them "
-            "with digits and a point alone"
-        )
-    numbers = len(texts) - len(words)
-    if not words or numbers <= max(FEW_VALUES, len(words)):
-        return ""
-    return (
-        f"{name} has {numbers:,} different numbers, which are read as texts since it also holds {words[0]!r}; "
-        "leave such cells empty where they are to be numbers"
-    )
 
 
 def rows_apart(rows: int, share: float) -> int:
@@ -155,10 +145,12 @@ def _check(name: str, frame: Frame, settings: TableSettings, targets: tuple[str,
     if settings.kind not in KINDS:
         raise unknown("kind of target", settings.kind, KINDS)
     if not targets or not set(targets) <= frame.keys():
-        have = f"columns are {', '.join(list(frame)[:12])}"
+        have = f"columns are {listed(list(frame)[:12])}"
         missing = next((column for column in targets if column not in frame), "")
         said = f"there is no column {missing!r}" if targets else "it is not said what to predict"
         raise UraenasError(f"{name}: {said}; {have}. Say which with data.target=COLUMN")
+    if len(set(targets)) < len(targets):
+        raise UraenasError(f"{name}: several targets are two or more, each once, not {', '.join(targets)}")
     for column in (*settings.leave_out, *filter(None, [settings.weight])):
         if column not in frame:
             raise unknown(f"column of {name}", column, frame)
@@ -190,14 +182,17 @@ def _drawn_apart(rows: np.ndarray, count: int, key: int) -> tuple[np.ndarray, np
     return rows[others], rows[drawn]
 
 
-def _known(name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Which rows have a value of this target [N]."""
+def _known(raw: np.ndarray, name: str, column: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Which rows have a value of this target [N], whose column came like this."""
     known = ~np.isnan(values) if values.dtype.kind == "f" else values != ""
     if known.sum() < LEAST_ROWS:
         said = "all rows lack" if not known.any() else f"{known.sum()} row(s) have"
         raise UraenasError(f"{name}: {said} {column}; needed: {LEAST_ROWS} rows that have it")
     if not known.all():
-        notes.append(f"{(~known).sum():,} rows without {column} are left out")
+        found = {one.strip() for one in raw.tolist() if isinstance(one, str)}.difference(values)
+        words = sorted(text for text in found if text and text.lower() in MISSING)
+        said = f" ({', '.join(words)})" if words else ""
+        notes.append(f"{(~known).sum():,} rows without {column}{said} are left out")
     return known
 
 
@@ -211,43 +206,3 @@ def _counting(name: str, column: str, values: np.ndarray, notes: list[str]) -> n
     if not counts.all():
         notes.append(f"{(~counts).sum():,} rows whose {column} is 0 are left out")
     return counts
-
-
-def _labels(
-    name: str, kind: str, targets: list[tuple[str, np.ndarray]], notes: list[str]
-) -> tuple[Target, tuple[str, ...], np.ndarray]:
-    """The target, the names of its classes if it has some, and the labels: [N], or [N, T] of several targets."""
-    for column, values in targets:
-        if len(np.unique(values)) < 2:
-            raise UraenasError(
-                f"{name}: {column} is {as_texts(values)[0]} in all rows; a constant leaves nothing to predict"
-            )
-        if values.dtype.kind != "f" and (kind == "numbers" or len(targets) > 1):
-            mend = "several targets are numbers" if len(targets) > 1 else "data.predict=classes"
-            raise UraenasError(f"{name}: {column} holds texts, which are no numbers; {mend}")
-    if len(targets) > 1:
-        if kind == "classes":
-            raise UraenasError(f"{name}: several targets are numbers; data.predict=classes predicts one")
-        columns, numbers = zip(*targets, strict=True)
-        return numbers_of(columns), (), np.stack(numbers, axis=1).astype(np.float64)
-    return _one_target(*targets[0], kind, notes)
-
-
-def _one_target(
-    column: str, values: np.ndarray, kind: str, notes: list[str]
-) -> tuple[Target, tuple[str, ...], np.ndarray]:
-    whole = values.dtype.kind == "f" and bool((values == np.round(values)).all())
-    distinct = len(np.unique(values))
-    is_number = values.dtype.kind == "f" and not (whole and distinct <= FEW_VALUES)
-    if kind == "numbers" or (kind == "auto" and is_number):
-        return numbers_of([column]), (), values.astype(np.float64)
-    if kind == "auto" and (said := _on_numbers_among_texts(column, values)):
-        raise UraenasError(f"{said}, or take them for classes: data.predict=classes")
-    if kind == "auto" and whole:
-        notes.append(
-            f"{column} has {distinct} different whole numbers, taken for classes; data.predict=numbers "
-            "predicts it as a number"
-        )
-    classes, coded = np.unique(as_texts(values) if not whole else values, return_inverse=True)
-    names = as_texts(classes) if whole else classes
-    return Classes(rare=True), tuple(str(one) for one in names), coded.astype(np.int64)

@@ -13,7 +13,7 @@ from uraenas.run.places.packing import Unit
 from uraenas.run.places.place import Crew, News, Order
 
 BEAT = 0.25  # seconds between two looks at who waits
-MOST_DEATHS = 5  # of a unit that comes no further: it is the unit's fault, then; and of each worker that has none
+MOST_DEATHS = 5  # of a unit that comes no further; and for each worker, of workers without a unit
 PATIENCE = 300.0  # seconds without any worker
 LEASE_OF = {"train": "chains", "evaluate": "evaluate"}  # a query leaves no file
 COUNTED = {**LEASE_OF, "search": "queries"}

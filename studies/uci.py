@@ -36,6 +36,8 @@ from uraenas.data.loader import suited_batch
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import Ensemble
 from uraenas.evaluation import MEASURES
+from uraenas.learning.methods import METHODS as PACKAGED
+from uraenas.learning.methods import Method
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.presets import PRESETS
@@ -73,6 +75,10 @@ JOINT = {
     "ensemble.members": 40,
     "ensemble.selection": "repeated",
 }
+# At the cost of JOINT: copies of the expected architecture, and the same with recipes drawn and chosen as there.
+COPIES = {**COMMON, "ensemble.members": 40, "ensemble.selection": "in-turn"}
+VARIED = {**COPIES, **RECIPES, "ensemble.selection": "repeated"}
+PACKAGED["varied-adam"] = Method("expected", "adam", recipes="varied")
 # AutoDEUQ holds rows out, as its authors do, and chooses members on them.
 SEARCHED = {
     **COMMON,
@@ -221,6 +227,8 @@ def of_quantiles(data: Dataset, split: int) -> dict[str, float]:
 RUNS: list[tuple[dict[str, str], dict[str, Any]]] = [
     ({"uraenas": "joint-adam"}, JOINT),
     (OTHERS, BESIDE),
+    ({"deep ensemble of 40": "deep-ensemble-adam"}, COPIES),
+    ({"40 recipes": "varied-adam"}, VARIED),
     ({"autodeuq": "autodeuq"}, SEARCHED),
 ]
 PEERS: dict[str, Callable[[Dataset, int], dict[str, float]]] = {

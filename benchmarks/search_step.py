@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from unittest.mock import patch
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -60,14 +59,15 @@ def cut(variant: str) -> Iterator[None]:
     from uraenas.engine.kernels.cells import program, tuning  # Triton is not there on every machine
 
     parts = {kernel: int(count) for kernel, count in (one.split("=") for one in variant.split(",") if one)}
-
-    def smaller(kernel: str, channels: int) -> tuning.Tuning:
-        found = tuning.tuned(kernel, channels)
-        return replace(found, block=max(16, found.block // parts.get(kernel, 1)))
-
-    elements = program.ELEMENTS // parts.get("norms", 1)
-    with patch.object(program, "tuned", smaller), patch.object(program, "ELEMENTS", elements):
+    tunings, elements = dict(tuning.TUNINGS), program.ELEMENTS
+    for at, found in tunings.items():
+        tuning.TUNINGS[at] = replace(found, block=max(16, found.block // parts.get(at[0], 1)))
+    program.ELEMENTS = elements // parts.get("norms", 1)
+    try:
         yield
+    finally:
+        tuning.TUNINGS.update(tunings)
+        program.ELEMENTS = elements
 
 
 def main() -> None:

@@ -392,10 +392,9 @@ def _with_earlier_settings(run: Run, config: Config) -> Config:
     if run.data() is None and before.data.name != config.data.name:  # nothing else knows the images again
         changed["data.name"] = (before.data.name, config.data.name)
     if changed:
-        words = in_words(changed)
         raise UraenasError(
-            f"{run.path} was made with other settings: {words}; give those it had, a --budget too, or choose another "
-            "directory (--out)"
+            f"{run.path} was made with other settings: {in_words(changed)}; give those it had, a --budget too, or "
+            "choose another directory (--out)"
         )
     kept = {key: value for key, value in before.every.items() if key not in config.values}
     return Config(config.values, kept)

@@ -1,17 +1,14 @@
 """Milliseconds of one search step: the engine (on a GPU captured) beside the plain way, in one run.
 
 python benchmarks/search_step.py [--batch 64] [--steps 50] [--distributions dirichlet gdas] [--no-plain]
-                                 [--profile] [--cut input_gradient=4 input_gradient=4,norms=4]
+                                 [--profile]
 OMP_NUM_THREADS=1 python benchmarks/search_step.py --device cpu --cells 1 --steps 12 --no-plain
 """
 
 import argparse
-import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -49,27 +46,6 @@ def profiled(step: Callable[[], None], count: int) -> str:
     return "\n".join(lines)
 
 
-@contextmanager
-def cut(variant: str) -> Iterator[None]:
-    """Smaller blocks, so more programs: of these kernels, KERNEL=PARTS with commas between, each cut into so many.
-
-    A search step has one network and small batches, and tile sizes were tuned for ten networks. `norms` are all
-    kernels that only pass over maps. Matrix units want at least 16 rows.
-    """
-    from uraenas.engine.kernels.cells import program, tuning  # Triton is not there on every machine
-
-    parts = {kernel: int(count) for kernel, count in (one.split("=") for one in variant.split(",") if one)}
-    tunings, elements = dict(tuning.TUNINGS), program.ELEMENTS
-    for at, found in tunings.items():
-        tuning.TUNINGS[at] = replace(found, block=max(16, found.block // parts.get(at[0], 1)))
-    program.ELEMENTS = elements // parts.get("norms", 1)
-    try:
-        yield
-    finally:
-        tuning.TUNINGS.update(tunings)
-        program.ELEMENTS = elements
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -82,7 +58,6 @@ def main() -> None:
     mixed = [name for name, row in DISTRIBUTIONS.items() if row.made.loop == "supernet"]
     parser.add_argument("--distributions", nargs="+", default=["dirichlet"], choices=mixed)
     parser.add_argument("--no-plain", action="store_true", help="time the engine alone")
-    parser.add_argument("--cut", nargs="+", default=[""], help="variants with smaller blocks: KERNEL=PARTS,…")
     parser.add_argument("--profile", action="store_true", help="and which kernels take how long")
     options = parser.parse_args()
     engine = Engine(EngineSettings(device=options.device, precision=options.precision))
@@ -94,15 +69,13 @@ def main() -> None:
     size = Size(space, batch=256, search_batch=options.batch, members=1, images=images)
     print(torch.cuda.get_device_name() if on_gpu else "CPU", torch.__version__)
     bench, ways = Bench(size, engine), []
-    for name, variant in itertools.product(options.distributions, options.cut):
+    for name in options.distributions:
         start = time.perf_counter()
-        with cut(variant) if variant else nullcontext():
-            case = bench.search(name)
-            for _ in range(6):  # the fourth is captured
-                case.engine()
-        label = f"{name} {variant}".strip()
-        print(f"{label} is ready in {time.perf_counter() - start:.0f} s")
-        ways.append((label, case.engine))
+        case = bench.search(name)
+        for _ in range(6):  # the fourth is captured
+            case.engine()
+        print(f"{name} is ready in {time.perf_counter() - start:.0f} s")
+        ways.append((name, case.engine))
     plain = [] if options.no_plain else [("plain", case.plain)]
     for _, step in plain:
         step()

@@ -1,11 +1,12 @@
 """Every score by which an image may look foreign, alone and joined, of one run's ensemble: which should be the default?
 
-    python studies/foreign_scores.py RUN METHOD NAME=FILE.npz …
+    python studies/foreign_scores.py RUN METHOD NAME=FILE.npz … [--choose]
 
-AUROC against the test images and, in brackets, the share turned away at 5 % of the held-out images. Scores: what the
-prediction says (1 − probability, total uncertainty, mutual information, energy), and distances at the first and last
-level of the members' networks: Mahalanobis to the nearest class, that less the distance to all images (relative), and
-to the tenth nearest neighbour of unit features. `a + b` joins two by Fisher's sum of log ranks.
+AUROC against the test images (with --choose against held-out ones, so that choices leave the test images alone) and, in
+brackets, the share turned away at 5 % of the held-out images. Scores: what the prediction says (1 − probability, total
+uncertainty, mutual information, energy), and distances at the first and last level of the members' networks:
+Mahalanobis to the nearest class, that less the distance to all images (relative), and to the tenth nearest neighbour of
+unit features. `a + b` joins two by Fisher's sum of log ranks.
 """
 
 import argparse
@@ -73,6 +74,7 @@ def main() -> None:
     parser.add_argument("run", help="a run directory, or cifar10, which comes with the package")
     parser.add_argument("method")
     parser.add_argument("sets", nargs="*", metavar="NAME=FILE.npz")
+    parser.add_argument("--choose", action="store_true", help="compare with held-out images")
     given = parser.parse_args()
     run = Run(location.found(given.run))
     ensemble, task = run.ensemble(given.method), prepare(run.config())
@@ -80,7 +82,10 @@ def main() -> None:
     predictor = WithLogits(ensemble.members, ensemble.space, ensemble.normalisation, engine)
     random = np.random.default_rng(0)
     train = random.permutation(len(task.train))[:5000]
-    images = {"held out": task.held_out.images, "test": task.dataset.test.images}
+    images = {"held out": task.held_out.images}
+    if not given.choose:
+        images["test"] = task.dataset.test.images
+    own = "held out" if given.choose else "test"
     shape = task.dataset.test.images.shape[1:]  # grey images may be stored without a channel
     for other in given.sets:
         name, file = other.split("=")
@@ -128,14 +133,14 @@ def main() -> None:
         limit = np.quantile(held, 0.95)
         cells = []
         for name in names:
-            values = np.concatenate([scores["test"][word], scores[name][word]])
-            foreign = np.repeat([0, 1], [len(scores["test"][word]), len(scores[name][word])])
+            values = np.concatenate([scores[own][word], scores[name][word]])
+            foreign = np.repeat([0, 1], [len(scores[own][word]), len(scores[name][word])])
             turned_away = 100 * (scores[name][word] > limit).mean()
             cells.append(f"{100 * roc_auc_score(foreign, values):.1f} ({turned_away:.0f})")
         print(
             f"| {word} |",
             " | ".join(cells),
-            f"| {100 * (scores['test'][word] > limit).mean():.1f} |",
+            f"| {100 * (scores[own][word] > limit).mean():.1f} |",
             flush=True,
         )
 

@@ -135,7 +135,7 @@ def cifar(folder: Path) -> dict[str, np.ndarray]:
 
 
 def without(left_out: list[int], folder: Path, out: Path) -> None:
-    """Two datasets: the other classes, numbered anew, and the test images of those left out."""
+    """The other classes, numbered anew; of those left out the test images, and some training images to choose by."""
     parts = cifar(folder)
     rest = [k for k in range(10) if k not in left_out]
     kept = {}
@@ -145,7 +145,9 @@ def without(left_out: list[int], folder: Path, out: Path) -> None:
         kept[f"y_{part}"] = np.searchsorted(rest, parts[f"y_{part}"][inside])
     words = "-".join(map(str, left_out))
     np.savez(out / f"without-{words}.npz", **kept)  # type: ignore[arg-type]
-    np.savez(out / f"left-out-{words}.npz", images=parts["x_test"][np.isin(parts["y_test"], left_out)])
+    for part, name, most in (("test", "left-out", None), ("train", "choose-by", 2000)):
+        outside = parts[f"x_{part}"][np.isin(parts[f"y_{part}"], left_out)]
+        np.savez(out / f"{name}-{words}.npz", images=outside[:most])
 
 
 def few(folder: Path, out: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 STUDIES = Path(__file__).parents[2] / "studies"
 SHORT = ("train.epochs=2", "search.epochs=1", "data.limit=200", "evaluate.suite=none")
@@ -70,6 +71,45 @@ def test_every_score_of_foreign_images_tells_noise(study: Study, finished_run: P
     rows = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in printed.splitlines()[1:]}
     assert float(rows["last"].split()[0]) > 60
     assert {"1 − p", "total", "energy", "relative", "kNN"} <= rows.keys()
+
+
+def test_networks_learn_how_images_are_turned(study: Study, tmp_path: Path) -> None:
+    images, labels = load_digits(n_class=3, return_X_y=True)
+    images = np.round(images.reshape(-1, 8, 8) * 15).astype(np.uint8)
+    named = {"x_train": images[:300], "y_train": labels[:300], "x_test": images[300:], "y_test": labels[300:]}
+    np.savez(tmp_path / "plain.npz", **named)
+    study("turned", "make", tmp_path / "plain.npz", tmp_path / "turned.npz", "--mirrored", "--choose")
+    with np.load(tmp_path / "turned.npz") as arrays:
+        x, y, upright = arrays["x_test"], arrays["y_test"], arrays["x_test"][arrays["y_test"] % 4 == 0]
+        assert len(arrays["y_train"]) == 270 * 4 * 2
+        assert len(y) == 30 * 4
+        np.testing.assert_array_equal(x[y % 4 == 2], upright[:, ::-1, ::-1])
+    given = (
+        "--preset",
+        "tiny",
+        "--epochs",
+        4,
+        "--seeds",
+        0,
+        "--members",
+        2,
+        "--methods",
+        "deep-ensemble",
+        "--set",
+    )
+    study("weights", tmp_path / "runs", *given, f"data.name={tmp_path / 'turned.npz'}", "evaluate.suite=none")
+    noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "noise.npz", images=noise)
+    run, foreign = tmp_path / "runs" / "seed-0", f"noise={tmp_path / 'noise.npz'}"
+    printed = study("turned", "judge", run, "deep-ensemble", foreign).splitlines()
+    rows = {
+        tuple(line.split("|")[1:3]): float(line.split("|")[3])
+        for line in printed[1:]
+        if "accuracy" not in line
+    }
+    assert rows[" 1 ", " first "] > 80
+    assert rows[" 4 ", " first "] > 80
+    assert float(printed[1].split()[-1]) > 40
 
 
 def test_the_expected_architecture_has_a_rank(study: Study, finished_run: Path) -> None:

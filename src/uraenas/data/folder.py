@@ -90,6 +90,13 @@ def read_folder(path: Path, size: tuple[int, int], skip_unreadable: bool) -> np.
     return _stacked([picture.pixels for picture in pictures.values()])
 
 
+def read_again(folder: Path, names: Sequence[str], form: tuple[int, int, int]) -> np.ndarray:
+    """The pictures that a folder has under these names, in another form: uint8 [N, height, width, C]."""
+    files = [folder / name for name in names]
+    pictures, _ = _read_all(files, form[:2], skip=False)
+    return np.stack([pictures[file].with_channels(form[2]) for file in files])
+
+
 def images_below(folder: Path) -> tuple[list[Path], list[Path]]:
     """All files with the ending of an image, and all others; hidden ones are neither."""
     files = sorted(_files_below(folder))

@@ -28,6 +28,7 @@ LARGE, STRIP = 4_000_000, 1 << 20  # pixels
 ONE_LARGE = Lock()  # of large pictures one is decoded at a time, whatever the number of cores
 DEEPEST, WHITE = 65535, 255  # of 16 and of 8 bits
 DIM = 4095  # cameras use 12 of 16 bits: such files come out nearly black
+CHANNELS = (1, 3)  # that a file can become: grey, RGB
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # a tag of TIFF, which Pillow obeys in 8 bits alone
 
 
@@ -56,7 +57,7 @@ class Picture:
 
     def with_channels(self, channels: int) -> np.ndarray:
         """[height, width, channels], grey or RGB."""
-        if channels not in (1, 3):
+        if channels not in CHANNELS:
             raise UraenasError(
                 f"an image file cannot become {channels} channels; allowed: 1 (grey) or 3 (RGB)"
             )

@@ -14,7 +14,7 @@ from uraenas.data.folder import read_again
 from uraenas.data.pictures import CHANNELS
 from uraenas.ensemble import Owner
 from uraenas.run.config import Config, build, differences, in_words, override
-from uraenas.run.directory import KEPT_FILES, REPORT, Run, link
+from uraenas.run.directory import KEPT_FILES, REPORT, Run, link, search_taken_from
 from uraenas.run.facts import DataFacts
 from uraenas.run.recipes import taking_recipes
 from uraenas.run.task import Task
@@ -223,7 +223,7 @@ def take_search(run: Run, source: Run, space: Space) -> None:
     costs, theirs = source.costs.read(), source.config()
     if "search" not in run.costs.read() and "search" in costs:
         run.costs.add({"search": costs["search"]})
-    found, name = _searched(source), source.path.resolve().name
+    found, name = _searched(source), search_taken_from(source) or source.path.resolve().name
     kind = theirs.every["search.distribution"]  # methods that need a search may have gone since
     epochs = theirs.values.get("search.epochs", len(found.history))
     run.write_searched(replace(found, space=space), kind, epochs=epochs, seed=theirs.seed, of=name)

@@ -164,10 +164,11 @@ def require_same_division(source: Run, config: Config, task: Task, what: str, in
 
 def _as_read_there(part: LabelledImages, images: DataFacts, config: Config) -> LabelledImages:
     """Images as the other run would have read their files, if there are files: of another size or in other colours."""
-    alike = part.images.shape[1:] == images.image
-    if alike or part.names is None or not images.learned or images.image[2] not in CHANNELS:
+    folder, alike = Path(config.data.name).expanduser(), part.images.shape[1:] == images.image
+    if alike or not images.learned or images.image[2] not in CHANNELS:
         return part
-    folder = Path(config.data.name).expanduser()
+    if part.names is None or not folder.is_dir():
+        return part
     return LabelledImages(read_again(folder, part.names, images.image), part.labels)
 
 

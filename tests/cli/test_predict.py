@@ -100,6 +100,15 @@ def test_images_that_the_run_has_learned_from_are_told(uraenas, finished_run, tm
     assert not any(row.note for row in run.predict(files))
 
 
+def test_pictures_in_colour_are_told_where_the_training_images_are_grey(uraenas, finished_run, tmp_path):
+    grey = Image.fromarray(np.uint8(load_digits().images[0] * 255 / 16))
+    grey.convert("RGB").save(tmp_path / "0.png")
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "1.png")
+    assert [row.note for row in Run(finished_run).predict([tmp_path])] == ["", "made grey"]
+    said = " ".join(uraenas("predict", finished_run, tmp_path).stdout.split())
+    assert "1 in colour were made grey, as the training images are." in said
+
+
 def test_of_several_frames_the_first_is_predicted_with_a_note(uraenas, finished_run, tmp_path):
     frames = [Image.new("L", (8, 8), level) for level in (10, 250, 90)]
     frames[0].save(tmp_path / "film.gif", save_all=True, append_images=frames[1:])

@@ -133,6 +133,7 @@ def _effect(run: "Run", method: str) -> str | None:
 
 def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str | None) -> str | None:
     """What a reader of the table should know."""
+    from uraenas.data.pictures import MADE_GREY
     from uraenas.ensemble.predict import LEARNED
 
     notes = _right_by_folders(predictions, ensemble.classes)
@@ -147,6 +148,8 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
     if noted := sum("resized" in row.note for row in predictions):
         of = f"{noted:,} of {len(predictions):,} images were resized"
         notes.append(f"{of}; --csv and --json say from which size.")
+    if coloured := sum(MADE_GREY in row.note for row in predictions):
+        notes.append(f"{coloured:,} in colour were made grey, as the training images are.")
     if several := sum("frames" in row.note for row in predictions):
         notes.append(f"Of {several:,} with several frames the first is used.")
     notes += [f"The part of {source} is not defined: {why}." for source, why in ensemble.undefined.items()]

@@ -29,6 +29,7 @@ LARGE, STRIP = 4_000_000, 1 << 20  # pixels
 ONE_LARGE = (
     Lock()
 )  # of pictures that are large in memory one is decoded at a time, whatever the number of cores
+MADE_GREY = "made grey"
 UNREADABLE = "cannot be read as an image"
 DEEPEST, WHITE = 65535, 255  # of 16 and of 8 bits
 DIM = 4095  # cameras use 12 of 16 bits: such files come out nearly black
@@ -58,6 +59,11 @@ class Picture:
         notes += [f"first of {self.frames} frames"] if self.frames > 1 else []
         notes += ["uses at most 12 of its 16 bits"] if self.dim else []
         return "; ".join(notes)
+
+    def note_in(self, channels: int) -> str:
+        """The same, where it gets so many channels."""
+        loses = channels == 1 and not (self.pixels == self.pixels[..., :1]).all()
+        return "; ".join(filter(None, (self.note, MADE_GREY if loses else "")))
 
     def with_channels(self, channels: int) -> np.ndarray:
         """[height, width, channels], grey or RGB."""

@@ -135,7 +135,7 @@ def _read(
         except UraenasError as error:
             found.append(Unreadable(str(path), str(error)))
             continue
-        notes = [picture.note, LEARNED if learned and mark_of(pixels) in learned else ""]
+        notes = [picture.note_in(shape.channels), LEARNED if learned and mark_of(pixels) in learned else ""]
         found.append((pixels, "; ".join(filter(None, notes))))
     return found
 

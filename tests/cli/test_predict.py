@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sklearn.datasets import load_digits
 
 from uraenas.base.errors import UraenasError
 from uraenas.cli.predicting import _caption
+from uraenas.data.dataset import mark_of
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Prediction, Unreadable, find_files, predict_files
 from uraenas.ensemble.threshold import Threshold, estimated, promised
@@ -82,6 +84,29 @@ def test_folders_that_are_named_as_classes_say_how_many_are_right(uraenas, finis
     (tmp_path / "new" / "0").rename(tmp_path / "new" / "nought")
     assert "By the names" not in uraenas("predict", finished_run, tmp_path / "new").stdout
     assert "By the names" not in uraenas("predict", finished_run, tmp_path / "new" / "1").stdout
+
+
+def test_images_that_the_run_has_learned_from_are_told(uraenas, finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
+    run, images = Run(tmp_path / "run"), np.uint8(load_digits().images[:5] * 255 / 16)
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"{number}.png")
+    files = [tmp_path / f"{number}.png" for number in range(5)]
+    run.write_data(replace(run.data(), learned="".join(mark_of(image) for image in images[:2])))
+    assert [row.note for row in run.predict(files)] == ["learned from it", "learned from it", "", "", ""]
+    said = " ".join(uraenas("predict", run.path, *files).stdout.split())
+    assert "2 of 5 are training images of this run: what it says of these says nothing of new ones." in said
+    (run.path / "data.json").write_text("{")  # which predictions can do without
+    assert not any(row.note for row in run.predict(files))
+
+
+def test_pictures_in_colour_are_told_where_the_training_images_are_grey(uraenas, finished_run, tmp_path):
+    grey = Image.fromarray(np.uint8(load_digits().images[0] * 255 / 16))
+    grey.convert("RGB").save(tmp_path / "0.png")
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "1.png")
+    assert [row.note for row in Run(finished_run).predict([tmp_path])] == ["", "made grey"]
+    said = " ".join(uraenas("predict", finished_run, tmp_path).stdout.split())
+    assert "1 in colour were made grey, as the training images are." in said
 
 
 def test_of_several_frames_the_first_is_predicted_with_a_note(uraenas, finished_run, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from uraenas.base.errors import UraenasError
-from uraenas.data import load_folder, read_image
+from uraenas.data import load_folder, pictures, read_image
 from uraenas.data.pictures import read_picture
 
 
@@ -257,6 +257,29 @@ def test_any_size_in_the_models_size_out(tmp_path: Path) -> None:
         read_image(tmp_path / "large.jpg", 32, 4)
     with pytest.raises(UraenasError, match=r"absent\.png cannot be read"):
         read_image(tmp_path / "absent.png", 32, 3)
+
+
+def test_pictures_that_are_large_in_memory_are_decoded_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JPEG is made small while it is decoded, unless it comes in several scans."""
+    taken: list[str] = []
+
+    class Counting:
+        def __enter__(self) -> None:
+            taken.append("")
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    monkeypatch.setattr(pictures, "LARGE", 200 * 200)
+    monkeypatch.setattr(pictures, "ONE_LARGE", Counting())
+    whole = Image.new("RGB", (400, 400), "red")
+    for name, scans, alone in (("a.jpg", False, 0), ("b.jpg", True, 1), ("c.png", False, 1)):
+        whole.save(tmp_path / name, progressive=scans)
+        taken.clear()
+        assert isinstance(read_picture(tmp_path / name, (16, 16)), pictures.Picture)
+        assert len(taken) == alone
 
 
 @pytest.mark.parametrize("factor", [1, 2.5])

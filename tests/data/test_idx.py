@@ -1,4 +1,4 @@
-"""idx files are read plain and gzipped, whole or not at all; images fit other frames by the plain rule."""
+"""idx files are read plain and gzipped, whole or not at all; images become as large as other networks take them."""
 
 import gzip
 import struct
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from uraenas.base.errors import UraenasError
-from uraenas.data import fit_images, load_dataset, load_idx
+from uraenas.data import fit_images, load_dataset, load_idx, read_image
 from uraenas.data.idx import parse_idx
 
 
@@ -79,26 +80,20 @@ def test_junk_gives_our_error_or_an_array(junk: bytes, axes: int) -> None:
         assert parse_idx(junk, axes).ndim == axes
 
 
-def test_a_smaller_image_is_framed_in_black() -> None:
-    fitted = fit_images(IMAGES[..., None], 32, 32, 3)
-    assert fitted.shape == (6, 32, 32, 3)
-    np.testing.assert_array_equal(fitted[:, 2:-2, 2:-2, 1], IMAGES)
-    assert fitted[:, :2].max() == fitted[:, -2:].max() == fitted[:, :, :2].max() == 0
-
-
-def test_a_much_smaller_image_is_enlarged_by_a_whole_factor() -> None:
-    fitted = fit_images(IMAGES[:, :8, :8, None], 33, 32, 1)
-    np.testing.assert_array_equal(fitted[:, :32:4, ::4, 0], IMAGES[:, :8, :8])
-
-
-def test_a_larger_image_is_shrunk_whole() -> None:
-    flat = np.full((2, 40, 80, 3), 77, np.uint8)
-    fitted = fit_images(flat, 32, 32, 1)
-    assert fitted.dtype == np.uint8
-    assert (fitted[:, 8:-8] == 77).all()
-    assert fitted[:, :8].max() == 0
-    halves = fit_images((flat / 255).astype(np.float32), 20, 40, 3)
-    np.testing.assert_allclose(halves, 77 / 255, rtol=1e-5)
+@pytest.mark.parametrize("size", [(32, 32), (20, 40), (8, 9)])
+def test_images_of_another_size_become_what_their_files_would(tmp_path: Path, size: tuple[int, int]) -> None:
+    colours = np.random.default_rng(0).integers(0, 256, (3, 28, 24, 3), dtype=np.uint8)
+    for number, image in enumerate(colours):
+        Image.fromarray(image).save(tmp_path / f"{number}.png")
+    read = [read_image(tmp_path / f"{number}.png", size, 3) for number in range(3)]
+    np.testing.assert_array_equal(fit_images(colours, *size, 3), read)
+    as_floats = fit_images((colours / 255).astype(np.float32), *size, 3)
+    np.testing.assert_allclose(as_floats * 255, read, atol=1.01)
+    grey = fit_images(colours, *size, 1)
+    assert grey.dtype == np.uint8
+    by_file = [read_image(tmp_path / f"{number}.png", size, 1) for number in range(3)]
+    np.testing.assert_allclose(grey, by_file, atol=1)
+    np.testing.assert_array_equal(fit_images(grey, *size, 3), grey.repeat(3, axis=3))
 
 
 def test_what_cannot_fit_is_refused() -> None:

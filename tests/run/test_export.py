@@ -19,6 +19,7 @@ from uraenas.run.config import preset
 from uraenas.run.directory import search_taken_from
 from uraenas.run.export import export, usual_search
 from uraenas.run.pipeline import Pipeline
+from uraenas.run.teaching import distilling
 
 DIGITS = load_dataset("digits").test.images[:40]
 
@@ -265,6 +266,12 @@ def test_a_search_is_taken_of_a_run_whose_methods_need_none_now(finished_run: Pa
     assert changed.config().search is None
     pipeline = Pipeline.start(tmp_path / "run", preset("tiny", {"methods": "drnas"}), search_of=changed)
     assert pipeline.search() is not None
+    again = Pipeline.start(tmp_path / "again", preset("tiny", {"methods": "drnas"}), search_of=pipeline.run)
+    assert search_taken_from(again.run) == "changed"  # who searched, not who took it over
+    advised = "architectures come from the search of changed; to search on this data: --search-of none"
+    assert advised in again.notes()
+    student = Pipeline.start(tmp_path / "one", distilling(changed, "drnas"), search_of=pipeline.run)
+    assert "architectures come from the search of changed" in student.notes()  # as a student's are to be
 
 
 def test_few_own_images_are_not_searched_on_unless_asked(tmp_path: Path, uraenas: Callable) -> None:

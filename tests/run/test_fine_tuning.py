@@ -11,9 +11,10 @@ from uraenas.architectures import Searched
 from uraenas.data import Dataset, LabelledImages
 from uraenas.engine import Engine
 from uraenas.run import budget
+from uraenas.run.advice import advice
 from uraenas.run.budget import plan
-from uraenas.run.config import Config, preset
-from uraenas.run.fine_tuning import ENOUGH_STEPS_ON, fine_tuning
+from uraenas.run.config import Config, override, preset
+from uraenas.run.fine_tuning import ENOUGH_STEPS_ON, FEW_STEPS_ON, fine_tuning
 from uraenas.run.task import Task, prepare
 
 
@@ -108,3 +109,19 @@ def test_settings_that_are_given_stay_and_decide_whether_networks_start_trained(
 )
 def test_images_of_another_format_start_from_nothing(side: int, channels: int, fits: bool) -> None:
     assert (fine_tuning(preset("digits"), task(images(side, channels)), ()) is not None) == fits
+
+
+def test_networks_that_start_trained_are_said_to_want_as_many_steps_as_a_budget_gives_them() -> None:
+    few = task(images())
+    config = fine_tuning(preset("digits"), few, ())
+    assert config is not None
+    each = few.steps(config.train.batch)
+
+    def notes(steps: int) -> list[str]:
+        now = override(config, {"train.epochs": -(-steps // each)})
+        return [line for line in advice(now, few) if "too few to learn well" in line]
+
+    assert not notes(FEW_STEPS_ON)
+    (note,) = notes(FEW_STEPS_ON // 2)
+    advised = int(note.partition("train.epochs=")[2].split()[0])
+    assert ENOUGH_STEPS_ON <= advised * each < 2 * ENOUGH_STEPS_ON

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from uraenas.base.errors import UraenasError
 from uraenas.data import Dataset, LabelledImages
@@ -95,6 +96,31 @@ def test_networks_that_have_learned_from_what_is_tested_on_now_are_refused(
         Pipeline.start(tmp_path / "later", later, dataset=replace(others, test=learned.take(np.arange(20))))
     began.run.write_data(replace(began.run.data(), learned=""))  # as it was before there were marks
     going_on("unknown", learned.take(np.arange(20)), unseen)
+
+
+def test_networks_that_have_seen_what_is_tested_on_now_are_refused_also_where_images_have_another_size(
+    source: Run, tmp_path: Path
+) -> None:
+    random, folder = np.random.default_rng(0), tmp_path / "photos"
+    for place in (folder / label / f"{n}.png" for label in ("cat", "dog") for n in range(20)):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (24, 24), dtype=np.uint8)).save(place)
+    own = {"methods": "uraenas", "data.name": str(folder), "data.image_size": 12}
+    began = Pipeline.start(tmp_path / "first", override(source.config(), own))
+    began.train(began.search())
+    config = override(began.config, {"train.sampled.start": str(began.run.path), "data.image_size": 16})
+    Pipeline.checked(tmp_path / "larger", config)  # of the same seed, so the same files are held out
+    with pytest.raises(UraenasError, match=r"has seen \d of the \d held-out images"):
+        Pipeline.checked(tmp_path / "another", override(config, {"seed": 1}))
+    with pytest.raises(UraenasError, match=r"search of .* has seen \d of the \d held-out images"):
+        Pipeline.checked(
+            tmp_path / "another",
+            override(began.config, {"data.image_size": 16, "seed": 1}),
+            search_of=began.run,
+        )
+    Image.fromarray(random.integers(0, 256, (24, 24, 3), dtype=np.uint8)).save(folder / "cat" / "a.png")
+    with pytest.raises(UraenasError, match=r"has seen \d of the \d (held-out|test) images"):
+        Pipeline.checked(tmp_path / "added", config)  # in colour now, and divided anew
 
 
 def test_colours_become_grey(tmp_path: Path) -> None:

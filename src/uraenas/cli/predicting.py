@@ -67,7 +67,9 @@ def predict(
     note(notes_on_left_out(left_out))
     with bars(quiet=as_json or as_csv) as progress:
         results = list(
-            predict_files(ensemble, files, asked, lambda done: progress("predict", done, len(files)))
+            predict_files(
+                ensemble, files, asked, lambda done: progress("predict", done, len(files)), opened.marks
+            )
         )
     predictions = [result for result in results if isinstance(result, Prediction)]
     unreadable = [result for result in results if isinstance(result, Unreadable)]
@@ -131,7 +133,13 @@ def _effect(run: "Run", method: str) -> str | None:
 
 def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str | None) -> str | None:
     """What a reader of the table should know."""
+    from uraenas.data.pictures import MADE_GREY
+    from uraenas.ensemble.predict import LEARNED
+
     notes = _right_by_folders(predictions, ensemble.classes)
+    if learned := sum(LEARNED in row.note for row in predictions):
+        of = f"{learned:,} of {len(predictions):,} are training images of this run"
+        notes.append(f"{of}: what it says of these says nothing of new ones.")
     if foreign := [
         f"{shown(Path(row.file).name)} (p = {row.p_value:.2g})" for row in predictions if row.foreign
     ]:
@@ -140,6 +148,8 @@ def _caption(predictions: list["Prediction"], ensemble: "Ensemble", effect: str 
     if noted := sum("resized" in row.note for row in predictions):
         of = f"{noted:,} of {len(predictions):,} images were resized"
         notes.append(f"{of}; --csv and --json say from which size.")
+    if coloured := sum(MADE_GREY in row.note for row in predictions):
+        notes.append(f"{coloured:,} in colour were made grey, as the training images are.")
     if several := sum("frames" in row.note for row in predictions):
         notes.append(f"Of {several:,} with several frames the first is used.")
     notes += [f"The part of {source} is not defined: {why}." for source, why in ensemble.undefined.items()]

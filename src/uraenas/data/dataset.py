@@ -1,5 +1,6 @@
 """What every dataset reader returns."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_NAME = 100  # bytes of a dataset's name: two of them and what a run adds must fit into a file's 255
 MOST_CLASS_NAME = 1000
+MARK = 16  # hexadecimal digits that an image is known by
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ class LabelledImages:
     def _digests(self, labelled: bool) -> Iterator[int]:
         for image, label in zip(self.images, self.labels, strict=True):
             yield hash((image.tobytes(), label.tobytes() if labelled else b""))
+
+
+def mark_of(image: np.ndarray) -> str:
+    """A checksum by which an image is known again."""
+    return hashlib.blake2b(image.tobytes(), digest_size=MARK // 2).hexdigest()
 
 
 def _check_weights(weights: np.ndarray, needed: int) -> None:

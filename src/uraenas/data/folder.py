@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 
 from uraenas.base.errors import UraenasError
 from uraenas.data.dataset import Dataset, LabelledImages
-from uraenas.data.pictures import ENDINGS, Picture, bombs_are_errors, try_picture
+from uraenas.data.pictures import ENDINGS, Picture, read_pictures
 from uraenas.data.splits import stratified_split
 
 SPLIT_KEY = 8110  # a constant, so that every run on a folder without a test part has the same test images
@@ -88,6 +87,13 @@ def read_folder(path: Path, size: tuple[int, int], skip_unreadable: bool) -> np.
         raise no_image_in(str(path), others)
     pictures, _ = _read_all(images, size, skip_unreadable)
     return _stacked([picture.pixels for picture in pictures.values()])
+
+
+def read_again(folder: Path, names: Sequence[str], form: tuple[int, int, int]) -> np.ndarray:
+    """The pictures that a folder has under these names, in another form: uint8 [N, height, width, C]."""
+    files = [folder / name for name in names]
+    pictures, _ = _read_all(files, form[:2], skip=False)
+    return np.stack([pictures[file].with_channels(form[2]) for file in files])
 
 
 def images_below(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -206,12 +212,11 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _read_all(files: list[Path], size: tuple[int, int], skip: bool) -> tuple[dict[Path, Picture], list[str]]:
-    """Every picture by its file, decoded on all cores, and what should be known of them.
+    """Every picture by its file, and what should be known of them.
 
     Those that cannot be read are named in one error, or left out and named in a note.
     """
-    with bombs_are_errors(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = dict(zip(files, pool.map(lambda file: try_picture(file, size), files), strict=True))
+    results = dict(zip(files, read_pictures(files, size), strict=True))
     bad = [f"{file} ({why})" for file, why in results.items() if isinstance(why, str)]
     pictures = {file: one for file, one in results.items() if isinstance(one, Picture)}
     named = ", ".join(bad[:NAMED_FILES]) + _and_more(bad)

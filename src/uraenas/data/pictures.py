@@ -3,7 +3,8 @@
 import io
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,14 @@ HEIF = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1")  # how such files be
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MOST_PIXELS = 50_000_000  # a picture is in memory up to four times, at four bytes a pixel: less than 1 GB
 LARGE, STRIP = 4_000_000, 1 << 20  # pixels
-ONE_LARGE = Lock()  # of large pictures one is decoded at a time, whatever the number of cores
+ONE_LARGE = (
+    Lock()
+)  # of pictures that are large in memory one is decoded at a time, whatever the number of cores
+MADE_GREY = "made grey"
+UNREADABLE = "cannot be read as an image"
 DEEPEST, WHITE = 65535, 255  # of 16 and of 8 bits
 DIM = 4095  # cameras use 12 of 16 bits: such files come out nearly black
+CHANNELS = (1, 3)  # that a file can become: grey, RGB
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # a tag of TIFF, which Pillow obeys in 8 bits alone
 
 
@@ -54,9 +60,14 @@ class Picture:
         notes += ["uses at most 12 of its 16 bits"] if self.dim else []
         return "; ".join(notes)
 
+    def note_in(self, channels: int) -> str:
+        """The same, where it gets so many channels."""
+        loses = channels == 1 and not (self.pixels == self.pixels[..., :1]).all()
+        return "; ".join(filter(None, (self.note, MADE_GREY if loses else "")))
+
     def with_channels(self, channels: int) -> np.ndarray:
         """[height, width, channels], grey or RGB."""
-        if channels not in (1, 3):
+        if channels not in CHANNELS:
             raise UraenasError(
                 f"an image file cannot become {channels} channels; allowed: 1 (grey) or 3 (RGB)"
             )
@@ -65,12 +76,18 @@ class Picture:
         return np.array(Image.fromarray(self.pixels).convert("L"))[..., None]
 
 
+def read_pictures(files: Sequence[Path], size: tuple[int, int]) -> list[Picture | str]:
+    """Every picture, decoded on all cores, or in a few words why there is none."""
+    with bombs_are_errors(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda file: try_picture(file, size), files))
+
+
 def read_picture(path: Path, size: tuple[int, int]) -> Picture:
     """The picture in a file, resized to this height and width; an error that names the file and the reason."""
     with bombs_are_errors():
         found = try_picture(path, size)
     if isinstance(found, str):
-        raise UraenasError(f"{path} cannot be read as an image: {found}")
+        raise UraenasError(f"{path} {UNREADABLE}: {found}")
     return found
 
 
@@ -79,7 +96,7 @@ def picture_of(body: bytes, size: tuple[int, int]) -> Picture:
     with bombs_are_errors():
         found = try_picture(io.BytesIO(body), size)
     if isinstance(found, str):
-        raise UraenasError(f"this cannot be read as an image: {found}")
+        raise UraenasError(f"this {UNREADABLE}: {found}")
     return found
 
 
@@ -108,7 +125,9 @@ def try_picture(source: Path | io.BytesIO, size: tuple[int, int]) -> Picture | s
             # A JPEG can be decoded at a fraction of its size: much faster, and still twice as fine as needed.
             image.draft(None, (2 * width, 2 * height))
             deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
-            large = own_size[0] * own_size[1] > LARGE
+            # One that comes in several scans is held whole, however small it is wanted.
+            held = own_size if image.info.get("progressive") else image.size
+            large = held[0] * held[1] > LARGE
             with ONE_LARGE if large else nullcontext():
                 lying = image.size
                 ImageOps.exif_transpose(image, in_place=True)

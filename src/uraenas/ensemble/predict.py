@@ -1,6 +1,6 @@
 """Predictions for image files: class, probability, uncertainty by source, and when to abstain."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError, require_share
+from uraenas.data.dataset import mark_of
 from uraenas.data.folder import images_below, no_image_in
-from uraenas.data.pictures import read_picture
+from uraenas.data.pictures import UNREADABLE, read_pictures
 from uraenas.ensemble.asked import USUAL, Asked
 from uraenas.ensemble.ensemble import Ensemble
 from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import calibration, conformal, metrics
 
 BATCH = 256
+LEARNED = "learned from it"
 NOT_FINITE = "no prediction: what members say is not finite"
 
 
@@ -100,12 +102,13 @@ def predict_files(
     files: Sequence[Path],
     asked: Asked,
     progress: Callable[[int], None] = lambda done: None,
+    learned: Collection[str] = (),
 ) -> Iterator[Prediction | Unreadable]:
-    """One result for each file, in order, a batch in memory at a time."""
+    """One result for each file, in order, a batch in memory at a time; `learned` are marks of training images."""
     rule = Rule.of(ensemble, asked)
     for start in range(0, len(files), BATCH):
         batch = files[start : start + BATCH]
-        read = [_read(path, ensemble) for path in batch]
+        read = _read(batch, ensemble, learned)
         images = [item[0] for item in read if not isinstance(item, Unreadable)]
         rows = iter(rows_of(ensemble, np.stack(images), rule) if images else [])
         for path, item in zip(batch, read, strict=True):
@@ -118,13 +121,23 @@ def predict_files(
         progress(start + len(batch))
 
 
-def _read(path: Path, ensemble: Ensemble) -> tuple[np.ndarray, str] | Unreadable:
-    shape = ensemble.space.shape
-    try:
-        picture = read_picture(path, (shape.height, shape.width))
-        return picture.with_channels(shape.channels), picture.note
-    except UraenasError as error:
-        return Unreadable(str(path), str(error).removeprefix(f"{path} "))
+def _read(
+    files: Sequence[Path], ensemble: Ensemble, learned: Collection[str]
+) -> list[tuple[np.ndarray, str] | Unreadable]:
+    """Of each file its pixels and a note, or why there are none."""
+    shape, found = ensemble.space.shape, list[tuple[np.ndarray, str] | Unreadable]()
+    for path, picture in zip(files, read_pictures(files, (shape.height, shape.width)), strict=True):
+        if isinstance(picture, str):
+            found.append(Unreadable(str(path), f"{UNREADABLE}: {picture}"))
+            continue
+        try:
+            pixels = picture.with_channels(shape.channels)
+        except UraenasError as error:
+            found.append(Unreadable(str(path), str(error)))
+            continue
+        notes = [picture.note_in(shape.channels), LEARNED if learned and mark_of(pixels) in learned else ""]
+        found.append((pixels, "; ".join(filter(None, notes))))
+    return found
 
 
 def rows_of(ensemble: Ensemble, images: np.ndarray, rule: Rule) -> list[dict[str, Any]]:

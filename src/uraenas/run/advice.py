@@ -10,6 +10,7 @@ from uraenas.evaluation import Metrics, sizes_of
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import epochs_for
 from uraenas.run.config import Config
+from uraenas.run.fine_tuning import ENOUGH_STEPS_ON, FEW_STEPS_ON, starts_trained
 from uraenas.run.recipes import recipe_notes
 from uraenas.run.task import Task
 
@@ -25,9 +26,10 @@ def advice(config: Config, task: Task) -> list[str]:
         words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {known:,} training {example}s"
         notes.append(f"the references {words} (evaluate.references)")
     epochs, per_epoch = config.train.epochs, task.steps(config.train.batch)
-    if per_epoch * epochs < FEW_STEPS:
+    few, wanted = (FEW_STEPS_ON, ENOUGH_STEPS_ON) if starts_trained(config) else (FEW_STEPS, ENOUGH_STEPS)
+    if per_epoch * epochs < few:
         kinds = [config.method(name).weights for name in config.methods]
-        enough = epochs_for(kinds, -(-ENOUGH_STEPS // per_epoch))
+        enough = epochs_for(kinds, -(-wanted // per_epoch))
         notes.append(
             f"{epochs} epochs of {task.learned_from:,} {example}s are {per_epoch * epochs} steps, too few to learn "
             f"well; train.epochs={enough} would be {per_epoch * enough:,}"

@@ -9,10 +9,12 @@ from typing import Any
 from uraenas.architectures import Searched
 from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.whole_files import rename_for_good, unfinished, writing
-from uraenas.data import DATASETS, OFFICIAL
+from uraenas.data import DATASETS, OFFICIAL, LabelledImages
+from uraenas.data.folder import read_again
+from uraenas.data.pictures import CHANNELS
 from uraenas.ensemble import Owner
 from uraenas.run.config import Config, build, differences, in_words, override
-from uraenas.run.directory import KEPT_FILES, REPORT, Run, link
+from uraenas.run.directory import KEPT_FILES, REPORT, Run, link, search_taken_from
 from uraenas.run.facts import DataFacts
 from uraenas.run.recipes import taking_recipes
 from uraenas.run.task import Task
@@ -153,11 +155,21 @@ def require_same_division(source: Run, config: Config, task: Task, what: str, in
     elif images := source.data():
         own = task.dataset
         for name, part in (("held-out", task.held_out), ("test", own.test)):
-            if part is not own.train and (count := images.has_learned(part)):
+            if part is not own.train and (count := images.has_learned(_as_read_there(part, images, config))):
                 raise UraenasError(
                     f"the {what} of {source.path} has seen {count:,} of the {len(part):,} {name} images; keep held-out "
                     f"and test images apart from run to run, in val/ and test/ of a folder, or {instead}"
                 )
+
+
+def _as_read_there(part: LabelledImages, images: DataFacts, config: Config) -> LabelledImages:
+    """Images as the other run would have read their files, if there are files: of another size or in other colours."""
+    folder, alike = Path(config.data.name).expanduser(), part.images.shape[1:] == images.image
+    if alike or not images.learned or images.image[2] not in CHANNELS:
+        return part
+    if part.names is None or not folder.is_dir():
+        return part
+    return LabelledImages(read_again(folder, part.names, images.image), part.labels)
 
 
 def _same_images(source: Run, config: Config, task: Task) -> bool:
@@ -212,7 +224,7 @@ def take_search(run: Run, source: Run, space: Space) -> None:
     costs, theirs = source.costs.read(), source.config()
     if "search" not in run.costs.read() and "search" in costs:
         run.costs.add({"search": costs["search"]})
-    found, name = _searched(source), source.path.resolve().name
+    found, name = _searched(source), search_taken_from(source) or source.path.resolve().name
     kind = theirs.every["search.distribution"]  # methods that need a search may have gone since
     epochs = theirs.values.get("search.epochs", len(found.history))
     run.write_searched(replace(found, space=space), kind, epochs=epochs, seed=theirs.seed, of=name)

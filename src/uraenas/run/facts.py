@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from uraenas.base.fields import Fields
 from uraenas.data import LabelledImages
+from uraenas.data.dataset import MARK, mark_of
 from uraenas.data.tables import Columns
 from uraenas.data.targets import numbers_of
 
-MARK = 16  # hexadecimal digits that an image is known by
 MOST_MARKED = 100_000  # images; of more, marks would be megabytes
 
 
@@ -63,8 +63,13 @@ class DataFacts:
 
     def has_learned(self, part: LabelledImages) -> int:
         """How many of these images are among its training images, as far as it has marks of these."""
-        known = {self.learned[place : place + MARK] for place in range(0, len(self.learned), MARK)}
-        return sum(mark in known for mark in _marks(part)) if known else 0
+        known = self.marks
+        return sum(mark_of(image) in known for image in part.images) if known else 0
+
+    @property
+    def marks(self) -> set[str]:
+        """Of its training images, as far as they are known."""
+        return {self.learned[place : place + MARK] for place in range(0, len(self.learned), MARK)}
 
     def measured_on(self, settings: Mapping[str, Any]) -> tuple[Any, ...]:
         """What tells on which of these images a run of these settings was measured."""
@@ -130,12 +135,7 @@ def digest_of_images(*parts: LabelledImages) -> str:
 
 def marks_of(part: LabelledImages) -> str:
     """Checksums of single images, one after the other; none of very many."""
-    return "".join(_marks(part)) if len(part) <= MOST_MARKED else ""
-
-
-def _marks(part: LabelledImages) -> Iterator[str]:
-    for image in part.images:
-        yield hashlib.blake2b(image.tobytes(), digest_size=MARK // 2).hexdigest()
+    return "".join(map(mark_of, part.images)) if len(part) <= MOST_MARKED else ""
 
 
 def digest_of_columns(columns: Columns | None) -> str:

@@ -190,9 +190,8 @@ class Pipeline:
         if self.remeasured:
             notes.append(f"the run is measured anew: {in_words(self.remeasured)}")
         if self.config.needs_search and (taken := search_taken_from(self.run)):
-            notes.append(
-                f"architectures come from the search of {taken}; to search on this data: --search-of none"
-            )
+            own = "" if self.config.train.teacher else "; to search on this data: --search-of none"
+            notes.append(f"architectures come from the search of {taken}{own}")
         if why := self.engine.why_no_kernels(self.task.space):
             notes.append(f"own kernels do not fit, PyTorch's operations run instead: {why}")
         return notes

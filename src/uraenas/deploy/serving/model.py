@@ -46,7 +46,7 @@ class Model:
         height, width, channels = self.image
         try:
             picture = picture_of(body, (height, width))
-            return self._in_units(picture.with_channels(channels)), picture.note
+            return self._in_units(picture.with_channels(channels)), picture.note_in(channels)
         except UraenasError as error:
             raise Refused(422, str(error)) from error
 

@@ -193,6 +193,13 @@ class Run(RunFiles):
         """The confidence below which to abstain, for this share of errors among the rest."""
         return self.ensemble(method).require_known().threshold(risk, certainty)
 
+    @property
+    def marks(self) -> set[str]:
+        """Of the images it has learned from, as far as they are known; predictions can do without."""
+        with suppress(UraenasError):
+            return images.marks if (images := self.data()) else set()
+        return set()
+
     def predict(
         self,
         paths: Iterable[Path | str],
@@ -205,7 +212,8 @@ class Run(RunFiles):
         """What a method says of these files, and of all files in these folders that end as images do."""
         ensemble = self.ensemble(method)
         files, _ = find_files([Path(path) for path in paths])
-        return list(predict_files(ensemble, files, Asked(risk, share, certainty, coverage)))
+        asked = Asked(risk, share, certainty, coverage)
+        return list(predict_files(ensemble, files, asked, learned=self.marks))
 
     # What was measured
 

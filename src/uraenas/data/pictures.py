@@ -26,9 +26,7 @@ HEIF = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1")  # how such files be
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MOST_PIXELS = 50_000_000  # a picture is in memory up to four times, at four bytes a pixel: less than 1 GB
 LARGE, STRIP = 4_000_000, 1 << 20  # pixels
-ONE_LARGE = (
-    Lock()
-)  # of pictures that are large in memory one is decoded at a time, whatever the number of cores
+ONE_LARGE = Lock()  # of pictures that are large in memory one is decoded at a time, on any number of cores
 MADE_GREY = "made grey"
 UNREADABLE = "cannot be read as an image"
 DEEPEST, WHITE = 65535, 255  # of 16 and of 8 bits

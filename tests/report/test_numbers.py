@@ -1,8 +1,10 @@
 """Every number on the page, held against the file it comes from: metrics.json first, then the others."""
 
 import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,14 @@ import pytest
 from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
 
+from uraenas.report.blocks import Choice
 from uraenas.report.reading import read
+from uraenas.report.sections import numbers
 from uraenas.report.sections.cost import cost_of
 from uraenas.report.style import count
 from uraenas.run.config import override
+from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
 
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
 
@@ -335,3 +341,14 @@ def test_settings_and_environment_are_those_of_the_run(case: Case) -> None:
         listed = ",".join(map(str, value)) if isinstance(value, list) else str(value) or "(empty)"
         listed = listed.lower() if isinstance(value, bool) else listed
         assert f"{key}{listed}".replace(" ", "") in words
+
+
+def test_the_diagonal_of_coverages_moves_with_the_axes(table_runs: dict[str, Path]) -> None:
+    run = Run(table_runs["several"])
+    facts = read(run, Pipeline.resume(run.path).measured.test).by_target[0]
+    named = replace(facts, target="a target whose name takes the title to a second line")
+    (diagrams,) = [block for block in numbers.intervals(named).blocks if isinstance(block, Choice)]
+    for figures in diagrams.options.values():
+        (figure,) = figures
+        drawn = ElementTree.fromstring(figure.svg)
+        assert drawn.find("./g[@transform]//line[@class='ideal']") is not None

@@ -96,9 +96,9 @@ def _diagram(facts: RunFacts, kind: str, place: int) -> Figure:
     title = f"{facts.target}: " * bool(facts.target) + "Observed coverage against nominal"
     n = f"central intervals · {facts.n}"
     words = (lambda v: f"nominal {100 * v:.0f} %"), (lambda v: f"{100 * v:.1f} %")
-    drawn = line_chart(f"coverage-{kind}{_mark(place)}", title, n, series, frame, *words, marks=False)
     ideal = line(*_corners(frame.across, frame.up, 0, 1), "ideal")
-    return Figure(drawn.id, drawn.title, drawn.svg.replace("</svg>", ideal + "</svg>"))
+    name = f"coverage-{kind}{_mark(place)}"
+    return line_chart(name, title, n, series, frame, *words, marks=False, beneath=ideal)
 
 
 def _inside(transform: Tensor, coverage: float) -> float:

@@ -158,12 +158,8 @@ class RunFacts:
 
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
-        """All (shift, severity) that were evaluated."""
-        return [place for place in self._evaluated if place[1] > 0]
-
-    @cached_property
-    def _evaluated(self) -> dict[tuple[str, int], None]:
-        return dict.fromkeys(map(PLACE, self.rows))
+        """All (shift, severity) of shifted images."""
+        return [place for place in dict.fromkeys(map(PLACE, self.rows)) if place[1] > 0]
 
     @cached_property
     def shifts(self) -> list[str]:
@@ -172,11 +168,6 @@ class RunFacts:
     @cached_property
     def severities(self) -> list[int]:
         return sorted({severity for _, severity in self.cells})
-
-    @cached_property
-    def evaluated(self) -> frozenset[tuple[str, int]]:
-        """All (shift, severity) of its rows."""
-        return frozenset(self._evaluated)
 
     @property
     def measured(self) -> int:

@@ -28,7 +28,7 @@ SHIFTED = (
 )
 
 
-def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
+def section(entries: Entries, baseline: Entry | None, wanted: str, paper: bool) -> Section:
     found = Section(
         "compared",
         "Which method is best?",
@@ -47,7 +47,7 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
             found.blocks.append(Note(unsure))
     tables = {words.capitalize(): _tables(entries, baseline, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
-    if why := _why_no_differences(entries, baseline):
+    if why := _why_no_differences(entries, baseline, wanted):
         found.blocks.append(Note(why))
     if paper:
         found.blocks.append(reference())
@@ -70,7 +70,12 @@ def _tests(entries: Entries) -> str:
 
 def _tests_of_each(entries: Entries) -> str:
     """Which run was tested on what."""
-    tests = (f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs)
+    tests = [f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs]
+    if entries.shifted:
+        tests = [
+            f"{test} and {count(len(facts.cells), 'set')} of shifted ones"
+            for test, facts in zip(tests, entries.runs, strict=True)
+        ]
     return "; ".join(f"{label} on {test}" for label, test in zip(entries.labels, tests, strict=True))
 
 
@@ -264,14 +269,13 @@ def _difference(found: Difference | None, metric: str) -> Cell:
     return Cell(shown(metric, found.value), f"{low} – {high}", found.verdict(metric))
 
 
-def _why_no_differences(entries: Entries, baseline: Entry | None) -> str:
+def _why_no_differences(entries: Entries, baseline: Entry | None, wanted: str) -> str:
     if not entries.competing:
         return ""
     if baseline is None:
-        wanted = entries.runs[0].config.evaluate.baseline
         return (
             f"No differences: {wanted} is not among these methods. uraenas report RUN RUN --against METHOD, or "
-            "RUN:METHOD, shows those to another."
+            "RUN:METHOD of a run on the page, shows those to another."
         )
     lack = [label for label, facts in zip(entries.labels, entries.runs, strict=True) if not facts.replicates]
     return f"Without bootstrap replicates, and so not paired with others: {', '.join(lack)}." if lack else ""

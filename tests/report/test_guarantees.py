@@ -12,7 +12,9 @@ from reading_html import taken_apart
 from uraenas import report
 from uraenas.data.dataset import LabelledImages
 from uraenas.ensemble.known import FILE
+from uraenas.run.config import override
 from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
 from uraenas.run.task import prepare
 
 
@@ -71,3 +73,15 @@ def test_held_out_images_are_not_called_test_images(uraenas: Callable, own_run: 
     assert f"n = {data.held_out_images:,} held-out images" in page
     assert f"n = {data.test_images:,}" not in page
     assert "on held-out data, as predicted" in uraenas("show", own_run).stdout
+
+
+def test_a_page_says_how_its_numbers_were_measured_where_another_evaluation_was_cut_off(
+    own_run: Path, run_and_test: tuple[Run, LabelledImages]
+) -> None:
+    run, test = Run(own_run), run_and_test[1]
+    subsets = run.config().evaluate.subsets
+    other = {"evaluate.part": "held_out", "evaluate.subsets": subsets + 4}
+    Pipeline.start(own_run, override(run.config(), other))
+    sections = taken_apart(report.build([(run, test)])).sections
+    assert "the very images measured here" not in sections["guarantees"]
+    assert f"means over up to {subsets} subsets" in sections["size"]

@@ -37,7 +37,7 @@ def section(facts: RunFacts) -> Section:
     caption = (
         f"Test {facts.examples} by class, {facts.primary}{of}. {facts.tested}. The last three columns "
         f"are of the {facts.examples} that are named so: how many, how often that is right, and the mean "
-        "confidence minus that: above zero it is overconfident in this class."
+        "confidence, as predicted, minus that: above zero it is overconfident in this class."
     )
     header = [
         "Class",

@@ -82,7 +82,7 @@ def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str
     n = f"{direction(metric)} · {facts.n} {facts.examples}"
     if shift != "none":
         n += f" × {count(len(facts.cells), 'shift')}"
-    n += f" · means over up to {facts.config.evaluate.subsets} subsets"
+    n += f" · means over up to {facts.settings['evaluate.subsets']} subsets"
     return line_chart(
         f"{id}-{metric}-{words}",
         title,

@@ -33,6 +33,7 @@ def summary(path: Path) -> dict[str, Any]:
         "progress": progress_of(path),
         "metrics": [] if metrics is None else headline(metrics.rows),
         "part": None if metrics is None else metrics.settings.get("evaluate.part", "test"),
+        "targets": 0 if metrics is None else _targets(metrics.rows),
         "outside": [] if metrics is None else separations(metrics.rows),
         "members": members,
     }
@@ -63,6 +64,11 @@ def headline(rows: list[Row]) -> list[dict[str, Any]]:
         worse = {f"shifted_{metric}": found.get((method, shifted, metric)) for metric in wanted}
         lines.append({"method": method, "members": members, **clean, **worse})
     return lines
+
+
+def _targets(rows: list[Row]) -> int:
+    """Where there are several, how many; headline metrics are means over them."""
+    return len({row.metric for row in rows if row.metric.endswith(".rmse")})
 
 
 def _metrics(path: Path) -> Metrics | None:

@@ -32,7 +32,7 @@ def section(entries: Entries, baseline: Entry | None, wanted: str, paper: bool) 
     found = Section(
         "compared",
         "Which method is best?",
-        _tests(entries) + lead_of(entries.runs[0]) + (SHIFTED if entries.shifted else ""),
+        _tests(entries) + lead_of(entries.runs[0], "All values are") + (SHIFTED if entries.shifted else ""),
     )
     if not entries.competing:
         found.blocks.append(

@@ -28,22 +28,20 @@ BOLD = (
 )
 
 
-def lead_of(facts: RunFacts) -> str:
-    """What the metrics of its target mean."""
-    return LEADS["classes" if facts.classes else "numbers"]
+def lead_of(facts: RunFacts, means: str) -> str:
+    """What the metrics of its target mean, and of several targets what has `means` over them."""
+    lead = LEADS["classes" if facts.classes else "numbers"]
+    if targets := facts.data.targets:
+        lead += f" {means} means over {len(targets)} targets, each in units of its standard deviation in training."
+    return lead
 
 
 def section(facts: RunFacts) -> Section:
-    lead = f"{lead_of(facts)} {BOLD}"
+    lead = f"{lead_of(facts, 'The first table, the figures and the tiles above have')} {BOLD}"
     if facts.classes:
         lead += (
             " ECE leans upwards, most where a method is least sure, and its intervals and differences with it: see ECE "
             "by chance under Calibration. Dis: how often two members name different classes."
-        )
-    if facts.data.targets:
-        lead += (
-            f" The first table, the figures and the tiles above have means over {len(facts.data.targets)} targets, "
-            "each in units of its standard deviation in training."
         )
     if facts.shifted:
         lead += (

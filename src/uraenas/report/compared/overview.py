@@ -11,7 +11,7 @@ from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.compared.words import beneath, keys, runs_of, said, shapes, tested_on
 from uraenas.report.entries import Difference, Entries, Entry, Value
 from uraenas.report.paper import reference
-from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
+from uraenas.report.sections.methods import CALIBRATIONS, few_tested, lead_of, shown
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, listed, marker, show
 from uraenas.report.table import Column
 from uraenas.run.directory import PRIMARY
@@ -45,6 +45,7 @@ def section(entries: Entries, baseline: Entry | None, wanted: str, paper: bool) 
         found.blocks.append(Tiles([_tile(entries, c) for c in _compared(entries)]))
         if unsure := _unsure(entries):
             found.blocks.append(Note(unsure))
+        found.blocks += map(Note, few_tested(entries.runs[0]))
     tables = {words.capitalize(): _tables(entries, baseline, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
     if why := _why_no_differences(entries, baseline, wanted):

@@ -1,6 +1,7 @@
 """Every number on the page, held against the file it comes from: metrics.json first, then the others."""
 
 import re
+import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
@@ -352,3 +353,24 @@ def test_the_diagonal_of_coverages_moves_with_the_axes(table_runs: dict[str, Pat
         (figure,) = figures
         drawn = ElementTree.fromstring(figure.svg)
         assert drawn.find("./g[@transform]//line[@class='ideal']") is not None
+
+
+def test_without_members_what_they_do_not_agree_on_is_one(
+    make_own_run: MakeRun, table_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """A deep ensemble of which predictions are kept would else have an architecture part."""
+    run, test = make_own_run(methods=("deep-ensemble",))
+    shutil.rmtree(run.members_folder("deep-ensemble"))
+    for tip in Case((run, test)).tips("least-sure"):
+        total, data, model = (float(tip[f"{name} (nats)"]) for name in ("total", "data", "model"))
+        assert total == pytest.approx(data + model, abs=2e-3)
+        assert not tip.keys() & {"weights (nats)", "architecture (nats)"}
+    for kind, source in table_runs.items():
+        own = Run(shutil.copytree(source, tmp_path / kind))
+        shutil.rmtree(own.members_folder(own.primary))
+        page = Case((own, Pipeline.resume(own.path).measured.test)).page
+        unsure = [found for found in page.tables if found[0][0] == "Row"]
+        assert unsure
+        for header, *lines in unsure:
+            assert header[-2:] == ["Data", "Model"]
+            assert all(99 <= sum(int(cell.split("\xa0")[0]) for cell in line[-2:]) <= 101 for line in lines)

@@ -1,6 +1,6 @@
 """What the report needs of a run, read from its directory once."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -84,6 +84,10 @@ class RunFacts:
     def settings(self) -> dict[str, Any]:
         """The settings of the run, and those it was measured with."""
         return settings_of(self.config, self.metrics)
+
+    def functions(self, method: str) -> list[Hashable]:
+        """What its members compute, equal where that is the same; none where members are not kept."""
+        return [member.function for member in self.members.get(method, [])]
 
     def method(self, name: str) -> Assembled:
         """A method with its parts, also one that the run is no longer asked for."""

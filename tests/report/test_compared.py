@@ -4,6 +4,7 @@ import cProfile
 import itertools
 import math
 import pstats
+import re
 import shutil
 import statistics
 from dataclasses import dataclass, replace
@@ -300,6 +301,20 @@ def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared
     assert 'class="worse"' not in section
     assert section.count("; not judged: ") == len(COLUMNS) - ties["raw"] > 0
     assert "so without ▲ and ▼: uraenas." in section
+
+
+@pytest.mark.parametrize("bootstrap", [0, 30])
+def test_seeds_with_other_numbers_of_replicates_are_not_paired(
+    compared: Compared, make_run: MakeRun, bootstrap: int
+) -> None:
+    other = make_run("other", seed=2, bootstrap=bootstrap)
+    html = report.build([compared.cases["a"].source, other])
+    section = taken_apart(html).sections["compared"]
+    assert "–: a run has no replicates, or not as many, to be paired" in section
+    assert ("Without bootstrap replicates, and so not paired with others: other" in section) == (
+        not bootstrap
+    )
+    assert not re.search('class="(better|worse)"', html.split('id="compared"')[1].split("</section>")[0])
 
 
 def test_images_from_elsewhere_do_not_decide_what_runs_were_tested_on(

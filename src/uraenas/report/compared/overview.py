@@ -202,7 +202,10 @@ def _values(entries: Entries, kind: str) -> Table | None:
             "many equal methods some miss it by chance."
         )
     if any("unjudged" in found.values() for found in standing.values()):
-        caption += " °: not judged, as it shares no seed with the best of the column or has no replicates to be paired."
+        caption += (
+            " °: not judged, as it shares no seed with the best of the column or has no replicates, or not as many, to "
+            "be paired."
+        )
     return Table(caption, ["Method", "Members", *(column.title for column in columns)], lines)
 
 
@@ -221,8 +224,8 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
     caption = (
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
         f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
-        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired. Bold above is held "
-        "against the best of its column instead."
+        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates, or not as many, to be paired. Bold "
+        "above is held against the best of its column instead."
     )
     caption += _of_which_seeds(entries, baseline)
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)

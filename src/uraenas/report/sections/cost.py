@@ -76,6 +76,8 @@ def section(facts: RunFacts) -> Section:
     }
     if missing := without(spent, units):
         found.blocks.append(missing)
+    if words := taught(facts):
+        found.blocks.append(Note(words))
     if options:
         found.blocks += [method_key(list(spent)), Choice("Cost in", options)]
     if units:
@@ -102,6 +104,15 @@ def without(spent: Mapping[str, Cost], units: Sequence[str]) -> Note | None:
     if not parts:
         return None
     return Note(f"Not in the figures, as the run directory does not say what they cost: {'; '.join(parts)}.")
+
+
+def taught(facts: RunFacts) -> str:
+    """Who else had to be trained, where networks learned from an ensemble."""
+    train = facts.config.train
+    if not train.teacher:
+        return ""
+    whose = f"{train.teacher_method or 'the ensemble'} of {train.teacher}"
+    return f"Networks learned what {whose} says in place of labels; what that cost is not in these figures."
 
 
 def cost_of(facts: RunFacts, method: str) -> Cost:

@@ -177,17 +177,22 @@ def _search_state(path: Path, config: Fields, trained: bool) -> str:
 
 
 def _chains(path: Path) -> str:
-    """How many chains there are, and how many have diverged."""
-    diverged = number = 0
+    """How many chains there are, how many had to be restarted or given up, and how many were given up."""
+    diverged = given_up = number = 0
     for file in sorted(path.glob("chains/*/state.safetensors")):
         name = str(file.relative_to(path))
         with mending(path, name):
             header = {key: parse_json(file, text, finite=False) for key, text in read_header(file).items()}
             facts = Fields(file, header)
             _require_own(path, facts, "chains")
-            diverged += bool(facts.text("failure"))
+            failed = bool(facts.text("failure"))
+            diverged += failed or facts.whole("restarts") > 0
+            given_up += failed
         number += 1
-    return f"; {number} chain{'s' * (number > 1)}, {diverged} of them diverged" if number else ""
+    if not number:
+        return ""
+    words = f"; {number} chain{'s' * (number > 1)}, {diverged} of them diverged"
+    return words + (f" and {given_up} given up" if diverged else "")
 
 
 def _is_evaluated(config: Fields, methods: tuple[str, ...], metrics: Metrics | None) -> bool:

@@ -176,7 +176,7 @@ class RunFacts:
     @property
     def measured(self) -> int:
         """How many images or rows each value rests on."""
-        return self.data.test_images if self._of_test else self.data.held_out_images
+        return self.data.test_images if self.part == "test" else self.data.held_out_images
 
     @property
     def n(self) -> str:
@@ -186,11 +186,12 @@ class RunFacts:
     @property
     def tested(self) -> str:
         """The same, and which they are."""
-        return f"{self.n} {'test' if self._of_test else 'held-out'} {self.examples}"
+        return f"{self.n} {self.part} {self.examples}"
 
     @property
-    def _of_test(self) -> bool:
-        return self.settings["evaluate.part"] == "test"
+    def part(self) -> str:
+        """Which it was measured on, in a word."""
+        return "test" if self.settings["evaluate.part"] == "test" else "held-out"
 
     @property
     def examples(self) -> str:

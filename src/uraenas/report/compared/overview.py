@@ -312,7 +312,7 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
         top += height
     words = entries.place(column.shifted)
     percent = " in %" if column.metric == "accuracy" else ""
-    bars = "bars: 95 % intervals over test " + entries.examples
+    bars = f"bars: 95 % intervals over {entries.runs[0].part} {entries.examples}"
     bars += " · small dots: seeds" if entries.folded else ""
     n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {tested_on(entries)}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"

@@ -31,10 +31,10 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "images",
         "Images worth a look",
-        f"Test images with the prediction of {facts.primary}, temperature-scaled, as uraenas predict gives it. The "
-        "least sure ones are often hard for people too; the confidently wrong ones are either mislabelled or what it "
-        "has yet to learn. What every member finds ambiguous, more training images will not help; what members "
-        "dispute, they may.",
+        f"{facts.part.capitalize()} images with the prediction of {facts.primary}, temperature-scaled, as "
+        "uraenas predict gives it. The least sure ones are often hard for people too; the confidently wrong ones are "
+        "either mislabelled or what it has yet to learn. What every member finds ambiguous, more training "
+        "images will not help; what members dispute, they may.",
     )
     if facts.primary not in facts.predictions or facts.test is None:
         found.blocks.append(missing("images"))

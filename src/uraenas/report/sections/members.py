@@ -27,8 +27,8 @@ def disagreement(facts: RunFacts) -> Section:
     found = Section(
         "disagreement",
         "Disagreement of members",
-        f"The share of test {facts.examples} on which two members name different classes. An ensemble gains from "
-        "members that are each good and err differently; matrices without colour mean that members are copies of "
+        f"The share of {facts.part} {facts.examples} on which two members name different classes. An ensemble gains "
+        "from members that are each good and err differently; matrices without colour mean that members are copies of "
         "one another.",
     )
     several = [name for name, log_p in facts.predictions.items() if len(log_p) > 1]
@@ -102,7 +102,7 @@ def uncertainty(facts: RunFacts) -> Section:
     )
     effects = effects_of(facts.main_rows)
     found.blocks += [
-        Note(f"{name}: on the test {facts.examples} {effect}.") for name, effect in effects.items()
+        Note(f"{name}: on the {facts.part} {facts.examples} {effect}.") for name, effect in effects.items()
     ]
     if facts.classes and not effects and any(facts.method(name).row.source == "sampled" for name in methods):
         found.blocks.append(

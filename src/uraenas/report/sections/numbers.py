@@ -21,8 +21,8 @@ def observed(facts: RunFacts) -> Section:
     found = Section(
         "observed",
         "Predicted and observed",
-        f"A point is a test row, the line through it its {100 * COVERAGE:.0f}\u00a0% interval, temperature-scaled. Of "
-        "rows whose line misses the diagonal there should be one in ten.",
+        f"A point is a {facts.part} row, the line through it its {100 * COVERAGE:.0f}\u00a0% interval, "
+        "temperature-scaled. Of rows whose line misses the diagonal there should be one in ten.",
     )
     if not facts.predictions:
         found.blocks.append(missing("predictions"))
@@ -47,7 +47,13 @@ def intervals(facts: RunFacts) -> Section:
     diagrams = {
         words: [_diagram(one, kind, k) for k, one in enumerate(every)] for words, kind in KINDS.items()
     }
-    found.blocks += [Choice("Predictions", diagrams), *map(_conformal, every)]
+    found.blocks.append(Choice("Predictions", diagrams))
+    if facts.part != "test":
+        found.blocks.append(
+            Note("Conformal intervals are left out: they rest on the very rows measured here.")
+        )
+        return found
+    found.blocks += map(_conformal, every)
     if len(every) > 1:
         found.blocks.append(Note("Coverage is of each target by itself; that all are held at once is rarer."))
     return found
@@ -122,5 +128,5 @@ def _conformal(facts: RunFacts) -> Table:
         lines.append(Line(name, [Cell(str(residuals.images_apart)), *cells], colour(name)))
     header = ["Method", "Held-out rows", "80\u00a0%", "90\u00a0%", "95\u00a0%"]
     of = f" of {facts.target}" if facts.target else ""
-    caption = f"Conformal intervals{of}: share that hold the observed value, {facts.n} test rows."
+    caption = f"Conformal intervals{of}: share that hold the observed value, {facts.tested}."
     return Table(caption, header, lines)

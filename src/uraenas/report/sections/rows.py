@@ -58,9 +58,9 @@ def _table(facts: RunFacts, columns: list[Moved]) -> Table:
     lines = [Line(one.name, _cells(one)) for one in columns[:SHOWN]]
     of = f", the {SHOWN} least likely by chance of {len(columns)}" if len(columns) > SHOWN else ""
     caption = (
-        f"Test minus training rows, by column{of}. {facts.n} test, {_learned_from(facts):,} training rows. p is "
-        "adjusted for the number of columns (Holm); ▼ below 0.05. Of a number with rare large values p is too "
-        "small: its spread varies by more than so few rows show."
+        f"{facts.part.capitalize()} minus training rows, by column{of}. {facts.n} {facts.part}, "
+        f"{_learned_from(facts):,} training rows. p is adjusted for the number of columns (Holm); ▼ below 0.05. "
+        "Of a number with rare large values p is too small: its spread varies by more than so few rows show."
     )
     return Table(caption, ["Column", "Moved by", "By chance", "Spread", "p"], lines)
 
@@ -80,7 +80,7 @@ def unsure(facts: RunFacts) -> Section:
     found = Section(
         "unsure",
         "Rows it is least sure of",
-        f"The test rows of the largest uncertainty, {facts.primary}, and the shares of its sources.",
+        f"The {facts.part} rows of the largest uncertainty, {facts.primary}, and the shares of its sources.",
     )
     if facts.primary not in facts.predictions or facts.test is None:
         found.blocks.append(missing("rows"))
@@ -101,9 +101,7 @@ def _numbers(facts: RunFacts) -> list[Table]:
         words = [*(as_precise(value, deviation) for value in values), f"{deviation:.3g}"]
         lines.append(Line(_name(facts, n), [*map(Cell, words), *_shares(split.total, parts, n)]))
     of = f"{facts.target}: " if facts.target else ""
-    caption = (
-        f"{of}As predicted, {facts.n} test rows. Deviation: of the prediction, in the unit of the target."
-    )
+    caption = f"{of}As predicted, {facts.tested}. Deviation: of the prediction, in the unit of the target."
     return [Table(caption, ["Row", "Observed", "Predicted", "Deviation", *map(str.capitalize, parts)], lines)]
 
 
@@ -114,7 +112,7 @@ def _classes(facts: RunFacts) -> list[Table]:
     parts = parts_of(split, functions)
     wrong = predicted != facts.labels
     chosen = {
-        f"Least sure of: the highest entropy of {facts.n} test rows, in nats.": split.total,
+        f"Least sure of: the highest entropy of {facts.tested}, in nats.": split.total,
         f"Most confidently wrong about: of {int(wrong.sum()):,} wrong of {facts.n}.": torch.where(
             wrong, confidence, -1.0
         ),

@@ -13,6 +13,7 @@ import pytest
 from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
 
+from uraenas import report
 from uraenas.report.blocks import Choice
 from uraenas.report.reading import read
 from uraenas.report.sections import numbers
@@ -305,6 +306,13 @@ def test_a_method_pays_for_its_own_chains_and_not_for_more_of_another(make_run: 
     facts = replace(facts, config=override(facts.config, changes), members={}, costs=costs)
     cost = cost_of(facts, "uraenas")
     assert (cost.chains, cost.training) == (4, 1_100_011.0)
+
+
+def test_what_workers_did_is_not_counted_beside_their_chains(make_own_run: MakeRun) -> None:
+    source = make_own_run()
+    seconds = sum(part.get("seconds", 0) for part in source[0].costs.read().values())
+    source[0].costs.add({"workers/worker-1": {"seconds": 1000, "units": 3}})
+    assert f"took {seconds:,.0f} s." in report.build([source])
 
 
 def check_chance_and_coverage(case: Case, line: list[str]) -> None:

@@ -225,7 +225,8 @@ def _table(facts: RunFacts, spent: Mapping[str, Cost]) -> Table:
         for name, cost in spent.items()
     ]
     device = facts.environment.get("device", "an unknown device")
-    total = sum(amounts.get("seconds", 0.0) for amounts in facts.costs.values())
+    own = [amounts for item, amounts in facts.costs.items() if not item.startswith("workers/")]
+    total = sum(amounts.get("seconds", 0.0) for amounts in own)  # what workers did is booked as chains', too
     caption = (
         f"Seconds on {device}; n = 1 run. The whole run, shared work counted once, took {total:,.0f} s. "
         "A member is one pass in prediction. Parameters of members that are draws of one network count once. "

@@ -237,6 +237,7 @@ class Run(RunFiles):
         """Write metrics.json, and the bootstrap replicates by which another run can be compared with this one."""
         self.write_tensors(REPLICATES, {k: r.float() for k, r in replicates.items()}, {})
         self._write("metrics.json", metrics.as_json())
+        self.log("evaluated", rows=len(metrics.rows))
 
     def replicates(self) -> dict[str, Tensor]:
         """The bootstrap's, by shift/method/calibration/metric; none where it was switched off."""

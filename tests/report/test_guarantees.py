@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from made_up_run import Source
 from reading_html import taken_apart
 
@@ -106,3 +107,14 @@ def test_intervals_are_not_checked_on_the_rows_they_rest_on(table_runs: dict[str
     words = taken_apart(render([held_out])).sections["intervals"]
     assert "Conformal intervals are left out: they rest on the very rows measured here" in words
     assert "Conformal intervals: share" not in words
+
+
+def test_intervals_of_too_few_rows_are_called_unbounded(table_runs: dict[str, Path]) -> None:
+    run = Run(table_runs["numbers"])
+    facts = read(run, Pipeline.resume(run.path).measured.test)
+    (name, known), *_ = facts.residuals.items()
+    one_apart = (torch.arange(len(known)) == 0).to(known.apart.dtype)
+    few = replace(facts, residuals={name: replace(known, apart=one_apart)})
+    words = taken_apart(render([few])).sections["intervals"]
+    assert "Unbounded: held-out rows are too few for this share" in words
+    assert "width inf" not in words

@@ -1,5 +1,7 @@
 """Predicted numbers: against those observed, and how often intervals hold them."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from uraenas.report.style import colour
 
 DRAWN = 150  # rows at most: more would hide each other
 COVERAGE = 0.9
+UNBOUNDED = "unbounded"
 KINDS = {"As predicted": "raw", "Temperature-scaled": "temperature"}
 
 
@@ -120,13 +123,13 @@ def _conformal(facts: RunFacts) -> Table:
         for share in (0.8, 0.9, 0.95):
             ends = residuals.interval(said, share)
             held = ((facts.labels >= ends[:, 0]) & (facts.labels <= ends[:, 1])).double().mean()
-            cells.append(
-                Cell(
-                    f"{100 * float(held):.1f}\u00a0%", f"width {float((ends[:, 1] - ends[:, 0]).mean()):.4g}"
-                )
-            )
+            width = float((ends[:, 1] - ends[:, 0]).mean())
+            words = f"width {width:.4g}" if math.isfinite(width) else UNBOUNDED
+            cells.append(Cell(f"{100 * float(held):.1f}\u00a0%", words))
         lines.append(Line(name, [Cell(str(residuals.images_apart)), *cells], colour(name)))
     header = ["Method", "Held-out rows", "80\u00a0%", "90\u00a0%", "95\u00a0%"]
     of = f" of {facts.target}" if facts.target else ""
     caption = f"Conformal intervals{of}: share that hold the observed value, {facts.tested}."
+    if any(cell.small == UNBOUNDED for line in lines for cell in line.cells):
+        caption += f" {UNBOUNDED.capitalize()}: held-out rows are too few for this share, so intervals hold all values."
     return Table(caption, header, lines)

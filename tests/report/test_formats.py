@@ -116,6 +116,13 @@ def test_latex_is_balanced_and_escaped(rows: list[Row]) -> None:
     assert r"Acc $\uparrow$ & ECE $\downarrow$" in text
 
 
+def test_a_calibration_that_was_not_measured_makes_no_table_of_dashes(demo: Source, uraenas: Command) -> None:
+    done = uraenas("report", demo[0].path, "--format", "md", "--calibration", "views")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing was measured with views" in done.stderr
+    assert "--set evaluate.test_time=views" in done.stderr
+
+
 def test_how_many_intervals_hold_has_no_better_side() -> None:
     values = {"rmse": (-0.3, -0.4, -0.2), "coverage90": (-0.2, -0.3, -0.1)}
     rows = [

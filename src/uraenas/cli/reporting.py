@@ -159,6 +159,11 @@ def _table(picks: list[Pick], form: str, asked: "Contents", quiet: bool) -> str:
     ]
     if against and not any(of_run for _, of_run in rows):
         raise UraenasError(f"there are no differences to {against}: it is the only method shown")
+    if not any(row.calibration == asked.calibration for _, of_run in rows for row in of_run):
+        raise UraenasError(
+            f"nothing was measured with {asked.calibration}; run: uraenas evaluate RUN --set "
+            f"evaluate.test_time={asked.calibration}"
+        )
     text = formats.write(form, rows, replace(asked, competing=alike(found)))
     note([words for one in found if (words := _over_targets(one))], quiet)
     return text

@@ -14,6 +14,7 @@ from uraenas.run.advice import on_members
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
+from uraenas.run.show import summary
 
 
 def assert_one_line(done, *words: str) -> None:
@@ -86,12 +87,15 @@ def test_members_that_are_missing_and_temperatures_far_from_1_are_told(uraenas, 
 
 
 def test_a_run_is_measured_otherwise_but_not_trained_otherwise(uraenas, own_run):
+    before = summary(own_run)["dates"]
     done = uraenas(
         "evaluate", own_run, "--set", "evaluate.suite=none", "--set", "evaluate.bootstrap=0", "--json"
     )
     assert done.returncode == 0, done.stderr
     assert {row["shift"] for row in json.loads(done.stdout)["rows"]} == {"none"}
     assert Run(own_run).config().evaluate.suite == "none"
+    after = summary(own_run)["dates"]
+    assert (after["begun"], after["last"] > before["last"]) == (before["begun"], True)
     assert_one_line(uraenas("evaluate", own_run, "--set", "train.epochs=9"), "train.epochs")
 
 

@@ -4,9 +4,10 @@ import cProfile
 import itertools
 import math
 import pstats
+import re
 import shutil
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -300,6 +301,45 @@ def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared
     assert 'class="worse"' not in section
     assert section.count("; not judged: ") == len(COLUMNS) - ties["raw"] > 0
     assert "so without ▲ and ▼: uraenas." in section
+
+
+@pytest.mark.parametrize("bootstrap", [0, 30])
+def test_seeds_with_other_numbers_of_replicates_are_not_paired(
+    compared: Compared, make_run: MakeRun, bootstrap: int
+) -> None:
+    other = make_run("other", seed=2, bootstrap=bootstrap)
+    html = report.build([compared.cases["a"].source, other])
+    section = taken_apart(html).sections["compared"]
+    assert "–: a run has no replicates, or not as many, to be paired" in section
+    assert ("Without bootstrap replicates, and so not paired with others: other" in section) == (
+        not bootstrap
+    )
+    assert not re.search('class="(better|worse)"', html.split('id="compared"')[1].split("</section>")[0])
+
+
+def test_images_from_elsewhere_do_not_decide_what_runs_were_tested_on(
+    compared: Compared, make_own_run: MakeRun
+) -> None:
+    run, test = make_own_run("elsewhere", seed=2)
+    found = run.metrics()
+    extra = found.rows[0]._replace(shift="outside-noise", severity=0, metric="images", value=60.0)
+    run.write_outcome(replace(found, rows=[*found.rows, extra]), run.replicates())
+    page = taken_apart(report.build([compared.cases["a"].source, (run, test)]))
+    assert "not tested on the same images" not in page.sections["compared"]
+    assert page.small[0][1][0] == "a, elsewhere"
+
+
+def test_a_baseline_is_found_by_any_way_to_its_run_and_named_where_it_is_not_there(
+    compared: Compared,
+) -> None:
+    sources = [compared.cases[name].source for name in "ac"]
+    run = sources[1][0].path
+    other = compared.cases["b"].source[0].path
+    for way, words in (
+        (f"{run}/../{run.name}:uraenas", "Differences to uraenas (c),"),
+        (f"{other}:drnas", f"No differences: {other}:drnas is not among these methods"),
+    ):
+        assert words in taken_apart(report.build(sources, against=way)).sections["compared"]
 
 
 def test_colour_is_the_method_and_shape_the_run(compared: Compared) -> None:

@@ -116,6 +116,27 @@ def test_latex_is_balanced_and_escaped(rows: list[Row]) -> None:
     assert r"Acc $\uparrow$ & ECE $\downarrow$" in text
 
 
+def test_a_calibration_that_was_not_measured_makes_no_table_of_dashes(demo: Source, uraenas: Command) -> None:
+    done = uraenas("report", demo[0].path, "--format", "md", "--calibration", "views")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing was measured with views" in done.stderr
+    assert "--set evaluate.test_time=views" in done.stderr
+
+
+def test_how_many_intervals_hold_has_no_better_side() -> None:
+    values = {"rmse": (-0.3, -0.4, -0.2), "coverage90": (-0.2, -0.3, -0.1)}
+    rows = [
+        Row("a", "x", "none", 0, metric, value, 1, "raw", 0, low, high, "b")
+        for metric, (value, low, high) in values.items()
+    ]
+    header, _, line = formats.write("md", [("demo", rows)], Contents(against="b")).splitlines()
+    assert header.startswith("| Method - b | Members | RMSE | MAE | CRPS | NLL | In 90 % |")
+    assert line.count("**") == 2
+    assert "| **-0.300** (" in line
+    titles = formats.write("latex", [("demo", rows)], Contents()).splitlines()[2]
+    assert r"NLL $\downarrow$ & In 90 \% & Width 90 \% & Dis" in titles
+
+
 @pytest.mark.parametrize("calibration", ["raw", "temperature"])
 def test_differences_to_any_method(demo: Source, uraenas: Command, calibration: str) -> None:
     run = demo[0]

@@ -1,18 +1,24 @@
 """The page's guarantees: what stands there, counted again from the run's files by a plain loop."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from made_up_run import Source
 from reading_html import taken_apart
 
 from uraenas import report
 from uraenas.data.dataset import LabelledImages
 from uraenas.ensemble.known import FILE
+from uraenas.report.page import render
+from uraenas.report.reading import read
+from uraenas.run.config import override
 from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
 from uraenas.run.task import prepare
 
 
@@ -70,4 +76,45 @@ def test_held_out_images_are_not_called_test_images(uraenas: Callable, own_run: 
     data, page = Run(own_run).data(), (own_run / "report.html").read_text()
     assert f"n = {data.held_out_images:,} held-out images" in page
     assert f"n = {data.test_images:,}" not in page
+    assert "Held-out images by class" in page
+    words = re.findall("[^.>]*[Tt]est images[^.<]*", page)
+    assert all("their score" in one or "check them" in one for one in words), (
+        "what such images are, in general"
+    )
     assert "on held-out data, as predicted" in uraenas("show", own_run).stdout
+
+
+def test_a_page_says_how_its_numbers_were_measured_where_another_evaluation_was_cut_off(
+    own_run: Path, run_and_test: tuple[Run, LabelledImages]
+) -> None:
+    run, test = Run(own_run), run_and_test[1]
+    subsets = run.config().evaluate.subsets
+    other = {"evaluate.part": "held_out", "evaluate.subsets": subsets + 4}
+    Pipeline.start(own_run, override(run.config(), other))
+    sections = taken_apart(report.build([(run, test)])).sections
+    assert "the very images measured here" not in sections["guarantees"]
+    assert f"means over up to {subsets} subsets" in sections["size"]
+
+
+def test_intervals_are_not_checked_on_the_rows_they_rest_on(table_runs: dict[str, Path]) -> None:
+    run = Run(table_runs["numbers"])
+    test = Pipeline.resume(run.path).measured.test
+    assert "Conformal intervals: share" in taken_apart(report.build([(run, test)])).sections["intervals"]
+    found = run.metrics()
+    held_out = replace(
+        read(run, test), metrics=replace(found, settings={**found.settings, "evaluate.part": "held_out"})
+    )
+    words = taken_apart(render([held_out])).sections["intervals"]
+    assert "Conformal intervals are left out: they rest on the very rows measured here" in words
+    assert "Conformal intervals: share" not in words
+
+
+def test_intervals_of_too_few_rows_are_called_unbounded(table_runs: dict[str, Path]) -> None:
+    run = Run(table_runs["numbers"])
+    facts = read(run, Pipeline.resume(run.path).measured.test)
+    (name, known), *_ = facts.residuals.items()
+    one_apart = (torch.arange(len(known)) == 0).to(known.apart.dtype)
+    few = replace(facts, residuals={name: replace(known, apart=one_apart)})
+    words = taken_apart(render([few])).sections["intervals"]
+    assert "Unbounded: held-out rows are too few for this share" in words
+    assert "width inf" not in words

@@ -1,8 +1,11 @@
 """Every number on the page, held against the file it comes from: metrics.json first, then the others."""
 
 import re
+import shutil
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +13,15 @@ import pytest
 from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
 
+from uraenas import report
+from uraenas.report.blocks import Choice
 from uraenas.report.reading import read
+from uraenas.report.sections import numbers
 from uraenas.report.sections.cost import cost_of
 from uraenas.report.style import count
 from uraenas.run.config import override
+from uraenas.run.directory import Run
+from uraenas.run.pipeline import Pipeline
 
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
 
@@ -300,6 +308,13 @@ def test_a_method_pays_for_its_own_chains_and_not_for_more_of_another(make_run: 
     assert (cost.chains, cost.training) == (4, 1_100_011.0)
 
 
+def test_what_workers_did_is_not_counted_beside_their_chains(make_own_run: MakeRun) -> None:
+    source = make_own_run()
+    seconds = sum(part.get("seconds", 0) for part in source[0].costs.read().values())
+    source[0].costs.add({"workers/worker-1": {"seconds": 1000, "units": 3}})
+    assert f"took {seconds:,.0f} s." in report.build([source])
+
+
 def check_chance_and_coverage(case: Case, line: list[str]) -> None:
     mean = case.probabilities[line[0]].mean(axis=0)
     confidence, wrong = mean.max(axis=1), mean.argmax(axis=1) != case.labels
@@ -335,3 +350,35 @@ def test_settings_and_environment_are_those_of_the_run(case: Case) -> None:
         listed = ",".join(map(str, value)) if isinstance(value, list) else str(value) or "(empty)"
         listed = listed.lower() if isinstance(value, bool) else listed
         assert f"{key}{listed}".replace(" ", "") in words
+
+
+def test_the_diagonal_of_coverages_moves_with_the_axes(table_runs: dict[str, Path]) -> None:
+    run = Run(table_runs["several"])
+    facts = read(run, Pipeline.resume(run.path).measured.test).by_target[0]
+    named = replace(facts, target="a target whose name takes the title to a second line")
+    (diagrams,) = [block for block in numbers.intervals(named).blocks if isinstance(block, Choice)]
+    for figures in diagrams.options.values():
+        (figure,) = figures
+        drawn = ElementTree.fromstring(figure.svg)
+        assert drawn.find("./g[@transform]//line[@class='ideal']") is not None
+
+
+def test_without_members_what_they_do_not_agree_on_is_one(
+    make_own_run: MakeRun, table_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """A deep ensemble of which predictions are kept would else have an architecture part."""
+    run, test = make_own_run(methods=("deep-ensemble",))
+    shutil.rmtree(run.members_folder("deep-ensemble"))
+    for tip in Case((run, test)).tips("least-sure"):
+        total, data, model = (float(tip[f"{name} (nats)"]) for name in ("total", "data", "model"))
+        assert total == pytest.approx(data + model, abs=2e-3)
+        assert not tip.keys() & {"weights (nats)", "architecture (nats)"}
+    for kind, source in table_runs.items():
+        own = Run(shutil.copytree(source, tmp_path / kind))
+        shutil.rmtree(own.members_folder(own.primary))
+        page = Case((own, Pipeline.resume(own.path).measured.test)).page
+        unsure = [found for found in page.tables if found[0][0] == "Row"]
+        assert unsure
+        for header, *lines in unsure:
+            assert header[-2:] == ["Data", "Model"]
+            assert all(99 <= sum(int(cell.split("\xa0")[0]) for cell in line[-2:]) <= 101 for line in lines)

@@ -135,7 +135,7 @@ def test_the_page_says_which_of_its_marks_chance_may_set(html: str, make_run: Ma
 def test_an_accuracy_of_few_errors_is_said_to_have_too_short_an_interval(make_own_run: MakeRun) -> None:
     """Of 120 images with three errors one resample in twenty has none; without an error all are alike."""
     run, test = make_own_run()
-    found, values = run.metrics(), {"drnas": 115 / 120, "uraenas": 117 / 120, "deep-ensemble": 1.0}
+    found, values = run.metrics(), {"drnas": 4 / 120, "uraenas": 117 / 120, "deep-ensemble": 1.0}
     rows = [
         row._replace(value=values[row.method]) if row.metric == "accuracy" and row.shift == "none" else row
         for row in found.rows
@@ -144,6 +144,16 @@ def test_an_accuracy_of_few_errors_is_said_to_have_too_short_an_interval(make_ow
     words = "uraenas and deep-ensemble: fewer than 5 errors, so the interval of the accuracy is too short"
     html = report.build([(run, test)])
     assert (words in html, f"drnas, {words}" in html) == (True, False)
+    assert "<p>drnas: fewer than 5 right answers" in html.replace('<p class="note">', "<p>")
+
+
+def test_few_test_images_are_said_to_have_too_short_intervals(make_run: MakeRun) -> None:
+    words = "are too few for intervals"
+    few = [make_run(name, images=19) for name in "ab"]
+    assert f"19 images {words}" in report.build(few[:1])
+    assert f"19 images {words}" in report.build(few).split('id="run')[0]
+    assert words not in report.build([make_run("more", images=20)])
+    assert words not in report.build([make_run("none", images=19, bootstrap=0)])
 
 
 def test_differences_of_one_run_are_said_not_to_cover_another_seed(demo: Source, make_run: MakeRun) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from uraenas import report
 from uraenas.base.errors import UraenasError
 from uraenas.data import digits
 from uraenas.deploy import Exported, accelerated, export_file
@@ -124,6 +125,14 @@ def test_it_is_exported_with_one_pass_for_all_heads_and_says_whom_it_learned_fro
         level.whitening.numel() + level.means.numel() for level in run.ensemble().known.seen[0].parts.values()
     )
     assert (tmp_path / "one.onnx").stat().st_size < small + 60_000
+
+
+def test_pages_say_that_the_teacher_was_trained_too(split: tuple[Run, dict], finished_run: Path) -> None:
+    words = f"Networks learned what {Run(finished_run).primary} of {finished_run} says in place of labels"
+    assert words in report.build([(split[0], None)])
+    assert words not in report.build([(Run(finished_run), None)])
+    both = report.build([(Run(finished_run), None), (split[0], None)])
+    assert f"split: {words}" in both
 
 
 def test_a_copy_keeps_it_and_the_teacher_need_not_be_there(split, uraenas, tmp_path: Path) -> None:

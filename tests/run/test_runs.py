@@ -95,7 +95,7 @@ def test_chains_that_diverge_are_restarted_and_the_report_says_so(uraenas, tmp_p
         assert costs[f"chains/{one.chain}"]["restarts"] == one.restarts > 0
         assert f"{one.chain} was restarted with a smaller step ({one.restarts} time" in page
     assert (out / "log.jsonl").read_text().count("chain diverged") == sum(one.restarts for one in diverged)
-    assert "0 of them diverged" in uraenas("show", out).stdout
+    assert "2 chains, 2 of them diverged and 0 given up" in uraenas("show", out).stdout
 
 
 def test_a_lost_sample_is_made_again(own_run):

@@ -156,6 +156,11 @@ def test_show_and_comparisons_have_the_columns_of_the_target(
     number, several = (Run(runs[kind]) for kind in ("numbers", "several"))
     two = report.build([(number, None), (number, None)])
     assert "RMSE, test: best" in two
+    words = "means over 2 targets"
+    assert f"All values are {words}" in report.build([(several, None), (several, None)])
+    assert words in uraenas("report", several.path, "--format", "csv").stderr
+    assert [kind for kind in runs if words in said[kind]] == ["several"]
+    assert words not in two + uraenas("report", number.path, "--format", "csv").stderr
     assert "Answered at" not in two
     assert "not tested on the same rows" in report.build([(number, None), (several, None)])
 

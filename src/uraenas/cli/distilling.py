@@ -65,7 +65,8 @@ def distil(
 def _table(found: dict[str, Any], teacher: str, student: str) -> Table:
     """Both side by side, and how far apart they are."""
     words = f"same class {found['same_class']:.1%}, KL {found['kl']:.4f} nats"
-    table = Table(title=f"{found['images']:,} test images, temperature-scaled; {words}")
+    scaled = "accuracy, nll and ece are temperature-scaled, all else is as predicted"
+    table = Table(title=f"{found['images']:,} test images: {words}; {scaled}")
     for name in ("", f"teacher ({teacher})", f"student ({student})", "rank correlation"):
         table.add_column(name, justify="left" if not name else "right")
     for key, own in found["teacher"].items():

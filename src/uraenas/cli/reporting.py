@@ -19,6 +19,7 @@ from uraenas.cli.printing import AsJson, note, say
 if TYPE_CHECKING:
     from uraenas.data.dataset import Dataset, LabelledImages
     from uraenas.data.settings import DataSettings
+    from uraenas.report import Picked
     from uraenas.report.formats import Contents
     from uraenas.run.directory import Run
 
@@ -113,7 +114,7 @@ def make_report(
         text = _page(picks, against, as_json, paper)
     else:
         asked = Contents(calibration, intervals, against, shifted=shifted, over_seeds=over_seeds)
-        text = _table(picks, form, asked)
+        text = _table(picks, form, asked, as_json)
         if out is None:
             say(text.rstrip("\n"), as_json, {"table": text})
             return
@@ -142,7 +143,7 @@ def _as_path(against: str, paths: list[Path]) -> str:
     return f"{named[name]}:{method}" if name in named and not Path(name).exists() else against
 
 
-def _table(picks: list[Pick], form: str, asked: "Contents") -> str:
+def _table(picks: list[Pick], form: str, asked: "Contents", quiet: bool) -> str:
     """The methods side by side, or their differences to one, in a form for papers and spreadsheets."""
     from uraenas.report import Picked, alike, formats, why_no_mean
     from uraenas.run.directory import Run
@@ -158,7 +159,24 @@ def _table(picks: list[Pick], form: str, asked: "Contents") -> str:
     ]
     if against and not any(of_run for _, of_run in rows):
         raise UraenasError(f"there are no differences to {against}: it is the only method shown")
-    return formats.write(form, rows, replace(asked, competing=alike(found)))
+    if not any(row.calibration == asked.calibration for _, of_run in rows for row in of_run):
+        raise UraenasError(
+            f"nothing was measured with {asked.calibration}; run: uraenas evaluate RUN --set "
+            f"evaluate.test_time={asked.calibration}"
+        )
+    text = formats.write(form, rows, replace(asked, competing=alike(found)))
+    note([words for one in found if (words := _over_targets(one))], quiet)
+    return text
+
+
+def _over_targets(one: "Picked") -> str:
+    """What values of several targets are."""
+    if one.data is None or not one.data.targets:
+        return ""
+    return (
+        f"{one.run.path}: means over {len(one.data.targets)} targets, each in units of its standard deviation in "
+        "training; metrics.json and the page have each by itself"
+    )
 
 
 def _follow(path: Path, written: Path) -> None:

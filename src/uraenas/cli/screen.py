@@ -31,6 +31,8 @@ def lines_of(path: Path, facts: dict[str, Any]) -> Group:
         parts.append(f"  [bold]{progress_words(facts['progress'])}[/]")
     if facts["metrics"]:
         of = "" if facts["part"] == "test" else "on held-out data, "
+        if facts["targets"]:
+            parts.append(f"  means over {facts['targets']} targets in units of their standard deviations,")
         parts += [f"  {of}as predicted, without a temperature:", _headline(facts["metrics"])]
     for method, own in facts["members"].items():
         distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})

@@ -199,15 +199,16 @@ def line_chart(
     heading: Callable[[float], str],
     show: Callable[[float], str],
     marks: bool = True,
+    beneath: str = "",
 ) -> Figure:
-    """One line per method; pointing at an x gives all their values there."""
+    """One line per method, over what is drawn beneath; pointing at an x gives all their values there."""
     bands = [_band(one, frame) for one in series if one.band]
     drawn = [_line(one, frame, marks) for one in series]
     told: dict[float, list[str]] = {x: [heading(x)] for x in sorted({x for s in series for x, _ in s.points})}
     for one in series:
         _tell(one, show, told)
     positions, tips = list(told), list(map("".join, told.values()))
-    content = join([*bands, frame.axes(), frame.bands(positions, tips), *drawn])
+    content = join([*bands, frame.axes(), beneath, frame.bands(positions, tips), *drawn])
     summary = "Last values: " + ", ".join(f"{s.name} {show(s.points[-1][1])}" for s in series if s.points)
     return draw(id, title, n, frame.figure_height, content, series_legend(series), summary)
 

@@ -113,7 +113,7 @@ class Entry:
         pairs = self.pairs(other)
         found = [_paired(a, self.method, b, other.method, (shift, calibration, metric)) for a, b in pairs]
         known = [one for one in found if one is not None]
-        if not known or len(known) < len(found):
+        if len(known) < len(found) or len({len(resample) for _, resample in known}) != 1:
             return None
         values = [value for value, _ in known]
         low, high = _quantiles(np.add.reduce([resample for _, resample in known]) / len(known))

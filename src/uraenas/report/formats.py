@@ -84,9 +84,8 @@ def latex(tables: Tables, contents: Contents) -> str:
     )
     names = 2 if len(tables) > 1 else 1
     columns = "l" * names + "r" * (len(header) - names)
-    columns_shown = _columns(tables)
-    arrows = dict(zip((c.title for c in columns_shown), map(_arrow, columns_shown), strict=True))
-    shown = [f"{name}{arrows.get(name, '')}" for name in header]
+    titles = {column.title: _latex(column.title) + _arrow(column) for column in _columns(tables)}
+    shown = [titles.get(name, name) for name in header]
     body = "".join(f"{' & '.join(line)} \\\\\n" for line in lines)
     return (
         f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{' & '.join(shown)} \\\\\n\\midrule\n{body}"
@@ -181,6 +180,8 @@ def _with_spread(cell: str, column: Column, spread: float | None, plus_minus: st
 
 
 def _arrow(column: Column) -> str:
+    if not column.compared:
+        return ""
     return " $\\uparrow$" if column.larger_is_better else " $\\downarrow$"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -47,10 +48,10 @@ class Picked:
         diverged = [one for one in self.metrics.diverged if one.chain.startswith(kinds)]
         return replace(self.metrics, rows=self.rows, diverged=diverged)
 
-    @property
-    def evaluated(self) -> frozenset[tuple[str, int]]:
-        """All (shift, severity) of its rows."""
-        return frozenset(map(PLACE, self.rows))
+    @cached_property
+    def cells(self) -> list[tuple[str, int]]:
+        """All (shift, severity) of shifted images."""
+        return [place for place in dict.fromkeys(map(PLACE, self.rows)) if place[1] > 0]
 
 
 def trained(methods: Iterable[str]) -> list[str]:
@@ -81,7 +82,7 @@ class Tested(Protocol):
     def data(self) -> DataFacts | None: ...
 
     @property
-    def evaluated(self) -> frozenset[tuple[str, int]]: ...
+    def cells(self) -> list[tuple[str, int]]: ...
 
 
 def alike(runs: Sequence[Tested]) -> bool:
@@ -96,7 +97,7 @@ def _same_images(one: Tested, other: Tested) -> bool:
         known = one.data is other.data and one.rows[0].dataset == other.rows[0].dataset
     else:
         known = one.data.same_images(one.settings, other.data, other.settings)
-    return known and one.evaluated == other.evaluated
+    return known and set(one.cells) == set(other.cells)
 
 
 def same_learning(one: Tested, other: Tested) -> bool:

@@ -1,6 +1,6 @@
 """What the report needs of a run, read from its directory once."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -85,6 +85,10 @@ class RunFacts:
         """The settings of the run, and those it was measured with."""
         return settings_of(self.config, self.metrics)
 
+    def functions(self, method: str) -> list[Hashable]:
+        """What its members compute, equal where that is the same; none where members are not kept."""
+        return [member.function for member in self.members.get(method, [])]
+
     def method(self, name: str) -> Assembled:
         """A method with its parts, also one that the run is no longer asked for."""
         return self.own_config(name).method(name)
@@ -158,12 +162,8 @@ class RunFacts:
 
     @cached_property
     def cells(self) -> list[tuple[str, int]]:
-        """All (shift, severity) that were evaluated."""
-        return [place for place in self._evaluated if place[1] > 0]
-
-    @cached_property
-    def _evaluated(self) -> dict[tuple[str, int], None]:
-        return dict.fromkeys(map(PLACE, self.rows))
+        """All (shift, severity) of shifted images."""
+        return [place for place in dict.fromkeys(map(PLACE, self.rows)) if place[1] > 0]
 
     @cached_property
     def shifts(self) -> list[str]:
@@ -173,15 +173,10 @@ class RunFacts:
     def severities(self) -> list[int]:
         return sorted({severity for _, severity in self.cells})
 
-    @cached_property
-    def evaluated(self) -> frozenset[tuple[str, int]]:
-        """All (shift, severity) of its rows."""
-        return frozenset(self._evaluated)
-
     @property
     def measured(self) -> int:
         """How many images or rows each value rests on."""
-        return self.data.test_images if self._of_test else self.data.held_out_images
+        return self.data.test_images if self.part == "test" else self.data.held_out_images
 
     @property
     def n(self) -> str:
@@ -191,11 +186,12 @@ class RunFacts:
     @property
     def tested(self) -> str:
         """The same, and which they are."""
-        return f"{self.n} {'test' if self._of_test else 'held-out'} {self.examples}"
+        return f"{self.n} {self.part} {self.examples}"
 
     @property
-    def _of_test(self) -> bool:
-        return self.settings["evaluate.part"] == "test"
+    def part(self) -> str:
+        """Which it was measured on, in a word."""
+        return "test" if self.settings["evaluate.part"] == "test" else "held-out"
 
     @property
     def examples(self) -> str:

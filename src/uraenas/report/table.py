@@ -35,8 +35,10 @@ class Column:
         return value is not None and top is not None and self.show(value) == self.show(top)
 
     def is_better(self, interval: tuple[float, float] | None) -> bool:
-        """Of a difference: whether its whole interval lies on the good side of zero."""
-        return interval is not None and (interval[0] > 0 if self.larger_is_better else interval[1] < 0)
+        """Of a difference: whether its whole interval lies on the good side of zero, if there is one."""
+        if interval is None or not self.compared:
+            return False
+        return interval[0] > 0 if self.larger_is_better else interval[1] < 0
 
 
 COLUMNS = (

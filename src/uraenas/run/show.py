@@ -33,6 +33,7 @@ def summary(path: Path) -> dict[str, Any]:
         "progress": progress_of(path),
         "metrics": [] if metrics is None else headline(metrics.rows),
         "part": None if metrics is None else metrics.settings.get("evaluate.part", "test"),
+        "targets": 0 if metrics is None else _targets(metrics.rows),
         "outside": [] if metrics is None else separations(metrics.rows),
         "members": members,
     }
@@ -63,6 +64,11 @@ def headline(rows: list[Row]) -> list[dict[str, Any]]:
         worse = {f"shifted_{metric}": found.get((method, shifted, metric)) for metric in wanted}
         lines.append({"method": method, "members": members, **clean, **worse})
     return lines
+
+
+def _targets(rows: list[Row]) -> int:
+    """Where there are several, how many; headline metrics are means over them."""
+    return len({row.metric for row in rows if row.metric.endswith(".rmse")})
 
 
 def _metrics(path: Path) -> Metrics | None:
@@ -171,17 +177,22 @@ def _search_state(path: Path, config: Fields, trained: bool) -> str:
 
 
 def _chains(path: Path) -> str:
-    """How many chains there are, and how many have diverged."""
-    diverged = number = 0
+    """How many chains there are, how many had to be restarted or given up, and how many were given up."""
+    diverged = given_up = number = 0
     for file in sorted(path.glob("chains/*/state.safetensors")):
         name = str(file.relative_to(path))
         with mending(path, name):
             header = {key: parse_json(file, text, finite=False) for key, text in read_header(file).items()}
             facts = Fields(file, header)
             _require_own(path, facts, "chains")
-            diverged += bool(facts.text("failure"))
+            failed = bool(facts.text("failure"))
+            diverged += failed or facts.whole("restarts") > 0
+            given_up += failed
         number += 1
-    return f"; {number} chain{'s' * (number > 1)}, {diverged} of them diverged" if number else ""
+    if not number:
+        return ""
+    words = f"; {number} chain{'s' * (number > 1)}, {diverged} of them diverged"
+    return words + (f" and {given_up} given up" if diverged else "")
 
 
 def _is_evaluated(config: Fields, methods: tuple[str, ...], metrics: Metrics | None) -> bool:

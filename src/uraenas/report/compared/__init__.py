@@ -1,6 +1,7 @@
 """Several runs side by side: what readers ask of them, each a section."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
@@ -16,8 +17,9 @@ from uraenas.report.sections.size import Curve, curves
 def comparison(runs: Sequence[RunFacts], against: str, paper: bool) -> list[Section]:
     """What the runs have in common and what not; their own sections follow."""
     entries = Entries(runs)
-    baseline = _baseline(entries, against)
-    found = [overview.section(entries, baseline, paper)]
+    wanted = against or runs[0].config.evaluate.baseline
+    baseline = _baseline(entries, wanted)
+    found = [overview.section(entries, baseline, wanted, paper)]
     if entries.shifted and entries.competing:
         found.append(where.section(entries, baseline))
     if entries.competing:
@@ -28,14 +30,14 @@ def comparison(runs: Sequence[RunFacts], against: str, paper: bool) -> list[Sect
     return [*found, _settings(entries)]
 
 
-def _baseline(entries: Entries, against: str) -> Entry | None:
-    """The line that others are held against: RUN:METHOD, METHOD, or as the first run's settings say."""
+def _baseline(entries: Entries, wanted: str) -> Entry | None:
+    """The line that others are held against, METHOD or RUN:METHOD, if it is there."""
     if not entries.competing:
         return None
-    path, _, method = (against or entries.runs[0].config.evaluate.baseline).rpartition(":")
+    path, _, method = wanted.rpartition(":")
     for entry in entries:
-        paths = [str(facts.run.path) for facts in entry.runs]
-        if entry.method == method and (not path or path in paths):
+        paths = [facts.run.path.resolve() for facts in entry.runs]
+        if entry.method == method and (not path or Path(path).resolve() in paths):
             return entry
     return None
 

@@ -50,10 +50,10 @@ def section(entries: Entries) -> Section:
 
 def _no_guarantee(entries: Entries) -> Note:
     return Note(
-        f"The shares are read off the test {entries.examples}, so they are no guarantee. uraenas predict RUN "
-        "--risk 0.02 abstains so that at most 2\u00a0% of its answers are wrong, by a threshold from held-out "
-        f"{entries.examples}, with a certainty of 95\u00a0% where there are enough of them (for 2\u00a0% at least 149 "
-        "apart); a run's own section “Guarantees” shows how that falls out. "
+        f"The shares are read off the {entries.runs[0].part} {entries.examples}, so they are no guarantee. "
+        "uraenas predict RUN --risk 0.02 abstains so that at most 2\u00a0% of its answers are wrong, by a threshold "
+        f"from held-out {entries.examples}, with a certainty of 95\u00a0% where there are enough of them (for 2\u00a0% "
+        "at least 149 apart); a run's own section “Guarantees” shows how that falls out. "
         "No such guarantee holds under shift."
     )
 

@@ -11,7 +11,7 @@ from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.compared.words import beneath, keys, runs_of, said, shapes, tested_on
 from uraenas.report.entries import Difference, Entries, Entry, Value
 from uraenas.report.paper import reference
-from uraenas.report.sections.methods import CALIBRATIONS, lead_of, shown
+from uraenas.report.sections.methods import CALIBRATIONS, few_tested, lead_of, shown
 from uraenas.report.style import METRIC_NAMES, colour, count, direction, listed, marker, show
 from uraenas.report.table import Column
 from uraenas.run.directory import PRIMARY
@@ -28,11 +28,11 @@ SHIFTED = (
 )
 
 
-def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
+def section(entries: Entries, baseline: Entry | None, wanted: str, paper: bool) -> Section:
     found = Section(
         "compared",
         "Which method is best?",
-        _tests(entries) + lead_of(entries.runs[0]) + (SHIFTED if entries.shifted else ""),
+        _tests(entries) + lead_of(entries.runs[0], "All values are") + (SHIFTED if entries.shifted else ""),
     )
     if not entries.competing:
         found.blocks.append(
@@ -45,9 +45,10 @@ def section(entries: Entries, baseline: Entry | None, paper: bool) -> Section:
         found.blocks.append(Tiles([_tile(entries, c) for c in _compared(entries)]))
         if unsure := _unsure(entries):
             found.blocks.append(Note(unsure))
+        found.blocks += map(Note, few_tested(entries.runs[0]))
     tables = {words.capitalize(): _tables(entries, baseline, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
-    if why := _why_no_differences(entries, baseline):
+    if why := _why_no_differences(entries, baseline, wanted):
         found.blocks.append(Note(why))
     if paper:
         found.blocks.append(reference())
@@ -70,7 +71,12 @@ def _tests(entries: Entries) -> str:
 
 def _tests_of_each(entries: Entries) -> str:
     """Which run was tested on what."""
-    tests = (f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs)
+    tests = [f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs]
+    if entries.shifted:
+        tests = [
+            f"{test} and {count(len(facts.cells), 'set')} of shifted ones"
+            for test, facts in zip(tests, entries.runs, strict=True)
+        ]
     return "; ".join(f"{label} on {test}" for label, test in zip(entries.labels, tests, strict=True))
 
 
@@ -196,7 +202,10 @@ def _values(entries: Entries, kind: str) -> Table | None:
             "many equal methods some miss it by chance."
         )
     if any("unjudged" in found.values() for found in standing.values()):
-        caption += " °: not judged, as it shares no seed with the best of the column or has no replicates to be paired."
+        caption += (
+            " °: not judged, as it shares no seed with the best of the column or has no replicates, or not as many, to "
+            "be paired."
+        )
     return Table(caption, ["Method", "Members", *(column.title for column in columns)], lines)
 
 
@@ -215,8 +224,8 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
     caption = (
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
         f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
-        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates to be paired. Bold above is held "
-        "against the best of its column instead."
+        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates, or not as many, to be paired. Bold "
+        "above is held against the best of its column instead."
     )
     caption += _of_which_seeds(entries, baseline)
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
@@ -264,14 +273,13 @@ def _difference(found: Difference | None, metric: str) -> Cell:
     return Cell(shown(metric, found.value), f"{low} – {high}", found.verdict(metric))
 
 
-def _why_no_differences(entries: Entries, baseline: Entry | None) -> str:
+def _why_no_differences(entries: Entries, baseline: Entry | None, wanted: str) -> str:
     if not entries.competing:
         return ""
     if baseline is None:
-        wanted = entries.runs[0].config.evaluate.baseline
         return (
             f"No differences: {wanted} is not among these methods. uraenas report RUN RUN --against METHOD, or "
-            "RUN:METHOD, shows those to another."
+            "RUN:METHOD of a run on the page, shows those to another."
         )
     lack = [label for label, facts in zip(entries.labels, entries.runs, strict=True) if not facts.replicates]
     return f"Without bootstrap replicates, and so not paired with others: {', '.join(lack)}." if lack else ""
@@ -304,7 +312,7 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
         top += height
     words = entries.place(column.shifted)
     percent = " in %" if column.metric == "accuracy" else ""
-    bars = "bars: 95 % intervals over test " + entries.examples
+    bars = f"bars: 95 % intervals over {entries.runs[0].part} {entries.examples}"
     bars += " · small dots: seeds" if entries.folded else ""
     n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {tested_on(entries)}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"

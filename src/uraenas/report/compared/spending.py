@@ -16,6 +16,7 @@ from uraenas.report.sections.cost import (
     known_columns,
     known_units,
     scatter,
+    taught,
     without,
 )
 from uraenas.report.style import colour, marker
@@ -37,6 +38,8 @@ def section(entries: Entries) -> Section:
     names = {entries.names[entry]: cost for entry, cost in spent.items()}
     if missing := without(names, units):
         found.blocks.append(missing)
+    of_runs = zip(entries.labels, entries.runs, strict=True)
+    found.blocks += [Note(f"{label}: {words}") for label, facts in of_runs if (words := taught(facts))]
     if entries.competing:
         known = {
             unit: [entry for entry, cost in spent.items() if UNITS[unit][1](cost) is not None]

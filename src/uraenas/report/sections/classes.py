@@ -18,7 +18,7 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "classes",
         "Classes",
-        f"Which classes does {facts.primary} confuse? A class with few test {facts.examples} says little; two "
+        f"Which classes does {facts.primary} confuse? A class with few {facts.part} {facts.examples} says little; two "
         "classes that are taken for each other may be one to the eye.",
     )
     if facts.primary not in facts.predictions:
@@ -35,9 +35,9 @@ def section(facts: RunFacts) -> Section:
         found.blocks.append(Grid([_matrix(facts, counts_KK)]))
     of = f", the {SHOWN} of {len(facts.classes)} with the most errors" if len(facts.classes) > SHOWN else ""
     caption = (
-        f"Test {facts.examples} by class, {facts.primary}{of}. {facts.tested}. The last three columns "
-        f"are of the {facts.examples} that are named so: how many, how often that is right, and the mean "
-        "confidence minus that: above zero it is overconfident in this class."
+        f"{facts.part.capitalize()} {facts.examples} by class, {facts.primary}{of}. {facts.tested}. The last three "
+        f"columns are of the {facts.examples} that are named so: how many, how often that is right, and the mean "
+        "confidence, as predicted, minus that: above zero it is overconfident in this class."
     )
     header = [
         "Class",

@@ -76,6 +76,8 @@ def section(facts: RunFacts) -> Section:
     }
     if missing := without(spent, units):
         found.blocks.append(missing)
+    if words := taught(facts):
+        found.blocks.append(Note(words))
     if options:
         found.blocks += [method_key(list(spent)), Choice("Cost in", options)]
     if units:
@@ -102,6 +104,15 @@ def without(spent: Mapping[str, Cost], units: Sequence[str]) -> Note | None:
     if not parts:
         return None
     return Note(f"Not in the figures, as the run directory does not say what they cost: {'; '.join(parts)}.")
+
+
+def taught(facts: RunFacts) -> str:
+    """Who else had to be trained, where networks learned from an ensemble."""
+    train = facts.config.train
+    if not train.teacher:
+        return ""
+    whose = f"{train.teacher_method or 'the ensemble'} of {train.teacher}"
+    return f"Networks learned what {whose} says in place of labels; what that cost is not in these figures."
 
 
 def cost_of(facts: RunFacts, method: str) -> Cost:
@@ -214,7 +225,8 @@ def _table(facts: RunFacts, spent: Mapping[str, Cost]) -> Table:
         for name, cost in spent.items()
     ]
     device = facts.environment.get("device", "an unknown device")
-    total = sum(amounts.get("seconds", 0.0) for amounts in facts.costs.values())
+    own = [amounts for item, amounts in facts.costs.items() if not item.startswith("workers/")]
+    total = sum(amounts.get("seconds", 0.0) for amounts in own)  # what workers did is booked as chains', too
     caption = (
         f"Seconds on {device}; n = 1 run. The whole run, shared work counted once, took {total:,.0f} s. "
         "A member is one pass in prediction. Parameters of members that are draws of one network count once. "

@@ -22,7 +22,7 @@ def section(facts: RunFacts) -> Section:
         f"They rest on held-out {facts.examples} that neither the temperature nor the choice of members has seen; "
         f"the test {facts.examples} check them.",
     )
-    if facts.config.evaluate.part != "test":
+    if facts.part != "test":
         found.blocks.append(
             Note(f"Guarantees are left out: they rest on the very {facts.examples} measured here.")
         )

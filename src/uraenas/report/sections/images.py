@@ -2,7 +2,6 @@
 
 import base64
 import io
-from collections.abc import Hashable
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +15,7 @@ from uraenas.evaluation import metrics
 from uraenas.report.blocks import Figure, Grid, Note, Section
 from uraenas.report.chart import HEAD, WIDTH, draw
 from uraenas.report.reading import RunFacts
+from uraenas.report.sections.members import parts_of
 from uraenas.report.sections.reliability import missing
 from uraenas.report.style import colour, shortened
 
@@ -31,19 +31,17 @@ def section(facts: RunFacts) -> Section:
     found = Section(
         "images",
         "Images worth a look",
-        f"Test images with the prediction of {facts.primary}, temperature-scaled, as uraenas predict gives it. The "
-        "least sure ones are often hard for people too; the confidently wrong ones are either mislabelled or what it "
-        "has yet to learn. What every member finds ambiguous, more training images will not help; what members "
-        "dispute, they may.",
+        f"{facts.part.capitalize()} images with the prediction of {facts.primary}, temperature-scaled, as "
+        "uraenas predict gives it. The least sure ones are often hard for people too; the confidently wrong ones are "
+        "either mislabelled or what it has yet to learn. What every member finds ambiguous, more training "
+        "images will not help; what members dispute, they may.",
     )
     if facts.primary not in facts.predictions or facts.test is None:
         found.blocks.append(missing("images"))
         return found
     log_p = facts.prediction(facts.primary, "temperature")
-    members = facts.members.get(facts.primary, [])
-    functions: list[Hashable] = [member.function for member in members]
-    functions = functions or list(range(len(facts.predictions[facts.primary])))
-    split = metrics.uncertainty_by_source(facts.predictions[facts.primary], functions)
+    said, functions = facts.predictions[facts.primary], facts.functions(facts.primary)
+    split = metrics.uncertainty_by_source(said, functions or range(len(said)))
     confidence, predicted = log_p.exp().max(dim=1)
     wrong = predicted != facts.labels
     least_sure = torch.argsort(split.total, descending=True, stable=True)[:SHOWN].tolist()
@@ -60,7 +58,7 @@ def section(facts: RunFacts) -> Section:
         )
     else:
         found.blocks.append(Note("Not one test image is classified wrongly."))
-    if len(facts.predictions[facts.primary]) > 1:
+    if len(said) > 1:
         figures += _by_kind(facts, log_p, split, n)
     found.blocks.append(Grid(figures))
     return found
@@ -107,12 +105,7 @@ def _picture(
     name = facts.test.names[image] if facts.test.names else f"test image {image}"
     tip = f"{name}\ntrue class\t{truth}"
     tip += "".join(f"\n{facts.classes[guess]}\t{share:.3f}" for guess, share in guesses)
-    sources = {
-        "total": split.total,
-        "data": split.data,
-        "weights": split.weights,
-        "architecture": split.architecture,
-    }
+    sources = {"total": split.total, **parts_of(split, facts.functions(facts.primary))}
     tip += "".join(
         f"\n{name} (nats)\t{max(0.0, float(values[image])):.3f}" for name, values in sources.items()
     )

@@ -1,6 +1,9 @@
 """How far the members disagree, and where uncertainty comes from."""
 
 import statistics
+from collections.abc import Hashable, Sequence
+
+from torch import Tensor
 
 from uraenas.base.svg import Scale, decimals, element, join, line, mark, rect, round_ticks, text
 from uraenas.evaluation import effects_of, metrics
@@ -24,8 +27,8 @@ def disagreement(facts: RunFacts) -> Section:
     found = Section(
         "disagreement",
         "Disagreement of members",
-        f"The share of test {facts.examples} on which two members name different classes. An ensemble gains from "
-        "members that are each good and err differently; matrices without colour mean that members are copies of "
+        f"The share of {facts.part} {facts.examples} on which two members name different classes. An ensemble gains "
+        "from members that are each good and err differently; matrices without colour mean that members are copies of "
         "one another.",
     )
     several = [name for name, log_p in facts.predictions.items() if len(log_p) > 1]
@@ -45,7 +48,7 @@ def disagreement(facts: RunFacts) -> Section:
 def _matrix(facts: RunFacts, method: str, matrix: list[list[float]], high: float) -> Figure:
     members, left, top = len(matrix), 26.0, HEAD + 18.0
     size = min(33.0, (WIDTH - left) / members)
-    functions = [member.function for member in facts.members.get(method, [])]
+    functions = facts.functions(method)
     parts = []
     every = 1 if size >= 18 else 5
     for k in range(members):
@@ -99,7 +102,7 @@ def uncertainty(facts: RunFacts) -> Section:
     )
     effects = effects_of(facts.main_rows)
     found.blocks += [
-        Note(f"{name}: on the test {facts.examples} {effect}.") for name, effect in effects.items()
+        Note(f"{name}: on the {facts.part} {facts.examples} {effect}.") for name, effect in effects.items()
     ]
     if facts.classes and not effects and any(facts.method(name).row.source == "sampled" for name in methods):
         found.blocks.append(
@@ -111,6 +114,13 @@ def uncertainty(facts: RunFacts) -> Section:
     most = max(_model_part(*part) for part in parts)
     found.blocks.append(Grid([_control(*part, most) for part in parts]))
     return found
+
+
+def parts_of(split: metrics.UncertaintyBySource, functions: Sequence[Hashable]) -> dict[str, Tensor]:
+    """By source; what members do not agree on is one where it is not known which have one architecture."""
+    if not functions:
+        return {"data": split.data, "model": split.model}
+    return {"data": split.data, "weights": split.weights, "architecture": split.architecture}
 
 
 Part = tuple[RunFacts, str, str, list[str]]

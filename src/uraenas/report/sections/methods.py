@@ -22,28 +22,27 @@ LEADS = {
 }
 COLUMN = attrgetter("metric", "shift", "calibration")
 FEW = 5  # errors: resamples of fewer often have none
+LEAST = 20  # images: of 5, every sixth difference by chance is called clear
 BOLD = (
     "Bold: the best of a column, and all that are not clearly worse (95\u00a0% interval of the paired difference, each "
     "by itself: of many equal methods some miss it by chance); 95\u00a0% intervals, where there are any, stand beneath."
 )
 
 
-def lead_of(facts: RunFacts) -> str:
-    """What the metrics of its target mean."""
-    return LEADS["classes" if facts.classes else "numbers"]
+def lead_of(facts: RunFacts, means: str) -> str:
+    """What the metrics of its target mean, and of several targets what has `means` over them."""
+    lead = LEADS["classes" if facts.classes else "numbers"]
+    if targets := facts.data.targets:
+        lead += f" {means} means over {len(targets)} targets, each in units of its standard deviation in training."
+    return lead
 
 
 def section(facts: RunFacts) -> Section:
-    lead = f"{lead_of(facts)} {BOLD}"
+    lead = f"{lead_of(facts, 'The first table, the figures and the tiles above have')} {BOLD}"
     if facts.classes:
         lead += (
             " ECE leans upwards, most where a method is least sure, and its intervals and differences with it: see ECE "
             "by chance under Calibration. Dis: how often two members name different classes."
-        )
-    if facts.data.targets:
-        lead += (
-            f" The first table, the figures and the tiles above have means over {len(facts.data.targets)} targets, "
-            "each in units of its standard deviation in training."
         )
     if facts.shifted:
         lead += (
@@ -54,13 +53,7 @@ def section(facts: RunFacts) -> Section:
     tables = {words.capitalize(): _tables(facts, kind) for kind, words in CALIBRATIONS.items()}
     found.blocks.append(Choice("Predictions", {words: shown for words, shown in tables.items() if shown}))
     found.blocks += [Note(f"{line}.") for line in unbeaten(facts.main_rows, facts.primary)]
-    if few := _few_errors(facts):
-        found.blocks.append(
-            Note(
-                f"{listed(few)}: fewer than {FEW} errors, so the interval of the accuracy is too short; without an "
-                "error it has no width."
-            )
-        )
+    found.blocks += map(Note, [*few_tested(facts), *_few_errors(facts)])
     if facts.metrics.diverged:
         found.blocks.append(Note(_divergence(facts.metrics.diverged)))
     if facts.baseline is None:
@@ -71,10 +64,29 @@ def section(facts: RunFacts) -> Section:
     return found
 
 
+def few_tested(facts: RunFacts) -> list[str]:
+    """That images are too few to be resampled, where they are."""
+    if facts.measured >= LEAST or not facts.settings["evaluate.bootstrap"]:
+        return []
+    return [
+        f"{facts.measured} {facts.examples} are too few for intervals: they are too short, and ▲ and ▼ come by "
+        "chance far more often than in one case of twenty."
+    ]
+
+
 def _few_errors(facts: RunFacts) -> list[str]:
-    """Methods whose errors are too few to be resampled."""
-    rows = [row for name in facts.methods if (row := facts.row(name, "accuracy")) and row.interval]
-    return [row.method for row in rows if round((1 - row.value) * facts.measured) < FEW]
+    """Which methods' errors, or right answers, are too few to be resampled."""
+    rows = [row for name in facts.sizes if (row := facts.row(name, "accuracy")) and row.interval]
+    sides = {"error": [1 - row.value for row in rows], "right answer": [row.value for row in rows]}
+    notes = []
+    for what, shares in sides.items():
+        few = [row.method for row, one in zip(rows, shares, strict=True) if round(one * facts.measured) < FEW]
+        if few:
+            notes.append(
+                f"{listed(few)}: fewer than {FEW} {what}s, so the interval of the accuracy is too short; without any "
+                "it has no width."
+            )
+    return notes
 
 
 def _divergence(diverged: list[Diverged]) -> str:

@@ -1,5 +1,7 @@
 """Predicted numbers: against those observed, and how often intervals hold them."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from uraenas.report.style import colour
 
 DRAWN = 150  # rows at most: more would hide each other
 COVERAGE = 0.9
+UNBOUNDED = "unbounded"
 KINDS = {"As predicted": "raw", "Temperature-scaled": "temperature"}
 
 
@@ -21,8 +24,8 @@ def observed(facts: RunFacts) -> Section:
     found = Section(
         "observed",
         "Predicted and observed",
-        f"A point is a test row, the line through it its {100 * COVERAGE:.0f}\u00a0% interval, temperature-scaled. Of "
-        "rows whose line misses the diagonal there should be one in ten.",
+        f"A point is a {facts.part} row, the line through it its {100 * COVERAGE:.0f}\u00a0% interval, "
+        "temperature-scaled. Of rows whose line misses the diagonal there should be one in ten.",
     )
     if not facts.predictions:
         found.blocks.append(missing("predictions"))
@@ -47,7 +50,13 @@ def intervals(facts: RunFacts) -> Section:
     diagrams = {
         words: [_diagram(one, kind, k) for k, one in enumerate(every)] for words, kind in KINDS.items()
     }
-    found.blocks += [Choice("Predictions", diagrams), *map(_conformal, every)]
+    found.blocks.append(Choice("Predictions", diagrams))
+    if facts.part != "test":
+        found.blocks.append(
+            Note("Conformal intervals are left out: they rest on the very rows measured here.")
+        )
+        return found
+    found.blocks += map(_conformal, every)
     if len(every) > 1:
         found.blocks.append(Note("Coverage is of each target by itself; that all are held at once is rarer."))
     return found
@@ -96,9 +105,9 @@ def _diagram(facts: RunFacts, kind: str, place: int) -> Figure:
     title = f"{facts.target}: " * bool(facts.target) + "Observed coverage against nominal"
     n = f"central intervals · {facts.n}"
     words = (lambda v: f"nominal {100 * v:.0f} %"), (lambda v: f"{100 * v:.1f} %")
-    drawn = line_chart(f"coverage-{kind}{_mark(place)}", title, n, series, frame, *words, marks=False)
     ideal = line(*_corners(frame.across, frame.up, 0, 1), "ideal")
-    return Figure(drawn.id, drawn.title, drawn.svg.replace("</svg>", ideal + "</svg>"))
+    name = f"coverage-{kind}{_mark(place)}"
+    return line_chart(name, title, n, series, frame, *words, marks=False, beneath=ideal)
 
 
 def _inside(transform: Tensor, coverage: float) -> float:
@@ -114,13 +123,13 @@ def _conformal(facts: RunFacts) -> Table:
         for share in (0.8, 0.9, 0.95):
             ends = residuals.interval(said, share)
             held = ((facts.labels >= ends[:, 0]) & (facts.labels <= ends[:, 1])).double().mean()
-            cells.append(
-                Cell(
-                    f"{100 * float(held):.1f}\u00a0%", f"width {float((ends[:, 1] - ends[:, 0]).mean()):.4g}"
-                )
-            )
+            width = float((ends[:, 1] - ends[:, 0]).mean())
+            words = f"width {width:.4g}" if math.isfinite(width) else UNBOUNDED
+            cells.append(Cell(f"{100 * float(held):.1f}\u00a0%", words))
         lines.append(Line(name, [Cell(str(residuals.images_apart)), *cells], colour(name)))
     header = ["Method", "Held-out rows", "80\u00a0%", "90\u00a0%", "95\u00a0%"]
     of = f" of {facts.target}" if facts.target else ""
-    caption = f"Conformal intervals{of}: share that hold the observed value, {facts.n} test rows."
+    caption = f"Conformal intervals{of}: share that hold the observed value, {facts.tested}."
+    if any(cell.small == UNBOUNDED for line in lines for cell in line.cells):
+        caption += f" {UNBOUNDED.capitalize()}: held-out rows are too few for this share, so intervals hold all values."
     return Table(caption, header, lines)

@@ -86,8 +86,6 @@ def _table(facts: RunFacts, apart: list[Separated]) -> Table:
             for score in scores
         ]
         lines.append(Line(one.method, cells, colour(one.method)))
-    caption = (
-        f"{apart[0].other}, n = {apart[0].images:,}, against {facts.n} test images. {legend(apart, LEGEND)}"
-    )
+    caption = f"{apart[0].other}, n = {apart[0].images:,}, against {facts.tested}. {legend(apart, LEGEND)}"
     headings = ["Turned away", "False alarms", *(SCORES.get(score, score) for score in scores)]
     return Table(caption, ["Method", *headings], lines)

@@ -172,8 +172,8 @@ def _areas(facts: RunFacts) -> Table:
         lines.append(Line(name, cells, colour(name)))
     caption = (
         f"Lower is better in the first three. As predicted, {facts.tested}. Answered: the largest "
-        f"share of the test {facts.examples} with no more errors than that; the section Guarantees has what can be "
-        "relied on beforehand."
+        f"share of the {facts.part} {facts.examples} with no more errors than that; the section Guarantees has what "
+        "can be relied on beforehand."
     )
     header = ["Method", "AURC", "Adaptive ECE", "Brier score", "ECE by chance"]
     return Table(caption, [*header, *(f"Answered at {100 * risk:g} % risk" for risk in RISKS)], lines)

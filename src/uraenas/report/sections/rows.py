@@ -1,6 +1,6 @@
 """Rows of a table: which columns moved between training and test rows, and the rows it is least sure of."""
 
-from collections.abc import Hashable
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from uraenas.evaluation import metrics, numbers
 from uraenas.evaluation.drift import Moved, moved
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.reading import RunFacts
+from uraenas.report.sections.members import parts_of
 from uraenas.report.sections.reliability import missing
 from uraenas.report.style import listed
 
@@ -57,9 +58,9 @@ def _table(facts: RunFacts, columns: list[Moved]) -> Table:
     lines = [Line(one.name, _cells(one)) for one in columns[:SHOWN]]
     of = f", the {SHOWN} least likely by chance of {len(columns)}" if len(columns) > SHOWN else ""
     caption = (
-        f"Test minus training rows, by column{of}. {facts.n} test, {_learned_from(facts):,} training rows. p is "
-        "adjusted for the number of columns (Holm); ▼ below 0.05. Of a number with rare large values p is too "
-        "small: its spread varies by more than so few rows show."
+        f"{facts.part.capitalize()} minus training rows, by column{of}. {facts.n} {facts.part}, "
+        f"{_learned_from(facts):,} training rows. p is adjusted for the number of columns (Holm); ▼ below 0.05. "
+        "Of a number with rare large values p is too small: its spread varies by more than so few rows show."
     )
     return Table(caption, ["Column", "Moved by", "By chance", "Spread", "p"], lines)
 
@@ -79,39 +80,39 @@ def unsure(facts: RunFacts) -> Section:
     found = Section(
         "unsure",
         "Rows it is least sure of",
-        f"The test rows of the largest uncertainty, {facts.primary}, and the shares of its sources.",
+        f"The {facts.part} rows of the largest uncertainty, {facts.primary}, and the shares of its sources.",
     )
     if facts.primary not in facts.predictions or facts.test is None:
         found.blocks.append(missing("rows"))
         return found
-    functions: list[Hashable] = [member.function for member in facts.members[facts.primary]]
     said = _classes if facts.classes else _numbers
-    found.blocks += [table for one in facts.by_target for table in said(one, functions)]
+    found.blocks += [table for one in facts.by_target for table in said(one)]
     return found
 
 
-def _numbers(facts: RunFacts, functions: list[Hashable]) -> list[Table]:
-    members = facts.predictions[facts.primary].double()
+def _numbers(facts: RunFacts) -> list[Table]:
+    members, functions = facts.predictions[facts.primary].double(), facts.functions(facts.primary)
     mean, variance = numbers.moments(members)
-    split = numbers.variance_by_source(members, functions)
+    split = numbers.variance_by_source(members, functions or range(len(members)))
+    parts = parts_of(split, functions)
     lines = []
     for n in torch.argsort(variance, descending=True)[:SHOWN].tolist():
         values, deviation = (float(facts.labels[n]), float(mean[n])), float(variance[n]) ** 0.5
         words = [*(as_precise(value, deviation) for value in values), f"{deviation:.3g}"]
-        lines.append(Line(_name(facts, n), [*map(Cell, words), *_shares(split, n)]))
+        lines.append(Line(_name(facts, n), [*map(Cell, words), *_shares(split.total, parts, n)]))
     of = f"{facts.target}: " if facts.target else ""
-    caption = (
-        f"{of}As predicted, {facts.n} test rows. Deviation: of the prediction, in the unit of the target."
-    )
-    return [Table(caption, ["Row", "Observed", "Predicted", "Deviation", *SOURCES], lines)]
+    caption = f"{of}As predicted, {facts.tested}. Deviation: of the prediction, in the unit of the target."
+    return [Table(caption, ["Row", "Observed", "Predicted", "Deviation", *map(str.capitalize, parts)], lines)]
 
 
-def _classes(facts: RunFacts, functions: list[Hashable]) -> list[Table]:
+def _classes(facts: RunFacts) -> list[Table]:
     confidence, predicted = facts.prediction(facts.primary, "temperature").exp().max(dim=1)
-    split = metrics.uncertainty_by_source(facts.predictions[facts.primary], functions)
+    members, functions = facts.predictions[facts.primary], facts.functions(facts.primary)
+    split = metrics.uncertainty_by_source(members, functions or range(len(members)))
+    parts = parts_of(split, functions)
     wrong = predicted != facts.labels
     chosen = {
-        f"Least sure of: the highest entropy of {facts.n} test rows, in nats.": split.total,
+        f"Least sure of: the highest entropy of {facts.tested}, in nats.": split.total,
         f"Most confidently wrong about: of {int(wrong.sum()):,} wrong of {facts.n}.": torch.where(
             wrong, confidence, -1.0
         ),
@@ -123,13 +124,10 @@ def _classes(facts: RunFacts, functions: list[Hashable]) -> list[Table]:
         for n in (row for row in order if score[row] >= 0):
             names = [facts.classes[int(one[n])] for one in (facts.labels, predicted)]
             words = [*names, f"{float(confidence[n]):.3f}", f"{float(split.total[n]):.3f}"]
-            lines.append(Line(_name(facts, n), [*map(Cell, words), *_shares(split, n)]))
-        header = ["Row", "Is", "Taken for", "Confidence", "Entropy", *SOURCES]
+            lines.append(Line(_name(facts, n), [*map(Cell, words), *_shares(split.total, parts, n)]))
+        header = ["Row", "Is", "Taken for", "Confidence", "Entropy", *map(str.capitalize, parts)]
         tables += [Table(f"{caption} Confidence is temperature-scaled.", header, lines)] if lines else []
     return tables
-
-
-SOURCES = ("Data", "Weights", "Architecture")
 
 
 def _name(facts: RunFacts, n: int) -> str:
@@ -137,8 +135,7 @@ def _name(facts: RunFacts, n: int) -> str:
     return facts.test.names[n] if facts.test.names else f"row {n + 1}"
 
 
-def _shares(split: metrics.UncertaintyBySource, n: int) -> list[Cell]:
+def _shares(total_N: Tensor, parts: Mapping[str, Tensor], n: int) -> list[Cell]:
     """Of the total, by source."""
-    parts: list[Tensor] = [split.data[n], split.weights[n], split.architecture[n]]
-    total = max(float(split.total[n]), 1e-12)
-    return [Cell(f"{max(0.0, 100 * float(part) / total):.0f}\u00a0%") for part in parts]
+    total = max(float(total_N[n]), 1e-12)
+    return [Cell(f"{max(0.0, 100 * float(part[n]) / total):.0f}\u00a0%") for part in parts.values()]

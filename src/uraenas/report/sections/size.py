@@ -54,11 +54,11 @@ def curves(lines: Sequence[Curve], id: str) -> list[Block]:
     """Figures with a line for each; all were tested on the same images or rows. Their ids begin with this one."""
     if max(line.members for line in lines) == 1:
         return [Note("Every method has one member, so there is nothing to compare.")]
-    places = lines[0].runs[0].places
-    options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in places.items()}
+    facts = lines[0].runs[0]
+    options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in facts.places.items()}
     own = all(line.shape is None for line in lines)
     legend = series_legend([Series(line.name, (), line.method, line.shape) for line in lines])
-    return [Key(legend, methods=own), Choice(f"Test {lines[0].runs[0].examples}", options)]
+    return [Key(legend, methods=own), Choice(f"{facts.part.capitalize()} {facts.examples}", options)]
 
 
 def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Figure]:
@@ -82,7 +82,7 @@ def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str
     n = f"{direction(metric)} · {facts.n} {facts.examples}"
     if shift != "none":
         n += f" × {count(len(facts.cells), 'shift')}"
-    n += f" · means over up to {facts.config.evaluate.subsets} subsets"
+    n += f" · means over up to {facts.settings['evaluate.subsets']} subsets"
     return line_chart(
         f"{id}-{metric}-{words}",
         title,

@@ -245,10 +245,13 @@ class Run(RunFiles):
         """Write metrics.json, and the bootstrap replicates by which another run can be compared with this one."""
         self.write_tensors(REPLICATES, {k: r.float() for k, r in replicates.items()}, {})
         self._write("metrics.json", metrics.as_json())
+        self.log("evaluated", rows=len(metrics.rows))
 
     def replicates(self) -> dict[str, Tensor]:
-        """The bootstrap's, by shift/method/calibration/metric."""
+        """The bootstrap's, by shift/method/calibration/metric; none where it was switched off."""
         found, facts = self.read_tensors(REPLICATES)
+        if not found:
+            return found
         with self.mending(REPLICATES):
             shapes = {(one.ndim, len(one), one.dtype) for one in found.values() if one.ndim}
             if len(shapes) != 1 or any(one.ndim != 1 for one in found.values()):

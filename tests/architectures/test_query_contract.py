@@ -12,7 +12,7 @@ from choices import Choices
 from table import OPTIONS, Table, searched
 from torch import Tensor
 
-from uraenas.architectures import DISTRIBUTIONS, Searched, categorical, queried
+from uraenas.architectures import DISTRIBUTIONS, Searched, categorical, factors, queried
 from uraenas.architectures.reinforce import policy_gradient
 from uraenas.base import draws
 from uraenas.base.files import read_tensors, write_tensors
@@ -153,6 +153,14 @@ def test_recipes_lie_within_their_bounds_and_are_a_function_of_state_and_key() -
     assert here.facts(state)["best_step_size"] == state["recipes"][state["values"].argmax(), 0]
 
 
+def test_a_factor_lies_between_its_bounds_as_its_logarithm_does() -> None:
+    bounds = (0.1, 3.0)
+    assert math.isclose(factors.between(bounds, 0.3), 0.1 * 30**0.3)
+    for share in (0.0, 0.3, 1.0):
+        assert math.isclose(factors.share_of(bounds, factors.between(bounds, share)), share, abs_tol=1e-12)
+    assert factors.share_of((2.0, 2.0), 2.0) == 0
+
+
 def test_later_recipes_are_nearer_the_best_one_than_random_ones() -> None:
     """Where an accuracy depends on the recipe, on the architecture and on luck."""
     here, best = DISTRIBUTIONS["agebo"].make(), np.log([3.0, 0.6])
@@ -187,6 +195,7 @@ def test_the_oldest_of_a_population_dies_and_a_child_differs_in_one_decision() -
         parents = known[place - 4 : place]
         apart = [sum(a != b for a, b in zip(known[place], parent, strict=True)) for parent in parents]
         assert 1 in apart
+    assert len(here.members(queried.first(state, 3))) == 3  # before there are as many, all are alive
     with_all = DISTRIBUTIONS["evolution"].make({"together": 1, "population": 4, "tournament": 500})
     best = known[queried.best_first(state, range(8, 12))[0]]
     (child,) = with_all.propose(state, 1, draws.at(KEY, 0), lambda options: True)

@@ -268,9 +268,9 @@ def test_a_draw_of_gates_is_a_plain_network(space: Any, architecture: Any) -> No
 def test_flipout_gives_every_image_and_channel_its_own_sign_of_one_draw() -> None:
     """What it adds to W̄ x is ± (σ ∘ ε) x, and signs of two outputs or of two images say nothing of each other."""
     weight, raw = torch.zeros(2, 1, dtype=DOUBLE), torch.full((2, 1), raw_spread(0.5), dtype=DOUBLE)
-    x, draw = torch.ones(4000, 1, dtype=DOUBLE), Draw(torch.tensor(7))
+    x, draw = draws.normal(torch.tensor(6), 4000, DOUBLE)[:, None], Draw(torch.tensor(7))
     layer = normal_layers({"a.weight": weight, f"a{SPREAD}": raw}, draw, len(x))
-    added = layer("a", x, weight, F.linear)
+    added = layer("a", x, weight, F.linear) / x
     torch.testing.assert_close(added.abs(), added[:1].abs().expand_as(added))
     signs = added.sign()
     assert float((signs[:, 0] * signs[:, 1]).mean()) == pytest.approx(0, abs=0.06)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from chains_in_memory import DOUBLE, Formula, beginning, last, moved, quadratic
+from small_networks import EVERY_OPERATION, SPACE
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError
@@ -134,6 +135,17 @@ def test_settings_are_fields_with_defaults_that_make_sense(name: str) -> None:
     if "cycles" in row.settings:
         with pytest.raises(UraenasError, match="must be a multiple of cycles"):
             method.check(201)
+
+
+@EVERY
+def test_what_has_a_prior_of_its_own_has_no_weight_decay(name: str) -> None:
+    """Spreads, gates and factors; and the weights of layers, where the divergence holds their prior, too."""
+    plain = SPACE.weight_layout(EVERY_OPERATION)
+    decays = {entry.name: entry.prior for entry in plain.entries}
+    found = {entry.name: entry.prior for entry in made(name).changes.layout(plain).entries}
+    assert not any(prior for own, prior in found.items() if own not in decays)
+    of_layers = {entry.name for entry in plain.layers.values()} if name in ("ssig", "sebays") else set()
+    assert {own for own, prior in decays.items() if prior and not found[own]} == of_layers
 
 
 # Chains that share what they have in common

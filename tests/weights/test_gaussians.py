@@ -137,6 +137,19 @@ def test_the_likeliest_precision_is_mackays_fixed_point() -> None:
     assert 3.0 * found == pytest.approx(float((curvature / (curvature + found)).sum()), rel=1e-3)
 
 
+@pytest.mark.parametrize("curvature", POSTERIORS)
+def test_unless_it_is_given_the_precision_is_the_likeliest_of_the_posterior(curvature: str) -> None:
+    hessians, outer = CLASSES.hessians(FEATURES @ WEIGHT.T), FEATURES[:, :, None] * FEATURES[:, None]
+    whole = {
+        "full": sum(torch.kron(one, other) for one, other in zip(hessians, outer, strict=True)),
+        "kronecker": 30 * torch.kron(hessians.mean(dim=0), outer.mean(dim=0)),
+    }
+    precision = likeliest_precision(torch.linalg.eigvalsh(whole[curvature]), float((WEIGHT**2).sum()))
+    found, given = (POSTERIORS[curvature](WEIGHT, in_two(hessians), one) for one in (0.0, precision))
+    for name, expected in given.items():
+        torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=0)
+
+
 def test_laplace_reads_the_last_layer_of_a_trained_network_and_its_draws_spread_with_the_prior() -> None:
     wide, narrow = (fitted_spread(precision) for precision in (1e-2, 1e6))
     assert wide > 10 * narrow > 0
@@ -183,8 +196,8 @@ def test_whole_weights_of_images_count_in_laplace_as_repeated_images_would() -> 
     (layout,) = network.weight_layouts
     method, views = Laplace(curvature="full", precision=2.0), layout.views(network.weights.detach())
     features, logits = (draws.normal(torch.tensor(n), size * 5, DOUBLE) for n, size in ((4, 8), (5, 10)))
-    seen = Seen(features.view(5, 8), logits.view(5, 10), torch.tensor([1, 0, 2, 1, 3]))
-    often = torch.tensor([0, 2, 2, 3, 4, 4, 4])
+    seen = Seen(features.view(5, 8), logits.view(5, 10), torch.tensor([2, 0, 1, 1, 3]))
+    often = torch.tensor([0, 0, 2, 3, 4, 4, 4])
     repeated = Seen(seen.features[often], seen.logits[often], None)
     roots = [next(iter(method.changes.fit(views, layout, one).values())) for one in (seen, repeated)]
     torch.testing.assert_close(roots[0] @ roots[0].T, roots[1] @ roots[1].T)

@@ -16,9 +16,10 @@ from uraenas.engine import cross_entropy
 from uraenas.spaces import PLAIN, Draw, Entry, Layout, Passage, Shape, Stack
 from uraenas.spaces.perceptrons import PerceptronSpace
 from uraenas.weights import WEIGHTS, prior_decay
+from uraenas.weights.masks import number_of
 from uraenas.weights.normal import SPREAD, divergence_of_spread, normal_layers, raw_spread
 from uraenas.weights.rank_one import _for_images
-from uraenas.weights.sparse import GATE, JUMP, divergence, sparse_pass
+from uraenas.weights.sparse import GATE, JUMP, _gates, divergence, sparse_pass
 
 
 class Toy:
@@ -263,6 +264,15 @@ def test_a_draw_of_gates_is_a_plain_network(space: Any, architecture: Any) -> No
         name for name, one in found.items() if name.endswith((".norm.scale", ".bias")) and (one == 0).any()
     ]
     assert len(out) >= 2
+
+
+def test_a_gate_is_open_or_shut_with_the_slope_of_a_concrete_variable_of_temperature_a_half() -> None:
+    odds, key = torch.linspace(-2, 2, 9, dtype=DOUBLE).requires_grad_(), torch.tensor(9)
+    gates = _gates({f"a{GATE}": odds}, Draw(key))["a"]
+    uniform = draws.uniform(draws.at(key, number_of(f"a{GATE}")), 9, DOUBLE)
+    soft = torch.sigmoid((odds + torch.log(uniform / (1 - uniform))) / 0.5).detach()
+    torch.testing.assert_close(gates, (soft > 0.5).double())
+    torch.testing.assert_close(torch.autograd.grad(gates.sum(), odds)[0], soft * (1 - soft) / 0.5)
 
 
 def test_flipout_gives_every_image_and_channel_its_own_sign_of_one_draw() -> None:

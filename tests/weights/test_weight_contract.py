@@ -92,7 +92,7 @@ def test_noise_moves_a_chain_in_its_sampling_stage_alone_and_only_if_it_has_a_de
 
 @EVERY
 def test_candidates_are_made_of_a_chains_samples_as_many_as_are_said(name: str) -> None:
-    method = made(name, **TWO_CYCLES)
+    method = made(name, **TWO_CYCLES, draws=2)
     cycle = method.cycle(EPOCHS, 1)
     kept = [epoch for epoch in reversed(range(EPOCHS)) if cycle.collects_after(epoch)]  # the newest first
     samples = [torch.tensor([epoch, epoch**2], dtype=DOUBLE) for epoch in kept]

@@ -136,6 +136,31 @@ def test_colder_draws_are_better(entry: tuple) -> None:
     assert means[0] >= means[1] - 0.02
 
 
+@pytest.mark.parametrize("name", ["random", "local", "evolution"])
+def test_draws_of_a_population_are_equally_likely_and_colder_ones_are_the_first(name: str) -> None:
+    """At T = ½ the first k of n have a chance of √(k/n)."""
+    here = DISTRIBUTIONS[name].make({"population": 4})
+    every = list(itertools.product(*map(range, UNEVEN)))[::5]
+    state = queried.told(here.initial(UNEVEN, 0), every, list(range(len(every))))
+    for temperature, power in ((1.0, 1.0), (0.5, 0.5)):
+        keys = (draws.at(KEY, number) for number in range(800))
+        drawn = [tuple(here.scores(state, key, temperature).argmax(dim=1).tolist()) for key in keys]
+        for k, _ in enumerate(here.members(state), 1):
+            chance = (k / 4) ** power
+            share = np.mean([one in here.members(state)[:k] for one in drawn])
+            assert abs(share - chance) <= 4 * math.sqrt(chance * (1 - chance) / 800)
+
+
+@pytest.mark.parametrize("name", ["random", "local", "bayesian"])
+def test_what_is_asked_for_is_new_while_there_is_anything_new(name: str) -> None:
+    here = DISTRIBUTIONS[name].make()
+    state = here.initial(UNEVEN, 0)
+    for number in range(2):
+        asked = here.propose(state, 12, draws.at(KEY, number), lambda options: True)
+        state = queried.told(state, asked, [likes_last(options, UNEVEN) for options in asked])
+    assert len(set(queried.asked(state))) == math.prod(UNEVEN)
+
+
 # Recipes
 
 

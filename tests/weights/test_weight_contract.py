@@ -187,6 +187,14 @@ def test_kinds_that_give_their_chains_one_name_move_alike_to_the_end(first: str,
         assert mover(one) == mover(other)
 
 
+@EVERY
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_its_chains_are_named_after_a_kind_that_moves_as_it_does(name: str, temperature: float) -> None:
+    method = made(name, **{**TWO_CYCLES, "temperature": temperature})
+    assert mover(method).trajectory == method.trajectory
+    assert torch.equal(chain(mover(method))[-1]["weights"], chain(method)[-1]["weights"])
+
+
 # A known posterior: N images whose likelihood is Gaussian in w with precision N·P around m, and the prior N(0, σ²).
 IMAGES, PRIOR_DEVIATION = 50, 0.5
 PRECISION = torch.tensor([[3.0, 1.2], [1.2, 1.0]], dtype=DOUBLE) / 10  # of one image

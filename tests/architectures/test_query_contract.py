@@ -12,7 +12,7 @@ from choices import Choices
 from table import OPTIONS, Table, searched
 from torch import Tensor
 
-from uraenas.architectures import DISTRIBUTIONS, Searched, categorical, queried
+from uraenas.architectures import DISTRIBUTIONS, Searched, categorical, factors, queried
 from uraenas.architectures.reinforce import policy_gradient
 from uraenas.base import draws
 from uraenas.base.files import read_tensors, write_tensors
@@ -136,6 +136,31 @@ def test_colder_draws_are_better(entry: tuple) -> None:
     assert means[0] >= means[1] - 0.02
 
 
+@pytest.mark.parametrize("name", ["random", "local", "evolution"])
+def test_draws_of_a_population_are_equally_likely_and_colder_ones_are_the_first(name: str) -> None:
+    """At T = ½ the first k of n have a chance of √(k/n)."""
+    here = DISTRIBUTIONS[name].make({"population": 4})
+    every = list(itertools.product(*map(range, UNEVEN)))[::5]
+    state = queried.told(here.initial(UNEVEN, 0), every, list(range(len(every))))
+    for temperature, power in ((1.0, 1.0), (0.5, 0.5)):
+        keys = (draws.at(KEY, number) for number in range(800))
+        drawn = [tuple(here.scores(state, key, temperature).argmax(dim=1).tolist()) for key in keys]
+        for k, _ in enumerate(here.members(state), 1):
+            chance = (k / 4) ** power
+            share = np.mean([one in here.members(state)[:k] for one in drawn])
+            assert abs(share - chance) <= 4 * math.sqrt(chance * (1 - chance) / 800)
+
+
+@pytest.mark.parametrize("name", ["random", "local", "bayesian"])
+def test_what_is_asked_for_is_new_while_there_is_anything_new(name: str) -> None:
+    here = DISTRIBUTIONS[name].make()
+    state = here.initial(UNEVEN, 0)
+    for number in range(2):
+        asked = here.propose(state, 12, draws.at(KEY, number), lambda options: True)
+        state = queried.told(state, asked, [likes_last(options, UNEVEN) for options in asked])
+    assert len(set(queried.asked(state))) == math.prod(UNEVEN)
+
+
 # Recipes
 
 
@@ -151,6 +176,14 @@ def test_recipes_lie_within_their_bounds_and_are_a_function_of_state_and_key() -
     assert len(set(many)) == 1000
     assert abs(np.log2([step_size for step_size, _ in many]).mean()) < 0.2  # log-uniform
     assert here.facts(state)["best_step_size"] == state["recipes"][state["values"].argmax(), 0]
+
+
+def test_a_factor_lies_between_its_bounds_as_its_logarithm_does() -> None:
+    bounds = (0.1, 3.0)
+    assert math.isclose(factors.between(bounds, 0.3), 0.1 * 30**0.3)
+    for share in (0.0, 0.3, 1.0):
+        assert math.isclose(factors.share_of(bounds, factors.between(bounds, share)), share, abs_tol=1e-12)
+    assert factors.share_of((2.0, 2.0), 2.0) == 0
 
 
 def test_later_recipes_are_nearer_the_best_one_than_random_ones() -> None:
@@ -187,6 +220,7 @@ def test_the_oldest_of_a_population_dies_and_a_child_differs_in_one_decision() -
         parents = known[place - 4 : place]
         apart = [sum(a != b for a, b in zip(known[place], parent, strict=True)) for parent in parents]
         assert 1 in apart
+    assert len(here.members(queried.first(state, 3))) == 3  # before there are as many, all are alive
     with_all = DISTRIBUTIONS["evolution"].make({"together": 1, "population": 4, "tournament": 500})
     best = known[queried.best_first(state, range(8, 12))[0]]
     (child,) = with_all.propose(state, 1, draws.at(KEY, 0), lambda options: True)

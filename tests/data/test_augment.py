@@ -11,7 +11,8 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
-from uraenas.data.augment import AUGMENTATIONS, Augmentation, augmentation, augmented
+from uraenas.data.augment import AUGMENTATIONS, Augmentation, augmentation, augmented, operating
+from uraenas.data.augment.chains import mixed
 from uraenas.data.augment.primitives import convolve, displace, recolour
 from uraenas.data.dataset import LabelledImages
 from uraenas.data.loader import Loader, Normalisation
@@ -192,6 +193,67 @@ def test_displacements_have_their_deviation_and_keep_the_edges() -> None:
     moved = displace(slope, keys, torch.full((1500,), 0.02)) - slope
     assert moved.square().mean().sqrt() == pytest.approx(0.02, rel=0.05)
     assert moved[..., 0].abs().max() < 0.03
+
+
+def test_curves_and_displacements_are_sums_of_waves_with_their_weights() -> None:
+    """By their sine transforms: σ²·2/K for each wave of a curve, σ²·4/(i² + j²) over the sum of 1/(i² + j²)."""
+    keys, wave = draws.at(KEY, torch.arange(1500)), torch.arange(1, 10.0)[:, None]
+    values = torch.arange(256.0).expand(1500, 1, 1, 256)
+    bent = (recolour(values, keys, torch.full((1500,), 0.03)) - values)[:, 0, 0] / 255
+    found = (bent @ torch.sin(torch.pi * wave * values[0, 0, 0] / 255).T * 2 / 255).var(dim=0)
+    torch.testing.assert_close(found[:8], torch.full((8,), 0.03**2 * 2 / 8), rtol=0.15, atol=0)
+    assert found[8] < 1e-6
+    place = (torch.arange(32) + 0.5) / 32
+    ramps = torch.stack([place.expand(32, 32), place.expand(32, 32).T])
+    moved, down = (displace(ramps.expand(1500, 2, 32, 32), keys, torch.full((1500,), 0.01)) - ramps).unbind(1)
+    assert (moved * down).mean().abs() < 0.05 * moved.square().mean()  # right says nothing of down
+    waves = torch.sin(torch.pi * wave[:4] * place)
+    found = (4 / 32**2 * torch.einsum("nyx,iy,jx->nij", moved, waves, waves)).var(dim=0)
+    share = 1 / (wave[:4] ** 2 + wave[:4].T ** 2)
+    torch.testing.assert_close(found, 0.01**2 * 4 * share / share.sum(), rtol=0.15, atol=0)
+
+
+# Operations
+
+
+def test_a_mixture_is_of_three_chains_of_one_to_three_operations_and_the_image() -> None:
+    """Where each adds 1: m Σ w d has the mean ½ · 2, and its square ⅓ (2² + Σ E[w²] Var d), E[w²] = 1/6, Var d = ⅔."""
+    keys = draws.at(KEY, torch.arange(20_000))
+    added = mixed(torch.zeros(20_000, 1, 1, 1), keys, lambda images, keys: images + 1)
+    assert added.mean() == pytest.approx(1, rel=0.02)
+    assert added.square().mean() == pytest.approx((4 + 1 / 3) / 3, rel=0.03)
+    assert 0 < added.min() < added.max() < 3
+
+
+@pytest.mark.parametrize(
+    ("name", "strength", "count", "most", "least"),
+    [("trivial", 0.5, 10, 0.5, 0.0), ("augmix", 4.0, 9, 0.4, 0.01)],
+)
+def test_operations_are_equally_likely_and_their_strengths_uniform(
+    name: str, strength: float, count: int, most: float, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TrivialAugment has one more, which changes nothing, and whole thirtieths of its strength."""
+    drawn = []
+
+    def operate(images: Tensor, which: Tensor, how_far: Tensor, sign: Tensor, ranges: Any) -> Tensor:
+        drawn.append(torch.stack([which.double(), how_far.double(), sign.double()]))
+        return images
+
+    monkeypatch.setattr(operating, "operate", operate)
+    here = AUGMENTATIONS[name].make({"strength": strength})
+    here(torch.zeros(4000, 4, 4, 3, dtype=torch.uint8), torch.zeros(4000), KEY, slice(0, 4000))
+    for which, how_far, sign in drawn:
+        shares = torch.bincount(which.long()) / 4000
+        torch.testing.assert_close(shares, torch.full((count,), 1 / count), rtol=0, atol=0.025)
+        assert float(how_far.min()) == pytest.approx(least, abs=0.01 * most)
+        assert float(how_far.max()) == pytest.approx(most, rel=0.01)
+        assert float(how_far.mean()) == pytest.approx((least + most) / 2, rel=0.05)
+        if name == "trivial":
+            torch.testing.assert_close(how_far * 30 / most, (how_far * 30 / most).round(), rtol=0, atol=1e-5)
+        apart = torch.corrcoef(torch.stack([which, how_far, sign])) - torch.eye(3)
+        assert apart.abs().max() < 0.07
+        assert set(sign.tolist()) == {-1, 1}
+    assert len(drawn) == (1 if name == "trivial" else 9)
 
 
 # On the device of a loader

@@ -86,6 +86,16 @@ def test_several_numbers_are_each_what_they_are_alone() -> None:
     np.testing.assert_allclose(target.scores(told, labels, None), np.sqrt(np.prod(scores, axis=0)))
 
 
+def test_what_is_said_of_an_examples_variants_is_joined_as_their_mixture() -> None:
+    variants = torch.randn(3, 2, 5, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    means, variances = variants[..., 0], variants[..., 1].exp()
+    centre, log_variance = Numbers("y").joined(variants).unbind(dim=-1)
+    torch.testing.assert_close(centre, means.mean(dim=0))
+    torch.testing.assert_close(log_variance.exp(), (variances + means**2).mean(dim=0) - centre**2)
+    log_p = torch.log_softmax(variants, dim=-1)
+    torch.testing.assert_close(Classes().joined(log_p).exp(), log_p.exp().mean(dim=0))
+
+
 @pytest.mark.parametrize(
     "target", [Numbers("y"), Classes(), numbers_of(["a", "b"])], ids=lambda one: one.name
 )

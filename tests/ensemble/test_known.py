@@ -62,6 +62,14 @@ def test_joined_scores_rank_as_p_values_do_and_go_on_beyond_them() -> None:
     assert first < second < third
 
 
+def test_joined_scores_are_interpolated_between_ranks_and_grow_beyond_the_last() -> None:
+    """6 lies beyond the last of five as far as that from the middle one, and at twice the reach."""
+    held_out, new = torch.arange(5.0)[None].double(), torch.tensor([[6.0, 1.5]]).double()
+    assert joined_scores(held_out, new).tolist() == pytest.approx(np.log([2, 1 / 3.5]))
+    with_reach = joined_scores(held_out, new, torch.tensor([3.0]))
+    assert with_reach.tolist() == pytest.approx(np.log([2 * 6, 1 / 3.5]))
+
+
 @pytest.mark.parametrize(("share", "reach"), [(0.01, None), (0.05, REACH), (0.2, None)])
 def test_the_share_of_false_alarms_holds_over_a_thousand_splits(
     share: float, reach: torch.Tensor | None

@@ -1,6 +1,7 @@
 """The nested estimate of what architectures do."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import astuple
 
 import numpy as np
@@ -35,13 +36,17 @@ def plain(log_p: torch.Tensor, kinds: list, left_out: str = "") -> float:
     return float(np.mean(sorts[False]) - np.mean(sorts[True]))
 
 
-def test_against_a_plain_version() -> None:
-    log_p, kinds, chains = members(1.0, seed=1)
-    found = architecture_effect(log_p, kinds, chains)
+@pytest.mark.parametrize(
+    ("kinds", "copies", "kept"), [(5, 2, range(10)), (3, 3, (0, 1, 2, 3, 4, 6))], ids=["even", "uneven"]
+)
+def test_against_a_plain_version(kinds: int, copies: int, kept: Sequence[int]) -> None:
+    log_p, *names = members(1.0, 1, kinds, copies)
+    log_p, (own, chains) = log_p[list(kept)], ([one[c] for c in kept] for one in names)
+    found = architecture_effect(log_p, own, chains)
     assert found is not None
-    whole = plain(log_p, kinds)
-    pseudo = [5 * whole - 4 * plain(log_p, kinds, one) for one in dict.fromkeys(kinds)]
-    half = t.ppf(0.975, 4) * np.std(pseudo, ddof=1) / math.sqrt(5)
+    whole = plain(log_p, own)
+    pseudo = [kinds * whole - (kinds - 1) * plain(log_p, own, one) for one in dict.fromkeys(own)]
+    half = t.ppf(0.975, kinds - 1) * np.std(pseudo, ddof=1) / math.sqrt(kinds)
     assert (found.value, found.low, found.high) == pytest.approx(
         (whole, whole - half, whole + half), abs=1e-12
     )

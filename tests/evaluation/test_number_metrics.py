@@ -216,6 +216,8 @@ def test_several_targets_are_measured_each_as_if_alone_and_as_a_mean_that_knows_
         alone = MEASURED.of(MEASURED.scaled(said, temperature[k]), true)
         assert {key: metrics[f"{name}.{key}"] for key in alone} == alone
     assert metrics["rmse"] == pytest.approx((metrics["x.rmse"] / 2 + metrics["y.rmse"] / 3) / 2)
+    variances = [float(MEASURED.uncertainty(said).sum()) for said in members.split(2, dim=-1)]
+    assert metrics["uncertainty"] == pytest.approx((variances[0] / 4 + variances[1] / 9) / 2)
     other, _ = found(1000.0)
     means = [key for key in metrics if "y" not in key.split(".")]  # all that is not said of the second alone
     assert len(means) > 20

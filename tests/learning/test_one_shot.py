@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uraenas.architectures import DISTRIBUTIONS, Searched, categorical
+from uraenas.architectures import DISTRIBUTIONS, Dirichlet, Searched, categorical
 from uraenas.architectures.gaussian import largest
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
@@ -486,7 +486,21 @@ def test_a_progressive_search_prunes_widens_stands_still_and_goes_on_with_the_sa
     assert gone_on(whole).found().expected == found.expected  # cut off before this was written
     assert (found.drawn_shares(100) > 0).sum() <= 18
     assert [whole.stages.parts(epoch) for epoch in range(4)] == [2, 2, 1, 1]
-    assert int(whole.lag) == 2 * whole.train.steps  # which Adam does not count
+
+
+def test_adam_counts_no_steps_in_which_the_distribution_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, update = [], Dirichlet.update
+
+    def noted(here: Dirichlet, state: Tensors, gradients: Tensors, step: Tensor) -> Tensors:
+        counted.append(int(step))
+        return update(here, state, gradients, step)
+
+    monkeypatch.setattr(Dirichlet, "update", noted)
+    searching = begin(1, "dirichlet", partial=(2, 1), still=0.5)
+    for _ in range(4):  # it moves in the second and in the last
+        searching.advance()
+    count = searching.train.steps
+    assert counted[count : 2 * count] + counted[3 * count :] == list(range(2 * count))
 
 
 @pytest.mark.parametrize(

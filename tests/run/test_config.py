@@ -413,6 +413,19 @@ def test_chains_to_choose_from_are_refused_where_no_method_chooses() -> None:
         assert override(DEFAULTS, {**asked, **choice}).ensemble.candidates == 20
 
 
+def test_methods_whose_chains_would_have_one_name_and_move_differently_are_refused() -> None:
+    asked = {"methods": "snapshot,uraenas-w,expected-sgld"}
+    still = {**asked, "train.sampling.temperature": 0}
+    with pytest.raises(UraenasError, match=r"^snapshot and expected-sgld would share chains"):
+        build(still)
+    for allowed in (
+        asked,
+        {**still, "methods": "snapshot,uraenas-w"},
+        {**still, "train.sampling.momentum": 0},
+    ):
+        assert build(allowed)
+
+
 def test_an_unknown_preset_names_the_nearest() -> None:
     with pytest.raises(UraenasError, match="Did you mean 'digits'"):
         preset("digit")

@@ -11,8 +11,9 @@ from small_networks import images, logits_of, network_of
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
 from uraenas.data.targets import CLASSES
+from uraenas.spaces import Draw, Stack, Tensors
 from uraenas.weights import WEIGHTS, Cycle, Seen
-from uraenas.weights.laplace import POSTERIORS, likeliest_precision, step_from
+from uraenas.weights.laplace import POSTERIORS, Laplace, likeliest_precision, step_from
 from uraenas.weights.swag import Gaussian
 
 SAMPLES = list(
@@ -136,6 +137,19 @@ def test_the_likeliest_precision_is_mackays_fixed_point() -> None:
     assert 3.0 * found == pytest.approx(float((curvature / (curvature + found)).sum()), rel=1e-3)
 
 
+@pytest.mark.parametrize("curvature", POSTERIORS)
+def test_unless_it_is_given_the_precision_is_the_likeliest_of_the_posterior(curvature: str) -> None:
+    hessians, outer = CLASSES.hessians(FEATURES @ WEIGHT.T), FEATURES[:, :, None] * FEATURES[:, None]
+    whole = {
+        "full": sum(torch.kron(one, other) for one, other in zip(hessians, outer, strict=True)),
+        "kronecker": 30 * torch.kron(hessians.mean(dim=0), outer.mean(dim=0)),
+    }
+    precision = likeliest_precision(torch.linalg.eigvalsh(whole[curvature]), float((WEIGHT**2).sum()))
+    found, given = (POSTERIORS[curvature](WEIGHT, in_two(hessians), one) for one in (0.0, precision))
+    for name, expected in given.items():
+        torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=0)
+
+
 def test_laplace_reads_the_last_layer_of_a_trained_network_and_its_draws_spread_with_the_prior() -> None:
     wide, narrow = (fitted_spread(precision) for precision in (1e-2, 1e6))
     assert wide > 10 * narrow > 0
@@ -143,14 +157,47 @@ def test_laplace_reads_the_last_layer_of_a_trained_network_and_its_draws_spread_
 
 def fitted_spread(precision: float) -> float:
     """How far two draws of a small network's logits lie apart."""
-    method = WEIGHTS["laplace"].make({"precision": precision})
-    network, x = network_of(method), images()
+    method, network, _ = fitted("kronecker", precision)
+    with torch.no_grad():
+        first, second = (logits_of(method, network, images(), number) for number in (0, 1))
+    return float((first - second).abs().max())
+
+
+def fitted(curvature: str, precision: float = 0.0) -> tuple[Laplace, Stack, Tensors]:
+    """A small network that has a posterior of its last layer, and that posterior."""
+    method = Laplace(curvature=curvature, precision=precision)
+    network = network_of(method)
     (layout,) = network.weight_layouts
     views = layout.views(network.weights.detach())
     seen = Seen(
         draws.uniform(torch.tensor(2), 320, DOUBLE).view(40, 8), torch.zeros(40, 10, dtype=DOUBLE), None
     )
-    for name, tensor in method.changes.fit(views, layout, seen).items():
+    found = method.changes.fit(views, layout, seen)
+    for name, tensor in found.items():
         views[name].copy_(tensor)
-    with torch.no_grad():
-        return float((logits_of(method, network, x) - logits_of(method, network, x, 1)).abs().max())
+    return method, network, found
+
+
+@pytest.mark.parametrize("curvature", POSTERIORS)
+def test_a_draw_of_laplace_is_one_step_of_the_last_layers_weights_and_bias(curvature: str) -> None:
+    method, network, found = fitted(curvature)
+    (layout,) = network.weight_layouts
+    views, draw = layout.views(network.weights.detach()), Draw(torch.tensor(3), 0)
+    drawn = method.changes.as_plain(views, layout, draw)
+    steps = {name: drawn[name] - one for name, one in views.items() if not torch.equal(drawn[name], one)}
+    last, bias = layout.last.name, layout.last_bias.name
+    expected = step_from({name.removeprefix(last): one for name, one in found.items()}, 10, draw.key)
+    assert set(steps) == {last, bias}
+    torch.testing.assert_close(torch.cat([steps[last], steps[bias][:, None]], dim=1), expected)
+
+
+def test_whole_weights_of_images_count_in_laplace_as_repeated_images_would() -> None:
+    _, network, _ = fitted("full")
+    (layout,) = network.weight_layouts
+    method, views = Laplace(curvature="full", precision=2.0), layout.views(network.weights.detach())
+    features, logits = (draws.normal(torch.tensor(n), size * 5, DOUBLE) for n, size in ((4, 8), (5, 10)))
+    seen = Seen(features.view(5, 8), logits.view(5, 10), torch.tensor([2, 0, 1, 1, 3]))
+    often = torch.tensor([0, 0, 2, 3, 4, 4, 4])
+    repeated = Seen(seen.features[often], seen.logits[often], None)
+    roots = [next(iter(method.changes.fit(views, layout, one).values())) for one in (seen, repeated)]
+    torch.testing.assert_close(roots[0] @ roots[0].T, roots[1] @ roots[1].T)

@@ -186,6 +186,16 @@ def test_masks_keep_as_many_values_as_they_should_and_what_is_left_is_scaled() -
         assert abs(swapped[f"term {depth}"].mean() - chance) < 0.02
 
 
+def test_dropconnect_drops_weights_of_all_layers_or_of_those_that_are_no_convolutions() -> None:
+    layout = SPACE.weight_layout(EVERY_OPERATION)
+    weights = {entry.name: torch.ones(entry.shape) for entry in layout.entries}
+    layers = {entry.name for entry in layout.layers.values()}
+    for setting, expected in (("all", layers), ("dense", {layout.last.name})):
+        method = made("dropconnect", rate=0.5, layers=setting)
+        drawn = method.changes.as_plain(weights, layout, Draw(torch.tensor(4), 0))
+        assert {name for name, one in drawn.items() if not torch.equal(one, weights[name])} == expected
+
+
 def test_channels_and_terms_are_dropped_whole_image_by_image() -> None:
     channels = masked_values("dropout", None, rate=0.5)["layer"]
     assert (channels == channels[:, :, :1, :1]).all()

@@ -11,6 +11,7 @@ from torch import Tensor
 from uraenas.base.errors import UraenasError
 from uraenas.learning.pace import Pace
 from uraenas.weights import Cycle, Langevin, Point, Step, WeightMethod, prior_decay
+from uraenas.weights.adam import Adam
 
 # 25 narrow modes on a grid, as in the paper on cyclical sampling.
 GRID = torch.tensor([-4.0, -2.0, 0.0, 2.0, 4.0], dtype=DOUBLE)
@@ -102,6 +103,19 @@ def test_a_sampler_explores_with_nesterov_momentum_and_samples_without() -> None
     cycle = method.cycle(2, 20)
     assert against_torch(method, cycle, lambda step: not cycle.samples_at(step)) < 1e-12
     assert against_torch(method, cycle, lambda _: False) > 1e-3
+
+
+def test_adam_is_that_of_torch() -> None:
+    method = Adam(step_size=0.05, first=0.8, second=0.99, floor=0.01)
+    cycle, (start, centre, curvature) = method.cycle(2, 20), quadratic(2)
+    formula = Formula(lambda weights: curvature * (weights - centre))
+    reference = torch.nn.Parameter(start.clone())
+    optimiser = torch.optim.Adam([reference], betas=(0.8, 0.99))
+    for step, state in enumerate(moved(method, cycle, beginning(method, start), formula, range(40))):
+        optimiser.param_groups[0]["lr"] = cycle.step_size_at(step)
+        reference.grad = curvature * (reference.detach() - centre)
+        optimiser.step()
+        torch.testing.assert_close(state["weights"], reference.detach(), rtol=0, atol=1e-12)
 
 
 # Formulas

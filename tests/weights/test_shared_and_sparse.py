@@ -16,9 +16,10 @@ from uraenas.engine import cross_entropy
 from uraenas.spaces import PLAIN, Draw, Entry, Layout, Passage, Shape, Stack
 from uraenas.spaces.perceptrons import PerceptronSpace
 from uraenas.weights import WEIGHTS, prior_decay
+from uraenas.weights.masks import number_of
 from uraenas.weights.normal import SPREAD, divergence_of_spread, normal_layers, raw_spread
 from uraenas.weights.rank_one import _for_images
-from uraenas.weights.sparse import GATE, JUMP, divergence, sparse_pass
+from uraenas.weights.sparse import GATE, JUMP, _gates, divergence, sparse_pass
 
 
 class Toy:
@@ -265,12 +266,21 @@ def test_a_draw_of_gates_is_a_plain_network(space: Any, architecture: Any) -> No
     assert len(out) >= 2
 
 
+def test_a_gate_is_open_or_shut_with_the_slope_of_a_concrete_variable_of_temperature_a_half() -> None:
+    odds, key = torch.linspace(-2, 2, 9, dtype=DOUBLE).requires_grad_(), torch.tensor(9)
+    gates = _gates({f"a{GATE}": odds}, Draw(key))["a"]
+    uniform = draws.uniform(draws.at(key, number_of(f"a{GATE}")), 9, DOUBLE)
+    soft = torch.sigmoid((odds + torch.log(uniform / (1 - uniform))) / 0.5).detach()
+    torch.testing.assert_close(gates, (soft > 0.5).double())
+    torch.testing.assert_close(torch.autograd.grad(gates.sum(), odds)[0], soft * (1 - soft) / 0.5)
+
+
 def test_flipout_gives_every_image_and_channel_its_own_sign_of_one_draw() -> None:
     """What it adds to W̄ x is ± (σ ∘ ε) x, and signs of two outputs or of two images say nothing of each other."""
     weight, raw = torch.zeros(2, 1, dtype=DOUBLE), torch.full((2, 1), raw_spread(0.5), dtype=DOUBLE)
-    x, draw = torch.ones(4000, 1, dtype=DOUBLE), Draw(torch.tensor(7))
+    x, draw = draws.normal(torch.tensor(6), 4000, DOUBLE)[:, None], Draw(torch.tensor(7))
     layer = normal_layers({"a.weight": weight, f"a{SPREAD}": raw}, draw, len(x))
-    added = layer("a", x, weight, F.linear)
+    added = layer("a", x, weight, F.linear) / x
     torch.testing.assert_close(added.abs(), added[:1].abs().expand_as(added))
     signs = added.sign()
     assert float((signs[:, 0] * signs[:, 1]).mean()) == pytest.approx(0, abs=0.06)

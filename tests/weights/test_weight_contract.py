@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from chains_in_memory import DOUBLE, Formula, beginning, last, moved, quadratic
+from small_networks import EVERY_OPERATION, SPACE
 from torch import Tensor
 
 from uraenas.base.errors import UraenasError
@@ -91,7 +92,7 @@ def test_noise_moves_a_chain_in_its_sampling_stage_alone_and_only_if_it_has_a_de
 
 @EVERY
 def test_candidates_are_made_of_a_chains_samples_as_many_as_are_said(name: str) -> None:
-    method = made(name, **TWO_CYCLES)
+    method = made(name, **TWO_CYCLES, draws=2)
     cycle = method.cycle(EPOCHS, 1)
     kept = [epoch for epoch in reversed(range(EPOCHS)) if cycle.collects_after(epoch)]  # the newest first
     samples = [torch.tensor([epoch, epoch**2], dtype=DOUBLE) for epoch in kept]
@@ -136,6 +137,17 @@ def test_settings_are_fields_with_defaults_that_make_sense(name: str) -> None:
             method.check(201)
 
 
+@EVERY
+def test_what_has_a_prior_of_its_own_has_no_weight_decay(name: str) -> None:
+    """Spreads, gates and factors; and the weights of layers, where the divergence holds their prior, too."""
+    plain = SPACE.weight_layout(EVERY_OPERATION)
+    decays = {entry.name: entry.prior for entry in plain.entries}
+    found = {entry.name: entry.prior for entry in made(name).changes.layout(plain).entries}
+    assert not any(prior for own, prior in found.items() if own not in decays)
+    of_layers = {entry.name for entry in plain.layers.values()} if name in ("ssig", "sebays") else set()
+    assert {own for own, prior in decays.items() if prior and not found[own]} == of_layers
+
+
 # Chains that share what they have in common
 
 
@@ -173,6 +185,14 @@ def test_kinds_that_give_their_chains_one_name_move_alike_to_the_end(first: str,
         assert torch.equal(*ends) == (one.trajectory == other.trajectory)
     elif one.trajectory == other.trajectory:  # what they put into the network or learn is not seen here
         assert mover(one) == mover(other)
+
+
+@EVERY
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_its_chains_are_named_after_a_kind_that_moves_as_it_does(name: str, temperature: float) -> None:
+    method = made(name, **{**TWO_CYCLES, "temperature": temperature})
+    assert mover(method).trajectory == method.trajectory
+    assert torch.equal(chain(mover(method))[-1]["weights"], chain(method)[-1]["weights"])
 
 
 # A known posterior: N images whose likelihood is Gaussian in w with precision N·P around m, and the prior N(0, σ²).

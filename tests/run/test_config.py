@@ -1,5 +1,6 @@
 """Settings: those that a method uses and no others, named, typed, in range, and the same after a trip through JSON."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import read_json
+from uraenas.learning.chains import mover
 from uraenas.learning.methods import DEFAULT, METHODS, method
 from uraenas.run.config import (
     Config,
@@ -413,17 +415,15 @@ def test_chains_to_choose_from_are_refused_where_no_method_chooses() -> None:
         assert override(DEFAULTS, {**asked, **choice}).ensemble.candidates == 20
 
 
-def test_methods_whose_chains_would_have_one_name_and_move_differently_are_refused() -> None:
-    asked = {"methods": "snapshot,uraenas-w,expected-sgld"}
-    still = {**asked, "train.sampling.temperature": 0}
-    with pytest.raises(UraenasError, match=r"^snapshot and expected-sgld would share chains"):
-        build(still)
-    for allowed in (
-        asked,
-        {**still, "methods": "snapshot,uraenas-w"},
-        {**still, "train.sampling.momentum": 0},
-    ):
-        assert build(allowed)
+@pytest.mark.parametrize("temperature", [0, 1e-4])
+@pytest.mark.parametrize("momentum", [0, 0.9])
+def test_methods_whose_chains_have_one_name_move_alike(temperature: float, momentum: float) -> None:
+    names = "snapshot", "uraenas-w", "expected-sgld"
+    asked = {"train.sampling.temperature": temperature, "train.sampling.momentum": momentum}
+    methods = list(map(build({"methods": ",".join(names), **asked}).method, names))
+    for one, other in itertools.combinations(methods, 2):
+        alike = mover(one.weights) == mover(other.weights)
+        assert alike == (one.chains == other.chains)
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:

@@ -16,7 +16,7 @@ from uraenas.data.augment import AUGMENTATIONS, Augmentation, asked_for
 from uraenas.engine import EngineSettings
 from uraenas.ensemble import EnsembleSettings
 from uraenas.evaluation import EvaluateSettings
-from uraenas.learning.chains import TrainSettings, mover
+from uraenas.learning.chains import TrainSettings
 from uraenas.learning.loops import LoopParts
 from uraenas.learning.methods import Assembled, method
 from uraenas.learning.recipes import RECIPES
@@ -25,7 +25,7 @@ from uraenas.run.parsing import parse
 from uraenas.run.presets import PRESETS
 from uraenas.run.schema import DATA, ENGINE, ENSEMBLE, EVALUATE, TRAIN, every_key, lacking, loop_of, schema_of
 from uraenas.spaces import SPACES, Space
-from uraenas.weights import WEIGHTS, WeightMethod
+from uraenas.weights import WEIGHTS
 
 # Keys that may differ when a run goes on, and what they begin with: where it computes and finds its data (which
 # data.json knows again), what is watched and measured, which methods are wanted of it.
@@ -70,7 +70,6 @@ class Config:
             method(self.evaluate.baseline)
         self._check_folds()
         self._check_candidates()
-        self._check_chains()
 
     def _check_folds(self) -> None:
         """With folds there are no images that no chain has seen."""
@@ -88,20 +87,6 @@ class Config:
                 f"ensemble.candidates = {asked} needs a choice of members; use ensemble.selection=greedy, repeated "
                 "or top-k, or a method that chooses (nes, hyper-deep, autodeuq)"
             )
-
-    def _check_chains(self) -> None:
-        """Methods share chains of one name, which must move alike."""
-        found: dict[str, tuple[str, WeightMethod]] = {}
-        for name in self.methods:
-            assembled = self.method(name)
-            moves = mover(assembled.weights)
-            first, others = found.setdefault(assembled.chains, (name, moves))
-            if moves != others:
-                raise UraenasError(
-                    f"{first} and {name} would share chains, and one has no momentum: without noise "
-                    "(train.sampling.temperature = 0) all Langevin kinds are snapshots; leave one out, or set "
-                    "train.sampling.momentum=0"
-                )
 
     def chooses(self, name: str) -> bool:
         """Whether this method's members are chosen by what they say of held-out images."""

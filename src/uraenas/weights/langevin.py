@@ -109,5 +109,10 @@ class Langevin:
 
     @property
     def trajectory(self) -> str:
-        """Means are made of the samples of SGHMC or SGLD; without noise both are snapshots."""
-        return "snapshot" if self.temperature == 0 else "sghmc" if self.momentum else "sgld"
+        """Means are made of samples: of SGHMC, or without momentum of SGLD; without noise of snapshots.
+
+        What has neither is an SGHMC without them: no other chains of a run have this name then.
+        """
+        if bool(self.momentum) == bool(self.temperature):
+            return "sghmc"
+        return "snapshot" if self.momentum else "sgld"

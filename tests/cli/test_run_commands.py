@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,6 +158,17 @@ def assert_comes_in_lines(told):
 def test_bad_input_is_one_clear_line_and_writes_nothing(uraenas, tmp_path, arguments, words):
     assert_one_line(uraenas("run", *arguments, "--out", tmp_path / "bad"), *words)
     assert not (tmp_path / "bad").exists()
+
+
+def test_a_run_does_not_lie_among_classes_of_images(uraenas, tmp_path, monkeypatch):
+    """The next command would take it for a class."""
+    for name in ("bright", "dark"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "photos")
+    assert_one_line(uraenas("run", "."), "runs/photos is among the classes of .", "--out")
+    assert_one_line(uraenas("run", tmp_path / "photos", "--out", "mine"), "mine is among the classes")
+    assert sorted(one.name for one in Path().iterdir()) == ["bright", "dark"]
+    assert_one_line(uraenas("run", ".", "--out", "../runs"), "bright")  # has no images
 
 
 def test_a_run_is_not_taken_for_images(uraenas, finished_run, tmp_path):

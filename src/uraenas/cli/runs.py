@@ -94,7 +94,10 @@ def run(
         changes |= _named(images, changes)
     if skip_unreadable:
         changes["data.skip_unreadable"] = True
-    place = out or Path("runs") / (Path(images).stem or preset_name)
+    place = out or Path("runs") / (
+        (Path(images).stem or Path(images).resolve().name) if images else preset_name
+    )
+    _require_apart(place, images)
     config = preset(preset_name, changes, stored_config(place).stored if is_run(place) else None)
     source = _search_to_take(search_of, changes)
     with bars(quiet=as_json) as progress:
@@ -123,6 +126,14 @@ def _named(images: str, changes: dict[str, Any]) -> dict[str, Any]:
     if (Path(images) / "config.json").is_file():
         raise UraenasError(f"{images} is a run, not images; go on with it by the command that began it")
     return {"data.name": images}
+
+
+def _require_apart(place: Path, images: str) -> None:
+    """Refuse a run among folders of images, which is a class without images to the next command."""
+    folder = Path(images).expanduser()
+    has_classes = bool(images) and folder.is_dir() and not (folder / "train").is_dir()
+    if has_classes and place.resolve().is_relative_to(folder.resolve()):
+        raise UraenasError(f"{place} is among the classes of {folder}; choose a directory elsewhere (--out)")
 
 
 def _workplace(on: str) -> "Place":

@@ -65,8 +65,8 @@ def load_folder(
         train, test = stratified_split(everything.labels[training], fractions, SPLIT_KEY, classes)
         of_part |= {"train": training[train], "test": training[test]}
         notes.append(
-            f"{path.name} has no test part: {len(test)} of its images, stratified, became one; other ones will when "
-            "images are added, unless you divide them into train/ and test/"
+            f"{path.resolve().name} has no test part: {len(test)} of its images, stratified, became one; other ones "
+            "will when images are added, unless you divide them into train/ and test/"
         )
     return Dataset(
         path.resolve().name,

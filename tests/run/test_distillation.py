@@ -135,6 +135,16 @@ def test_pages_say_that_the_teacher_was_trained_too(split: tuple[Run, dict], fin
     assert f"split: {words}" in both
 
 
+def test_what_is_measured_on_held_out_images_is_called_so(
+    uraenas, finished_run: Path, tmp_path: Path
+) -> None:
+    quick = ("--set", "train.epochs=1", "--set", "evaluate.part=held_out", "--set", "evaluate.bootstrap=0")
+    done = uraenas("distil", finished_run, "--into", "drnas", "--out", tmp_path / "one", *quick)
+    assert done.returncode == 0, done.stderr
+    assert "held-out images" in done.stdout
+    assert "test images" not in done.stdout
+
+
 def test_a_copy_keeps_it_and_the_teacher_need_not_be_there(split, uraenas, tmp_path: Path) -> None:
     run, said = split
     done = uraenas("export", run.path, "--out", tmp_path / "copy")

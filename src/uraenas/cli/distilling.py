@@ -58,15 +58,17 @@ def distil(
     if as_json:
         print(json.dumps({"run": str(pipeline.run.path), **teaching.facts, **found}))
         return
-    console.print(_table(found, teaching.method, pipeline.config.methods[0]))
+    part = "test" if pipeline.config.evaluate.part == "test" else "held-out"
+    of = f"{found['images']:,} {part} images"
+    console.print(_table(found, of, teaching.method, pipeline.config.methods[0]))
     console.print(f"run: {shown(str(pipeline.run.path))}", highlight=False)
 
 
-def _table(found: dict[str, Any], teacher: str, student: str) -> Table:
+def _table(found: dict[str, Any], of: str, teacher: str, student: str) -> Table:
     """Both side by side, and how far apart they are."""
     words = f"same class {found['same_class']:.1%}, KL {found['kl']:.4f} nats"
     scaled = "accuracy, nll and ece are temperature-scaled, all else is as predicted"
-    table = Table(title=f"{found['images']:,} test images: {words}; {scaled}")
+    table = Table(title=f"{of}: {words}; {scaled}")
     for name in ("", f"teacher ({teacher})", f"student ({student})", "rank correlation"):
         table.add_column(name, justify="left" if not name else "right")
     for key, own in found["teacher"].items():

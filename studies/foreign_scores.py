@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from sklearn.covariance import ledoit_wolf
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from uraenas import Run
 from uraenas.engine import Engine, EngineSettings
 from uraenas.ensemble import MembersPredictor
+from uraenas.evaluation.metrics import separation
 from uraenas.run import location
 from uraenas.run.task import prepare
 
@@ -133,10 +133,9 @@ def main() -> None:
         limit = np.quantile(held, 0.95)
         cells = []
         for name in names:
-            values = np.concatenate([scores[own][word], scores[name][word]])
-            foreign = np.repeat([0, 1], [len(scores[own][word]), len(scores[name][word])])
+            ours, theirs = (torch.from_numpy(scores[one][word]) for one in (own, name))
             turned_away = 100 * (scores[name][word] > limit).mean()
-            cells.append(f"{100 * roc_auc_score(foreign, values):.1f} ({turned_away:.0f})")
+            cells.append(f"{100 * separation(ours, theirs)['auroc']:.1f} ({turned_away:.0f})")
         print(
             f"| {word} |",
             " | ".join(cells),

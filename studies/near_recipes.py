@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from foreign_scores import DEVICE, WithLogits, fitted, mahalanobis
 from foreign_sets import cifar
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from uraenas import Run
 from uraenas.data import targets
 from uraenas.engine import Engine, EngineSettings
+from uraenas.evaluation.metrics import separation
 from uraenas.learning import recipes
 from uraenas.run.config import parse_assignments, preset
 from uraenas.run.pipeline import Pipeline
@@ -116,7 +116,6 @@ def main() -> None:
     known = [fitted(own, labels) for own in theirs]
     seen = [look(images) for images in (task.held_out.images, left)]
     truth = torch.from_numpy(task.held_out.labels).to(DEVICE)
-    foreign = np.repeat([0, 1], [len(seen[0][0][0]), len(seen[1][0][0])])
     for kind, word in enumerate(AUGMENTED):
         for normalised in (False, True):
             own = [m for m in range(MEMBERS) if (KIND[m], NORMALISED[m]) == (kind, normalised)]
@@ -126,7 +125,7 @@ def main() -> None:
                 scores_of(logits[own], [last[m] for m in own], ours, others) for logits, last in seen
             )
             cells = [
-                f"{name} {100 * roc_auc_score(foreign, torch.cat([inside[name], other[name]]).cpu()):.1f}"
+                f"{name} {100 * separation(inside[name].cpu(), other[name].cpu())['auroc']:.1f}"
                 for name in inside
             ]
             loss = "LogitNorm" if normalised else "cross-entropy"

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from foreign_scores import DEVICE, WithLogits, fitted, mahalanobis
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from uraenas import Run
 from uraenas.engine import Engine, EngineSettings
+from uraenas.evaluation.metrics import separation
 from uraenas.run.task import prepare
 
 TURNS = 4
@@ -101,13 +101,7 @@ def judge(run: Run, method: str, sets: list[str]) -> None:
         inside = scores_of(own, known, labels, views)
         outside = {name: scores_of(seen, known, labels, views) for name, seen in others.items()}
         for word, score in inside.items():
-            cells = [
-                100
-                * roc_auc_score(
-                    np.repeat([0, 1], [len(score), len(theirs[word])]), torch.cat([score, theirs[word]])
-                )
-                for theirs in outside.values()
-            ]
+            cells = [100 * separation(score, theirs[word])["auroc"] for theirs in outside.values()]
             print(f"| {views} | {word} |", " | ".join(f"{cell:.1f}" for cell in cells), "|", flush=True)
 
 

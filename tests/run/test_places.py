@@ -19,6 +19,7 @@ from two_workers import TwoWorkers
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress
+from uraenas.base.whole_files import unfinished
 from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
@@ -217,6 +218,18 @@ def test_a_writer_whose_lease_is_older_than_the_newest_is_refused(tmp_path: Path
     with pytest.raises(Superseded):
         second.write_tensors(file, {"weights": torch.zeros(1)}, {})
     assert run.read_tensors(file)[0]["weights"] == 1
+
+
+def test_what_killed_writers_left_is_removed_when_no_lease_holds_any_more(tmp_path: Path):
+    run = Run(tmp_path)
+    issue(run, ["chains/a"], "one")
+    names = run.chains.file("a"), run.chains.explored_file("root", 3), "search/state.safetensors"
+    left = [unfinished(tmp_path / name) for name in names]
+    for file in left:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    revoke(run)
+    assert [file.exists() for file in left] == [False, False, True]  # none has a lease for the search
 
 
 # Packing

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.regular_files import append_to_regular
+from uraenas.base.whole_files import remove_unfinished
 
 OURS = b"process "
 
@@ -41,9 +42,7 @@ def hold(folder: Path) -> Iterator[Callable[[], None]]:
         file.truncate(0)
         file.write(OURS + f"{os.getpid()} on {platform.node()}\n".encode())
         file.flush()
-        for unfinished in folder.rglob(".*.tmp"):
-            if not unfinished.is_dir():
-                unfinished.unlink(missing_ok=True)
+        remove_unfinished(folder, below=True)
         held = os.fstat(file.fileno())
 
         def require_here() -> None:

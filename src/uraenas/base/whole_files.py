@@ -37,6 +37,13 @@ def unfinished(path: Path) -> Path:
     return path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.tmp")
 
 
+def remove_unfinished(folder: Path, *, below: bool = False) -> None:
+    """Remove what a kill or a power cut left half-written in a folder, and in those below it."""
+    for path in (folder.rglob if below else folder.glob)(".*.tmp"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """A full disk or a read-only folder is told in one line."""

@@ -85,12 +85,6 @@ class Manifest:
         )
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what a kill or a power cut left half-written."""
-    for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
-
-
 def write_array(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]) -> str:
     """Write blocks one after the other as one `.npy` array, as `np.save` would; returns the file's md5."""
     header = BytesIO()

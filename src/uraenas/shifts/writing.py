@@ -14,15 +14,9 @@ import numpy as np
 
 from uraenas.base.cores import available_cores
 from uraenas.base.errors import UraenasError
-from uraenas.base.whole_files import whole_file
+from uraenas.base.whole_files import remove_unfinished, whole_file
 from uraenas.shifts.layout import map_array, part_name, remedy
-from uraenas.shifts.manifest import (
-    Manifest,
-    library_versions,
-    remove_unfinished,
-    sha256_of,
-    write_array,
-)
+from uraenas.shifts.manifest import Manifest, library_versions, sha256_of, write_array
 from uraenas.shifts.table import RELEASE, SEVERITIES, corrupt, suited
 
 PART_BLOCK = 1000  # images a worker holds at once

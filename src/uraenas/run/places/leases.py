@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.whole_files import writing
+from uraenas.base.whole_files import remove_unfinished, writing
 from uraenas.run.directory import Run
 
 PATIENCE = 30.0  # seconds that a writer may take; one that is stopped in the midst must be ended by hand
@@ -31,11 +31,13 @@ def issue(run: Run, keys: Iterable[str], worker: str) -> dict[str, int]:
 
 
 def revoke(run: Run) -> None:
-    """No lease holds any more."""
+    """No lease holds any more; so what is half-written was left by one that was killed, and is removed."""
     folder = run.leases_folder
     for path in folder.rglob("*.lease"):
         _renew(path, "nobody")
         path.unlink(missing_ok=True)
+    for written in folder.glob("*"):
+        remove_unfinished(run.path / written.name, below=True)
     for empty in sorted((one for one in folder.rglob("*") if one.is_dir()), reverse=True):
         empty.rmdir()
     with suppress(FileNotFoundError):

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +14,11 @@ from PIL import Image
 from uraenas import Run, UraenasError, load_dataset
 from uraenas.base.files import read_tensors
 from uraenas.evaluation import Diverged
-from uraenas.run.config import preset
+from uraenas.run.config import override, preset
 from uraenas.run.directory import search_taken_from
 from uraenas.run.export import export, usual_search
 from uraenas.run.pipeline import Pipeline
+from uraenas.run.task import prepare
 from uraenas.run.teaching import distilling
 
 DIGITS = load_dataset("digits").test.images[:40]
@@ -310,5 +310,5 @@ def test_a_few_of_a_named_dataset_are_not_searched_on_unless_the_search_has_seen
     name: str, limit: int, taken: bool
 ) -> None:
     config = preset("digits", {"data.name": name, "data.limit": limit})
-    task = SimpleNamespace(dataset=SimpleNamespace(name=name), train=range(1700), space=config.network)
+    task = prepare(override(config, {"data.limit": 0}), replace(load_dataset("digits"), name=name))
     assert (usual_search(config, task) is not None) == taken

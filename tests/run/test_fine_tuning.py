@@ -8,13 +8,18 @@ import pytest
 from test_budget import given
 
 from uraenas.architectures import Searched
-from uraenas.data import Dataset, LabelledImages
+from uraenas.base.errors import UraenasError
+from uraenas.data import Dataset, LabelledImages, load_dataset
 from uraenas.engine import Engine
 from uraenas.run import budget
-from uraenas.run.advice import advice
+from uraenas.run.advice import advice, on_search
 from uraenas.run.budget import plan
 from uraenas.run.config import Config, override, preset
+from uraenas.run.directory import Run
+from uraenas.run.export import usual_search
+from uraenas.run.facts import DataFacts, marks_of
 from uraenas.run.fine_tuning import ENOUGH_STEPS_ON, FEW_STEPS_ON, fine_tuning
+from uraenas.run.pipeline import Pipeline
 from uraenas.run.task import Task, prepare
 
 
@@ -80,6 +85,31 @@ def test_where_there_is_no_time_for_them_networks_are_narrower_and_start_from_no
     assert planned.pipeline.config.values["train.sampled.start"] == ""
     assert planned.pipeline.config.network.channels == 4
     assert not [line for line in planned.notes if "start from" in line]
+
+
+def test_images_that_shipped_networks_have_learned_are_neither_held_out_nor_tested_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, few = preset("digits", {"methods": "uraenas"}), task(images())
+    for part, taken in ((few.train, True), (few.held_out, False), (few.dataset.test, False)):
+        monkeypatch.setattr(DataFacts, "marks", {marks_of(part.take(np.arange(1)))})
+        assert (usual_search(config, few) is not None) == taken
+        assert (fine_tuning(config, few, ()) is not None) == taken
+        notes = on_search(config, few)
+        assert any("images are training images of CIFAR-10" in note for note in notes) != taken
+    start = {"train.sampled.start": "cifar10-small", "network.channels": 16, "network.cells": 1}
+    with pytest.raises(UraenasError, match="cifar10-small has seen 1 of the 30 test images"):
+        Pipeline.checked(tmp_path / "run", override(config, start), dataset=few.dataset)
+
+
+@pytest.mark.data
+def test_shipped_runs_know_the_images_of_cifar10_that_they_have_learned() -> None:
+    """Own folders may hold some of them."""
+    cifar = load_dataset("cifar10")
+    for name in ("cifar10", "cifar10-small", "cifar10-one"):
+        facts = Run.pretrained(name).data()
+        learned, tested = (facts.has_learned(part) for part in (cifar.train, cifar.test))
+        assert (learned, tested) == (45_000, 0)
 
 
 def test_settings_that_are_given_stay_and_decide_whether_networks_start_trained() -> None:

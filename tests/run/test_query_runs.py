@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import torch
 from short_runs import assert_same_members
 from two_workers import TwoWorkers
 
+from uraenas import load_dataset
 from uraenas.base.errors import UraenasError
 from uraenas.run import forecast
 from uraenas.run.config import preset
@@ -19,7 +20,7 @@ from uraenas.run.export import usual_search
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere
 from uraenas.run.recipes import recipe_notes
-from uraenas.spaces import CellSpace
+from uraenas.run.task import prepare
 
 SETTINGS = {
     "methods": "autodeuq",
@@ -113,8 +114,8 @@ def test_recipes_of_a_search_that_has_none_are_refused_before_anything_is_writte
 
 
 def test_the_packages_search_serves_no_method_that_takes_recipes_from_one() -> None:
-    few: Any = SimpleNamespace(dataset=SimpleNamespace(name="own"), train=range(50), space=CellSpace())
     plain, with_recipes = (preset("tiny", {"methods": name}) for name in ("drnas", "autodeuq"))
+    few = prepare(plain, replace(load_dataset("digits"), name="own"))
     assert usual_search(plain, few) is not None
     assert usual_search(with_recipes, few) is None
 

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from uraenas.data import DATASETS
 from uraenas.data.loader import suited_batch
 from uraenas.evaluation import Metrics, sizes_of
 from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
 from uraenas.learning.chains import epochs_for
 from uraenas.run.config import Config
+from uraenas.run.directory import Run
+from uraenas.run.export import seen_by
 from uraenas.run.fine_tuning import ENOUGH_STEPS_ON, FEW_STEPS_ON, starts_trained
 from uraenas.run.recipes import recipe_notes
 from uraenas.run.task import Task
@@ -41,7 +44,19 @@ def on_search(config: Config, task: Task) -> list[str]:
     """Settings of a search with which it can hardly work."""
     if config.search is None or not config.needs_search:
         return []
-    return [*config.search.notes(), *_on_counts(config, config.search.settings, task)]
+    own = [*config.search.notes(), *_on_counts(config, config.search.settings, task)]
+    return [*own, *_on_the_package(config, task)]
+
+
+def _on_the_package(config: Config, task: Task) -> list[str]:
+    """Own images that are not own, so that search and networks of the package are not taken."""
+    if task.dataset.name in DATASETS:
+        return []
+    return [
+        f"{count:,} of {len(part):,} {name} images are training images of CIFAR-10, from which what comes with the "
+        "package has learned; so nothing of it is taken"
+        for name, part, count in seen_by(Run.pretrained(), config, task)
+    ]
 
 
 def _on_counts(config: Config, settings: Any, task: Task) -> list[str]:

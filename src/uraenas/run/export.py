@@ -89,7 +89,9 @@ def usual_search(config: Config, task: Task) -> Run | None:
         return None
     if taking_recipes(config):  # which it has none of
         return None
-    return source if _searched(source).space.decisions == task.space.decisions else None
+    if _searched(source).space.decisions != task.space.decisions:
+        return None
+    return None if any(seen_by(source, config, task)) else source
 
 
 def with_search_of(source: Run, config: Config, given: Collection[str] = ()) -> Config:
@@ -152,22 +154,29 @@ def require_same_division(source: Run, config: Config, task: Task, what: str, in
         why = f", so it may have seen what is held out now; set this as it was there, or {instead}"
         folds = () if config.train.folds and not _other_rows_apart(source, task) else ("train.folds",)
         _require_alike(source, config, ("seed", "data.", *folds), what, why)
-    elif images := source.data():
-        own = task.dataset
-        for name, part in (("held-out", task.held_out), ("test", own.test)):
-            if part is not own.train and (count := images.has_learned(_as_read_there(part, images, config))):
-                raise UraenasError(
-                    f"the {what} of {source.path} has seen {count:,} of the {len(part):,} {name} images; keep held-out "
-                    f"and test images apart from run to run, in val/ and test/ of a folder, or {instead}"
-                )
+    for name, part, count in seen_by(source, config, task):
+        raise UraenasError(
+            f"the {what} of {source.path} has seen {count:,} of the {len(part):,} {name} images; keep held-out "
+            f"and test images apart from run to run, in val/ and test/ of a folder, or {instead}"
+        )
 
 
-def _as_read_there(part: LabelledImages, images: DataFacts, config: Config) -> LabelledImages:
-    """Images as the other run would have read their files, if there are files: of another size or in other colours."""
-    folder, alike = Path(config.data.name).expanduser(), part.images.shape[1:] == images.image
-    if alike or not images.learned or images.image[2] not in CHANNELS:
+def seen_by(source: Run, config: Config, task: Task) -> Iterator[tuple[str, LabelledImages, int]]:
+    """Held-out or test images of which a run on other images has learned so many, as far as it has marks of them."""
+    images, own = source.data(), task.dataset
+    if images is None or not images.learned or _same_images(source, config, task):
+        return
+    for name, part in (("held-out", task.held_out), ("test", own.test)):
+        if part is not own.train and (count := images.has_learned(_as_read_there(part, source, config))):
+            yield name, part, count
+
+
+def _as_read_there(part: LabelledImages, source: Run, config: Config) -> LabelledImages:
+    """Images as the other run would have read their files, if it reads files: of another size or in other colours."""
+    folder, images = Path(config.data.name).expanduser(), source.data()
+    if images is None or part.images.shape[1:] == images.image or images.image[2] not in CHANNELS:
         return part
-    if part.names is None or not folder.is_dir():
+    if part.names is None or not folder.is_dir() or source.config().data.name in DATASETS:
         return part
     return LabelledImages(read_again(folder, part.names, images.image), part.labels)
 

@@ -33,7 +33,7 @@ class DataFacts:
     apart_images: int = 0  # where chains leave out parts in turn: those that none learns from
     columns: str = ""  # checksum of a table's names and units, which rows do not tell; none in files of old
     tested: str = ""  # checksum of the test images, whatever is learned from; none in files of old
-    learned: str = ""  # marks of own training images, one after the other; none of tables and in files of old
+    learned: str = ""  # marks of the training images, one after the other; none of tables and in files of old
 
     @property
     def is_table(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from uraenas.learning.methods import method
 from uraenas.run.config import Config, override
 from uraenas.run.directory import Run
-from uraenas.run.export import FEW_IMAGES
+from uraenas.run.export import FEW_IMAGES, seen_by
 from uraenas.run.task import Task
 
 SMALL = "cifar10-small"
@@ -31,11 +31,13 @@ def fine_tuning(config: Config, task: Task, fixed: Collection[str]) -> Config | 
 
     `fixed` settings stay as they are.
     """
-    source = Run.pretrained(SMALL).config()
-    network = {key: value for key, value in source.values.items() if key.startswith("network.")}
+    source = Run.pretrained(SMALL)
+    network = {k: value for k, value in source.config().values.items() if k.startswith("network.")}
     methods = config.methods if "methods" in fixed else (METHOD,)
     taken = all(method(name).source == "sampled" and method(name).recipes == "same" for name in methods)
     if START in fixed or not taken or not _suits(task) or not _fits(network, config, fixed):
+        return None
+    if any(seen_by(source, config, task)):
         return None
     asked = override(config, {"methods": methods})
     if not asked.values.keys() >= set(fixed):  # of a method that would be left out

@@ -8,7 +8,7 @@ import numpy as np
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
-from uraenas.data import DATASETS, Dataset, LabelledImages, load_from_settings, stratified_split
+from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified_split
 from uraenas.data.augment import Augmentation
 from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
 from uraenas.data.splits import folds_of
@@ -156,7 +156,7 @@ class Task:
             0 if self.apart is None else len(self.apart),
             digest_of_columns(data.columns),
             digest_of_images(data.test),
-            "" if data.columns is not None or data.name in DATASETS else marks_of(self.train),
+            "" if data.columns is not None else marks_of(self.train),
         )
 
 

@@ -3,14 +3,14 @@
     python studies/pretrained.py [--run cifar10] [--images 10000] [--corrupted 200] [--outside pictures.npz noise.npz]
     python studies/pretrained.py --file cifar10-one.onnx    # of an exported file
 
-On the first test images; on so many of each of CIFAR-10-C's 95 cells, each cell its own test images; and of the first
-250 images of each file and of the first 1,000 test images, the share called foreign. Predicts in float32 with its
-temperature, as every user does: ten members about 20 images a second on one idle x86 core at 2.5 GHz.
+On the first test images, with the mean uncertainty by source; on so many of each of CIFAR-10-C's 95 cells, each cell
+its own test images; and of the first 250 images of each file and of the first 1,000 test images, the share called
+foreign. Predicts with its temperature, as every user does: ten members in float32 about 20 images a second on one idle
+x86 core at 2.5 GHz.
 """
 
 import argparse
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 import torch
@@ -19,10 +19,12 @@ from uraenas import Run, load_dataset
 from uraenas.data import LabelledImages
 from uraenas.deploy import Exported
 from uraenas.ensemble.held_out import SHARE
-from uraenas.evaluation import METRICS
+from uraenas.evaluation import METRICS, SOURCES
 from uraenas.shifts import SUITES, corrupt
 
-Ask = Callable[[np.ndarray], np.ndarray]
+Says = Callable[
+    [np.ndarray], dict[str, np.ndarray]
+]  # probabilities [N, K]; p-values and uncertainty by source [N]
 
 SEVERITIES = (3, 1, 5, 2, 4)  # so that a study which is cut off has seen a middle one
 APART = 100  # where the images of a cell begin after those of the one before
@@ -40,35 +42,43 @@ def main() -> None:
     parser.add_argument("--outside", nargs="*", default=[], help=".npz files of `images`")
     chosen = parser.parse_args()
     test = load_dataset("cifar10").test
-    probabilities, is_foreign = by_file(chosen.file) if chosen.file else by_run(chosen.run)
+    says = by_file(chosen.file) if chosen.file else by_run(chosen.run)
     if chosen.images:
-        show("clean", measured(probabilities, test.take(np.arange(chosen.images))))
+        show("clean", measured(says, test.take(np.arange(chosen.images))))
     if chosen.corrupted:
         rows = []
         for name, part in cells(test, chosen.corrupted):
-            rows.append(measured(probabilities, part))
+            rows.append(measured(says, part))
             show(name, rows[-1])
         show(f"mean of {len(rows)}", {name: float(np.mean([row[name] for row in rows])) for name in rows[0]})
     sets = {file: np.load(file)["images"][:250] for file in chosen.outside}
     for name, images in {**sets, "test": test.images[:1000]}.items() if sets else ():
-        print(f"{name}: {100 * is_foreign(images).mean():.1f} % of {len(images)} foreign", flush=True)
+        foreign = (says(images)["p_value"] <= SHARE).mean()
+        print(f"{name}: {100 * foreign:.1f} % of {len(images)} foreign", flush=True)
 
 
-def by_run(name: str) -> tuple[Ask, Ask]:
-    """Probabilities [N, K] of images, and whether they are foreign [N]."""
+def by_run(name: str) -> Says:
     ensemble = Run.find(name).ensemble()
-    return ensemble.predict_proba, ensemble.is_foreign
+    measures = ensemble.measures
+
+    def says(images: np.ndarray) -> dict[str, np.ndarray]:
+        members, p_value = ensemble.look(images)
+        split = measures.split(members, ensemble.functions)
+        probabilities = measures.scaled(measures.mean(members), ensemble.temperature).exp()
+        found = {source: getattr(split, source).numpy() for source in SOURCES}
+        return {"probabilities": probabilities.numpy(), "p_value": np.asarray(p_value), **found}
+
+    return says
 
 
-def by_file(path: str) -> tuple[Ask, Ask]:
-    """The same by an exported file."""
+def by_file(path: str) -> Says:
     model = Exported(path)
 
-    def ask(output: str, images: np.ndarray) -> np.ndarray:
-        parts = np.array_split(images, max(1, len(images) // 256))
-        return np.concatenate([model(part)[output] for part in parts])
+    def says(images: np.ndarray) -> dict[str, np.ndarray]:
+        parts = [model(part) for part in np.array_split(images, max(1, len(images) // 256))]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    return partial(ask, "probabilities"), lambda images: ask("p_value", images) <= SHARE
+    return says
 
 
 def cells(test: LabelledImages, count: int) -> Iterator[tuple[str, LabelledImages]]:
@@ -79,9 +89,12 @@ def cells(test: LabelledImages, count: int) -> Iterator[tuple[str, LabelledImage
         yield f"{name} {severity}", LabelledImages(corrupt(part.images, name, severity, seed=0), part.labels)
 
 
-def measured(probabilities: Ask, part: LabelledImages) -> dict[str, float]:
-    log_p = torch.from_numpy(np.log(np.maximum(probabilities(part.images), 1e-12)))
-    return {name: METRICS[name](log_p, torch.from_numpy(part.labels)) for name in ("accuracy", "ece", "nll")}
+def measured(says: Says, part: LabelledImages) -> dict[str, float]:
+    found = says(part.images)
+    log_p = torch.from_numpy(np.log(np.maximum(found["probabilities"], 1e-12)))
+    labels = torch.from_numpy(part.labels)
+    figures = {name: METRICS[name](log_p, labels) for name in ("accuracy", "ece", "nll")}
+    return {**figures, **{source: float(found[source].mean()) for source in SOURCES}}
 
 
 def show(name: str, values: dict[str, float]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from onnx import TensorProto, helper
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -360,6 +361,45 @@ def test_a_wrong_file_is_not_written(
     with pytest.raises(UraenasError, match="does not say what the ensemble says"):
         export_file(Run(finished_run), tmp_path / "wrong.onnx", wanted=Wanted())
     assert not any(tmp_path.iterdir())
+
+
+def of_someone_else() -> bytes:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", ends[:1], ends[1:])
+    opset = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, ir_version=8, opset_imports=opset).SerializeToString()
+
+
+@pytest.mark.parametrize("form", ["onnx", "torch"])
+def test_an_earlier_file_is_replaced_and_nothing_else(finished_run: Path, tmp_path: Path, form: str) -> None:
+    run, path = Run(finished_run), tmp_path / "model"
+    for method in ("uraenas", "drnas"):
+        assert export_file(run, path, form, method)["method"] == method
+    before = path.read_bytes()
+    kept = {
+        "photo.onnx": b"nothing of ours",
+        "other.onnx": of_someone_else(),
+    }
+    torch.save({}, tmp_path / "other.pt2")
+    kept["other.pt2"] = (tmp_path / "other.pt2").read_bytes()
+    for name, content in kept.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UraenasError, match="was not written by export"):
+            export_file(run, tmp_path / name, form, "drnas")
+        assert (tmp_path / name).read_bytes() == content
+    (tmp_path / "link").symlink_to(path)
+    for target, why in (
+        (tmp_path / "link", "a link, not a regular file"),
+        (Path("/dev/null"), "a device, not a regular file"),
+        (finished_run / "config.json", "lies in the run itself"),
+        (finished_run / "new.onnx", "lies in the run itself"),
+        (tmp_path, "is a folder"),
+        (path / "below", "File exists"),
+    ):
+        with pytest.raises(UraenasError, match=why):
+            export_file(run, target, form, "drnas")
+    assert path.read_bytes() == before
+    assert {one.name for one in tmp_path.iterdir()} == {"model", "link", *kept}
 
 
 @pytest.mark.parametrize("panels", [1, 2, 3, 4])

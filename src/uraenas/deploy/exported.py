@@ -1,6 +1,7 @@
 """An exported ensemble, run by ONNX Runtime."""
 
 import json
+import zipfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,20 @@ from uraenas.base.fields import Fields
 from uraenas.data.tables import Columns
 from uraenas.deploy.columns import feeds
 from uraenas.engine.runtime import Session
+
+FACTS = "facts.json"  # the metadata in a file of `torch.export`
+
+
+def is_exported(path: Path) -> bool:
+    """Whether a file was written by `export`, in any of its formats."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as parts:
+            return any(name.endswith(f"/{FACTS}") for name in parts.namelist())
+    try:
+        stored = Session(str(path), threads=1).alone.get_modelmeta().custom_metadata_map
+    except UraenasError:
+        return False
+    return "uraenas" in stored
 
 
 class Exported:

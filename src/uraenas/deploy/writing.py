@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,12 @@ import torch
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError, unknown
+from uraenas.base.regular_files import require_regular
 from uraenas.base.versions import version_of
-from uraenas.base.whole_files import rename_for_good, unfinished
+from uraenas.base.whole_files import rename_for_good, unfinished, writing
 from uraenas.deploy import onnx_file
 from uraenas.deploy.columns import of_columns
-from uraenas.deploy.exported import Exported
+from uraenas.deploy.exported import FACTS, Exported, is_exported
 from uraenas.deploy.network import EnsembleNetwork, NumbersNetwork
 from uraenas.deploy.parity import parity_of_images, parity_of_rows
 from uraenas.engine.runtime import graph
@@ -69,8 +71,7 @@ def export_file(
         raise unknown("format", form, FORMATS)
     wanted = wanted or Wanted()
     target, method = Path(path), method or run.primary
-    if target.is_dir():
-        raise UraenasError(f"{target} is a folder; name a file (--out)")
+    _require_own_or_new(target, run)
     ensemble = run.ensemble(method)
     if ensemble.normalisation.columns is not None and (form, wanted.precision) != ("onnx", "float32"):
         raise UraenasError("an ensemble for rows of a table is written as ONNX in float32")
@@ -84,18 +85,34 @@ def export_file(
         )
     begun = unfinished(target)
     try:
-        begun.parent.mkdir(parents=True, exist_ok=True)
-        if ensemble.normalisation.columns is not None or isinstance(network, NumbersNetwork):
-            facts |= _write_rows(network, ensemble, begun, facts, wanted)
-        elif form == "torch":
-            facts |= _write_torch(network, ensemble, begun, facts, wanted)
-        else:
-            apart = (images, labels) if images is not None and labels is not None else _held_out(run, wanted)
-            facts |= _write_onnx(network, ensemble, begun, facts, wanted, apart)
-        rename_for_good(begun, target)
+        with writing(target):
+            begun.parent.mkdir(parents=True, exist_ok=True)
+            if ensemble.normalisation.columns is not None or isinstance(network, NumbersNetwork):
+                facts |= _write_rows(network, ensemble, begun, facts, wanted)
+            elif form == "torch":
+                facts |= _write_torch(network, ensemble, begun, facts, wanted)
+            else:
+                if images is not None and labels is not None:
+                    apart: tuple[np.ndarray, np.ndarray] | None = (images, labels)
+                else:
+                    apart = _held_out(run, wanted)
+                facts |= _write_onnx(network, ensemble, begun, facts, wanted, apart)
+            rename_for_good(begun, target)
     finally:
-        begun.unlink(missing_ok=True)
+        with suppress(OSError):
+            begun.unlink(missing_ok=True)
     return facts
+
+
+def _require_own_or_new(target: Path, run: Run) -> None:
+    """Refuse to replace what `export` has not written, before anything is computed."""
+    if target.is_dir():
+        raise UraenasError(f"{target} is a folder; name a file (--out)")
+    if run.path.resolve() in target.resolve().parents:
+        raise UraenasError(f"{target} lies in the run itself; name another file (--out)")
+    require_regular(target)
+    if target.exists() and not is_exported(target):
+        raise UraenasError(f"{target} exists and was not written by export; name another file (--out)")
 
 
 def _network(ensemble: Ensemble, wanted: Wanted) -> EnsembleNetwork | NumbersNetwork:
@@ -252,7 +269,7 @@ def _write_torch(
         return {name: one.numpy() for name, one in zip(names, outputs, strict=True)}
 
     found = {"parity": parity_of_images(ensemble, says, ensemble.of_bytes, network.rule)}
-    stored = {"facts.json": json.dumps({**facts, **found})}
+    stored = {FACTS: json.dumps({**facts, **found})}
     file = io.BytesIO()  # of a path it says that it should end in .pt2
     torch.export.save(program, file, extra_files=stored)
     path.write_bytes(file.getvalue())

@@ -34,6 +34,7 @@ from torch import Tensor
 from uraenas.data import Dataset
 from uraenas.data.loader import suited_batch
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
+from uraenas.data.tables.table import SPLIT_KEY
 from uraenas.ensemble import Ensemble
 from uraenas.evaluation import MEASURES
 from uraenas.learning.methods import METHODS as PACKAGED
@@ -105,14 +106,22 @@ def dataset(file: Path, split: int, pieces: int = 0, apart: float = 0.0) -> Data
     """One of the twenty."""
     with np.load(file) as arrays:
         rows = arrays["x"], arrays["y"], arrays["test"][split].astype(bool)
-        return of_rows(file.stem, *rows, pieces, apart)
+        return of_rows(file.stem, *rows, pieces, apart, SPLIT_KEY + 10 * split)
 
 
 def of_rows(
-    name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, pieces: int = 0, apart: float = 0.0
+    name: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    test: np.ndarray,
+    pieces: int = 0,
+    apart: float = 0.0,
+    key: int = SPLIT_KEY,
 ) -> Dataset:
+    """A table divided by the key: rows apart that are alike in all splits would make one draw of twenty."""
     frame = frame_of(x) | {"y": y.astype(np.float64)}
-    return table_dataset(name, frame, TableSettings("y", kind="numbers", pieces=pieces, apart=apart), test)
+    settings = TableSettings("y", kind="numbers", pieces=pieces, apart=apart)
+    return table_dataset(name, frame, settings, test, key)
 
 
 def measured(mixture_MN2: Tensor, labels: Tensor) -> dict[str, float]:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from uci import COMMON, PIECES, SETS, in_parallel, of_rows, settings_for
+from uci import COMMON, PACKAGED, PIECES, SETS, in_parallel, of_rows, settings_for
 
 from uraenas.base import draws
 from uraenas.data import Dataset
@@ -32,6 +32,7 @@ from uraenas.data.targets import FLOOR, Numbers
 from uraenas.ensemble import selection
 from uraenas.ensemble.residuals import Residuals
 from uraenas.evaluation import numbers
+from uraenas.learning.methods import Method
 from uraenas.run.config import preset
 from uraenas.run.pipeline import Pipeline
 
@@ -56,6 +57,7 @@ class Kind:
     longer: int = 1
 
 
+PACKAGED["pool-adam"] = Method("sampled", "adam", recipes="varied")
 KINDS = {
     "plain": Kind({}),
     "pieces": Kind({}, pieces=True),
@@ -109,10 +111,10 @@ def pool(task: tuple[Path, Path, str, int, str]) -> dict[str, Any]:
 
 def write_pool(data: Dataset, split: int, kind: Kind, path: Path) -> None:
     settings = settings_for(data, {**POOLED, **kind.settings}, kind.longer)
-    known = preset("table", {"methods": "joint-adam"}).values
+    known = preset("table", {"methods": "pool-adam"}).values
     told = {key: value for key, value in settings.items() if key in known}
     config = preset(
-        "table", {"methods": "joint-adam", "evaluate.baseline": "joint-adam", **told, "seed": split}
+        "table", {"methods": "pool-adam", "evaluate.baseline": "pool-adam", **told, "seed": split}
     )
     loss = weighted_loss(kind.power) if kind.power else Numbers.loss
     with tempfile.TemporaryDirectory() as place, mock.patch.object(Numbers, "loss", loss):
@@ -120,14 +122,14 @@ def write_pool(data: Dataset, split: int, kind: Kind, path: Path) -> None:
         pipeline.begin()
         with pipeline.run.held():
             pipeline.train(pipeline.search())
-        ensemble = pipeline.run.ensemble("joint-adam")
+        ensemble = pipeline.run.ensemble("pool-adam")
         train, fold = pipeline.task.train, pipeline.task.fold
     assert fold is not None
     members, predict = ensemble.members, ensemble.predictor("cpu")
     said, test = predict(train.images).numpy(), predict(data.test.images).numpy()
     chains = np.array([int(member.origin.chain.rsplit("-", 1)[1]) for member in members])
     every = dict.fromkeys(range(int(chains.max()) + 1))
-    recipes = config.method("joint-adam").recipes.draw(every, draws.key(split, "recipe", "sampled"), None)
+    recipes = config.method("pool-adam").recipes.draw(every, draws.key(split, "recipe", "sampled"), None)
     own = chains % (fold.max() + 1)
     parts = [said[m, fold == part] for m, part in enumerate(own)]
     longest = max(map(len, parts))

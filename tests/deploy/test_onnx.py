@@ -268,7 +268,7 @@ def test_a_torch_file_is_read_by_torch_alone(
     assert facts["parity"]["probabilities"] < 1e-5
     assert next(iter(facts["outputs"])) == "probabilities"
     refused = uraenas("export", finished_run, "--format", "torch", "--out", path, "--precision", "int8")
-    assert (refused.returncode, "torch files have float32" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--precision is for --format onnx or web" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -278,6 +278,10 @@ def test_a_torch_file_is_read_by_torch_alone(
         (("--format", "onnx", "--precision", "int4"), "unknown precision 'int4'"),
         (("--format", "onnx", "--methods", "drnas,uraenas"), "a file holds one method"),
         (("--format", "onnx", "--risk", "2"), "risk = 2.0 is out of range"),
+        (("--precision", "int8"), "--precision is for --format onnx or web, and this is --format run"),
+        (("--risk", "0.01"), "--risk is for --format onnx or torch or web, and this is --format run"),
+        (("--format", "onnx", "--with-report"), "--with-report is for --format run, and this is"),
+        (("--format", "torch", "--runtime", "x"), "--runtime is for --format web"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_in_one_line(

@@ -121,12 +121,12 @@ def test_the_packages_search_serves_no_method_that_takes_recipes_from_one() -> N
 
 
 def test_a_note_tells_where_factors_of_the_search_are_of_other_settings() -> None:
-    alike = {"search.batch": 32, "search.prior_deviation": 0.3}
+    alike = {"search.batch": 32, "search.prior_deviation": 0.5}
     assert recipe_notes(preset("table", {**SETTINGS, **alike})) == []
     (note,) = recipe_notes(preset("table", {**SETTINGS, **alike, "search.weights": "point"}))
     assert "search.point.step_size = 0.1 and train.adam.step_size = 0.01; " in note
     (note,) = recipe_notes(preset("table", {**SETTINGS, **alike, "search.prior_deviation": 1}))
-    assert ": search.prior_deviation = 1.0 and train.prior_deviation = 0.3; " in note
+    assert ": search.prior_deviation = 1.0 and train.prior_deviation = 0.5; " in note
     assert recipe_notes(preset("table")) == []
 
 

@@ -24,6 +24,18 @@ FullPrecision = Annotated[
     bool, typer.Option("--full-precision", help="A copy keeps weights as they are, twice as large.")
 ]
 
+FILES = ("onnx", "torch", "web")
+FORMATS_WITH = {
+    "--runtime": ("web",),
+    "--full-precision": ("run",),
+    "--with-report": ("run",),
+    "--precision": ("onnx", "web"),
+    "--risk": FILES,
+    "--certainty": FILES,
+    "--coverage": FILES,
+    "--foreign": FILES,
+}
+
 
 def export(
     path: RunPath,
@@ -65,6 +77,17 @@ def export(
     from uraenas.run.export import export as write_copy
 
     names = names_in(methods)
+    told = {
+        "--runtime": runtime != "",
+        "--full-precision": full_precision,
+        "--with-report": report,
+        "--precision": precision != "float32",
+        "--risk": risk != 0.05,
+        "--certainty": certainty != 0.95,
+        "--coverage": coverage != 0.95,
+        "--foreign": share != 0.05,
+    }
+    _require_used(form, [option for option, is_told in told.items() if is_told])
     heed(signal.SIGTERM)  # what is unfinished is removed
     if form != "run":
         from uraenas.deploy import Wanted
@@ -82,15 +105,23 @@ def export(
     say(f"wrote {copy.path}: {', '.join(copy.trained)}, {size / 1e6:.1f} MB", as_json, facts)
 
 
+def _require_used(form: str, told: Sequence[str]) -> None:
+    """Refuse options that this format does not have."""
+    if form not in ("run", *FILES):
+        raise unknown("format", form, ("run", *FILES))
+    for option in told:
+        if form not in FORMATS_WITH[option]:
+            formats = " or ".join(FORMATS_WITH[option])
+            raise UraenasError(f"{option} is for --format {formats}, and this is --format {form}")
+
+
 def _export_file(
     run: "Run", out: Path, form: str, names: Sequence[str], wanted: "Wanted", runtime: str
 ) -> dict[str, Any]:
     """Write one method's ensemble as a file, or as the folder of a page; what it holds, and what it costs."""
-    from uraenas.deploy import FORMATS, export_file
+    from uraenas.deploy import export_file
     from uraenas.deploy.web import export_web
 
-    if form not in (*FORMATS, "web"):
-        raise unknown("format", form, ("run", *FORMATS, "web"))
     if len(names) > 1:
         raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
     method = "".join(names)
@@ -125,7 +156,16 @@ def _notes_on_cost(facts: dict[str, Any]) -> list[str]:
         return ["what half precision costs was not measured: the run's images are not at hand"]
     cost = facts["cost"]
     words = []
-    for name, digits in (("accuracy", 4), ("nll", 4), ("ece", 4), ("total", 3), ("architecture", 3)):
+    for name, digits in (
+        ("accuracy", 4),
+        ("nll", 4),
+        ("ece", 4),
+        ("total", 3),
+        ("data", 3),
+        ("architecture", 3),
+    ):
+        if name in facts["undefined"]:
+            continue
         words.append(f"{name} {cost['now'][name]:.{digits}f} (float32 {cost['float32'][name]:.{digits}f})")
     of = "training images, which members left out in turn" if "folds" in facts else "held-out images"
     return [f"{facts['precision']} on {cost['images']:,} {of}: {', '.join(words)}"]

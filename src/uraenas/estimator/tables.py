@@ -49,7 +49,8 @@ class TableEstimator(Saveable):
     ----------
     method : a row of the table of methods; the default is the joint ensemble.
     preset : the settings to start from, as on the command line.
-    members, epochs, search_epochs : the most wanted settings; None keeps the preset's.
+    members, epochs, search_epochs : the most wanted settings; None keeps the preset's, and for epochs takes as many as
+        make about 2,000 steps.
     settings : any other setting by its dotted key, such as {"network.nodes": 2}.
     held_out : the share of rows for selection, calibration and intervals, which no member is trained on. None: as the
         preset has it, where each member leaves out rows of its own in turn, and intervals rest on a few that all do.
@@ -61,7 +62,7 @@ class TableEstimator(Saveable):
 
     def __init__(
         self,
-        method: str = "uraenas-adam",
+        method: str = "joint-adam",
         *,
         preset: str = "table",
         members: int | None = None,
@@ -136,13 +137,17 @@ class TableEstimator(Saveable):
             dataset = replace(table_dataset("rows", *known), classes=classes)
             with folder_for(self.run_directory) as folder:
                 progress = Lines() if self.verbose else silent
-                pipeline = Pipeline.checked(folder, config, progress, dataset)
+                pipeline = Pipeline.checked(folder, config, progress, dataset, given=self._given())
                 self.ensemble_ = trained(pipeline, self.method, above=3)
             warn_of([*dataset.notes, *leaks_into_promises(pipeline.task)], above=2)
 
     def _config(self) -> Config:
         row_of_method(self.method)
         require_used(self.settings or {}, "data.limit", "data.held_out", "data.pieces", "data.apart")
+        return settings_of_preset(self.preset, self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """The settings that were asked for."""
         wanted = {
             "methods": self.method,
             "ensemble.members": self.members,
@@ -153,8 +158,8 @@ class TableEstimator(Saveable):
             "data.held_out": self.held_out,
             "train.folds": None if self.held_out is None else 0,
         }
-        changes = {key: value for key, value in wanted.items() if value is not None}
-        return settings_of_preset(self.preset, {**changes, **(self.settings or {})})
+        given = {key: value for key, value in wanted.items() if value is not None}
+        return {**given, **(self.settings or {})}
 
     def _rows(self, X: Any) -> Any:
         """New rows in the form of those of the fit."""

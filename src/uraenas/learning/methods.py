@@ -48,7 +48,7 @@ METHODS: dict[str, Method] = {
     "deep-ensemble-adam": Method("expected", "adam"),
     "single-adam": Method("expected", "adam", single=True),
     "random-ensemble-adam": Method("uniform", "adam"),
-    "joint-adam": Method("sampled", "adam", recipes="varied"),
+    "joint-adam": Method("sampled", "adam", recipes="varied", selection="repeated"),
     "autodeuq": Method("sampled", "adam", recipes="learned", selection="greedy"),
     "mc-dropout": Method("expected", "dropout", per_chain="all"),
     "dropconnect": Method("expected", "dropconnect", per_chain="all"),

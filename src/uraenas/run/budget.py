@@ -94,8 +94,10 @@ def plan(
     begun = time.monotonic()
     seconds = None if budget is None else seconds_of(budget)
     if seconds is None or Run(path).exists:
-        kept = config if seconds is None else _as_before(Run(path), config, fixed)
-        pipeline = Pipeline.checked(path, kept, progress, dataset, search_of, given=fixed)
+        kept, given = config, fixed
+        if seconds is not None:
+            kept, given = _as_before(Run(path), config, fixed), (*fixed, EPOCHS, BATCH)
+        pipeline = Pipeline.checked(path, kept, progress, dataset, search_of, given=given)
         measured = asked or seconds is not None or pipeline.engine.device.type == "cpu"
         expected = pipeline.forecast(evaluating, _patience(seconds)) if measured else None
         planned = Planned(pipeline, expected, [])

@@ -105,9 +105,14 @@ def with_search_of(source: Run, config: Config, given: Collection[str] = ()) -> 
         words = ", ".join(f"{key} = {now[key]} (there {there.get(key, 'no setting')})" for key in unlike)
         raise UraenasError(
             f"the search of {source.path} comes with its settings, and others are given: {words}; leave these out, or "
-            "search anew (--search-of none)"
+            f"{_without_it(config)}"
         )
     return found
+
+
+def _without_it(config: Config) -> str:
+    """What to do without another's search: a pupil is of its teacher's."""
+    return "choose another teacher" if config.train.teacher else "search anew (--search-of none)"
 
 
 def _of_search(values: Mapping[str, Any], which: bool = True) -> dict[str, Any]:
@@ -119,7 +124,7 @@ def check_search(source: Run, config: Config, task: Task) -> None:
     """Refuse a search of another space, and one that may have seen images which are held out now."""
     if _searched(source).space.decisions != task.space.decisions:
         raise UraenasError(f"the search of {source.path} is of another space than {task.space.name}")
-    require_same_division(source, config, task, "search", "search anew (--search-of none)")
+    require_same_division(source, config, task, "search", _without_it(config))
 
 
 def check_starts(config: Config, task: Task) -> None:

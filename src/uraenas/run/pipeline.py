@@ -39,6 +39,7 @@ from uraenas.run.progress import Telling
 from uraenas.run.rates import PATIENCE, Rates
 from uraenas.run.recipes import check_recipes
 from uraenas.run.searching import Searcher
+from uraenas.run.steps import in_enough_steps
 from uraenas.run.task import prepare
 from uraenas.run.teaching import Teaching
 from uraenas.run.tensorboard import watch_of
@@ -86,13 +87,14 @@ class Pipeline:
         dataset: Dataset | None = None,
         search_of: Run | Literal["usual"] | None = None,
         chains_of: Run | None = None,
-        given: Collection[str] = (),
+        given: Collection[str] | None = None,
     ) -> "Pipeline":
         """Begin a run in this directory, or go on with the one that is there if its settings are the same.
 
         With `search_of` the run does not search, but takes what another has found, and its settings; "usual" is the
         search that comes with the package where images are few, else none. With `chains_of` it takes another's search
-        and chains. `given` are keys of settings that were asked for: those of the search must be what is taken.
+        and chains. `given` are keys of settings that were asked for: those of the search must be what is taken, and
+        where batch and epochs of a table are not among them, they are chosen. Without it, all settings are kept.
         """
         pipeline = cls.checked(path, config, progress, dataset, search_of, chains_of, given)
         pipeline.begin()
@@ -107,16 +109,18 @@ class Pipeline:
         dataset: Dataset | None = None,
         search_of: Run | Literal["usual"] | None = None,
         chains_of: Run | None = None,
-        given: Collection[str] = (),
+        given: Collection[str] | None = None,
     ) -> "Pipeline":
         """What `start` begins, when nothing speaks against it; nothing is written."""
         run = Run(path)
         pipeline = cls(run, config, progress, dataset)
+        if given is not None and (suited := in_enough_steps(config, pipeline.task, given)) != config:
+            pipeline = cls(run, config := suited, progress, pipeline.task.dataset)
         if search_of == "usual":
             search_of = usual_search(config, pipeline.task)
         if search_of is not None:
             check_search(search_of, config, pipeline.task)
-            config = with_search_of(search_of, config, given)
+            config = with_search_of(search_of, config, given or ())
         check_recipes(config)
         check_starts(config, pipeline.task)
         if teaching := Teaching.of(config):

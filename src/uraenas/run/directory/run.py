@@ -44,7 +44,7 @@ KEPT_FILES = (
     searches.FOUND,
 )
 REPORT = "report.html"  # shows test images
-PRIMARY = ("uraenas", "uraenas-swa", "uraenas-adam")  # whom to ask unless told
+PRIMARY = ("uraenas", "uraenas-swa", "joint-adam", "uraenas-adam")  # whom to ask unless told
 
 
 class Run(RunFiles):

@@ -1,6 +1,7 @@
 """The server: what it says is what predict says, and what is wrong gets one line with a status of 4xx."""
 
 import base64
+import http.client
 import io
 import json
 import os
@@ -13,19 +14,21 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from browsing import became
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving import Limits
+from uraenas.deploy.serving.connection import Connection
 from uraenas.deploy.serving.following import Following
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
 from uraenas.deploy.serving.model import Model
@@ -269,6 +272,61 @@ def test_a_slow_request_is_given_up(client: Any) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=1800) as line:
         line.sendall(b"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\nhalf")
         assert line.recv(100).startswith(b"HTTP/1.1 408")
+
+
+SLOW = {
+    "nothing at all": (b"", b""),
+    "headers that never end": (b"GET /healthz HTTP/1.1\r\nHost: here\r\n", b"X-More: 1\r\n"),
+    "headers of the next request": (
+        b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\nGET /healthz HTTP/1.1\r\n",
+        b"X-More: 1\r\n",
+    ),
+    "a body that nobody waits for": (b"GET / HTTP/1.1\r\nHost: here\r\nContent-Length: 9999\r\n\r\n", b"x"),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_connection_without_a_request_is_given_up(
+    client: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often a little more of it arrives; there is time for some thirty pieces in the allowed second."""
+    monkeypatch.setattr(Connection, "patience", 1.0)
+    begin, more = SLOW[name]
+    with socket.create_connection(("127.0.0.1", client.port)) as line:
+        line.sendall(begin)
+        line.settimeout(0.03)
+        assert became(lambda: is_closed(line, more))
+
+
+def is_closed(line: socket.socket, more: bytes) -> bool:
+    """Whether the server has closed it, which gets a little more if it has not."""
+    try:
+        while line.recv(65536):
+            pass
+    except TimeoutError:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            line.sendall(more)
+        return False
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def test_a_connection_may_wait_for_its_answer_and_between_requests(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The allowed time is that of the headers, not of the connection."""
+    monkeypatch.setattr(Connection, "patience", 1.0)
+    body, line = png(DIGITS[0]), http.client.HTTPConnection("127.0.0.1", client.port, timeout=1800)
+    with closing(line):
+        for _ in range(3):
+            line.putrequest("POST", "/api/predict")
+            line.putheader("Content-Length", str(len(body)))
+            line.endheaders(body[:5])
+            time.sleep(0.7)
+            line.send(body[5:])
+            answer = line.getresponse()
+            assert (answer.status, len(json.load(answer)["predictions"])) == (200, 1)
 
 
 def test_many_clients_at_once_each_get_their_own(client: Any) -> None:

@@ -183,6 +183,32 @@ def test_who_still_sends_what_is_too_large_is_told_so(serve: Callable, finished_
     assert (status, answer["error"]) == (413, "a request has at most 1 MB")
 
 
+def test_all_bodies_together_are_limited(serve: Callable, finished_run: Path) -> None:
+    """While one client sends, another one that would fill the memory is told to come later; and then it may."""
+    body = png(DIGITS[0]) + bytes(900_000)  # what follows an image is not read
+    head = f"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with serve(finished_run, Limits(megabytes=1, megabytes_at_once=1.5, seconds=1000)) as client:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", client.port), timeout=1800) as slow:
+                slow.sendall(head + body[:-5])
+                assert became(lambda: client("POST", "/api/predict", body)[0] == 503)
+                assert client.headers["retry-after"] == "2"
+                assert "later" in client("POST", "/api/predict", body)[1]["error"]
+                slow.sendall(body[-5:])
+                assert slow.recv(100).startswith(b"HTTP/1.1 200")
+            assert client("POST", "/api/predict", body)[0] == 200
+
+
+def test_errors_repeat_little_of_what_was_sent(client: Any) -> None:
+    tensor = {"name": "x" * 100_000, "shape": [1, 8, 8, 1], "datatype": "UINT8", "data": [0] * 64}
+    status, found = client("POST", "/v2/models/uraenas/infer", json.dumps({"inputs": [tensor]}).encode())
+    assert (status, len(found["error"]) < 100) == (400, True)
+    long = Refused(400, f"column area holds {'x' * 100_000!r}, and had numbers in training").why
+    assert long.startswith("column area holds 'xx")
+    assert long.endswith("xx', and had numbers in training")
+    assert len(long) < 400
+
+
 def test_of_several_images_the_one_that_cannot_be_read_is_named(client: Any) -> None:
     files = [png(DIGITS[0]), png(DIGITS[1])[:-30], png(DIGITS[2])]
     body = json.dumps({"images": [base64.b64encode(file).decode() for file in files]}).encode()
@@ -357,6 +383,8 @@ def test_a_token_and_a_rate(serve: Callable[..., Any], finished_run: Path) -> No
         assert "secret" not in found["error"]
         assert client("GET", "/api/model", authorization="Bearer secret")[0] == 200
         assert {client("GET", "/healthz")[0] for _ in range(20)} == {200, 429}
+        assert became(lambda: client("GET", "/healthz")[0] == 429)
+        assert client.headers["retry-after"] == "2"
 
 
 def test_a_run_in_progress_is_shown_until_it_predicts(

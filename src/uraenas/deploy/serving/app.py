@@ -11,12 +11,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.batching import Batcher
+from uraenas.deploy.serving.bodies import Bodies
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
 from uraenas.deploy.serving.served import Output, Served, parsed
@@ -31,7 +32,8 @@ POLICY = (
 )
 PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
-READ_ON = 20  # times as large as a request may be
+LATER = {"Retry-After": "2"}  # seconds
+MORE_OF = {401: {"WWW-Authenticate": "Bearer"}, 429: LATER, 503: LATER}  # headers, by status
 VERDICTS = ANSWERED, UNSURE, FOREIGN = "answered", "unsure", "foreign"
 OTHER = "other"  # what metrics call a path that has no answer
 
@@ -43,6 +45,7 @@ class Server:
         self.model, self.limits, self.rate = model, limits, Rate(limits.rate)
         each = model.per_image
         self.most = limits.images * each  # items in a request
+        self.bodies = Bodies(limits)
         self.batcher = Batcher(model, limits.batch * each, limits.waiting * each)
         self.registry = CollectorRegistry()
         self.requests = Counter(
@@ -114,8 +117,7 @@ class Server:
                 found = await handler(request)
             except Refused as refused:
                 found = JSONResponse({"error": refused.why}, refused.status)
-                if refused.status == 401:
-                    found.headers["WWW-Authenticate"] = "Bearer"
+                found.headers.update(MORE_OF.get(refused.status, {}))
             except Exception:
                 logging.getLogger("uvicorn.error").exception("a request failed")
                 found = JSONResponse({"error": "the server failed; its log says why"}, 500)
@@ -130,11 +132,14 @@ class Server:
 
     async def predict(self, request: Request) -> Response:
         """What the model says of the items in the body."""
-        body, kind = await self._body(request), request.headers.get("content-type", "").lower()
-        if kind.startswith("multipart/"):
-            raise Refused(415, "forms are not read; send the file itself, as curl --data-binary @FILE does")
-        items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
-        rows = await self._predicted(items)
+        kind = request.headers.get("content-type", "").lower()
+        async with self.bodies.of(request) as body:
+            if kind.startswith("multipart/"):
+                raise Refused(
+                    415, "forms are not read; send the file itself, as curl --data-binary @FILE does"
+                )
+            items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
+            rows = await self._predicted(items)
         found = [{**row, "note": row.get("note") or note} for row, note in zip(rows, notes, strict=True)]
         return JSONResponse({"model": self.model.name, "predictions": found})
 
@@ -148,36 +153,6 @@ class Server:
         for row in rows:
             self.verdicts.labels(_verdict(row)).inc()
         return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
-
-    async def _body(self, request: Request) -> bytes:
-        """The body, if it is not too large and comes in time.
-
-        What is too large is read and thrown away, within reason: a client that still sends when it is answered sees a
-        broken connection instead of the answer.
-        """
-        most = self.limits.bytes
-        too_large = Refused(413, f"a request has at most {self.limits.megabytes:g} MB")
-        length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > READ_ON * most:
-            raise too_large
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > READ_ON * most:
-                        raise too_large
-                    if size <= most:
-                        parts.append(part)
-        except TimeoutError as error:
-            raise Refused(408, f"the request did not arrive within {self.limits.seconds:g} s") from error
-        except ClientDisconnect as error:
-            raise Refused(400, "the request broke off") from error
-        if size > most:
-            raise too_large
-        if not size:
-            raise Refused(400, "the request has no body")
-        return b"".join(parts)
 
     async def about(self, request: Request) -> Response:
         return JSONResponse(self.model.about())
@@ -193,7 +168,10 @@ class Server:
         return JSONResponse({**facts, "outputs": outputs})
 
     async def infer(self, request: Request) -> Response:
-        given = await asyncio.to_thread(parsed, await self._body(request))
+        async with self.bodies.of(request) as body:
+            return await self._inferred(await asyncio.to_thread(parsed, body))
+
+    async def _inferred(self, given: Any) -> Response:
         inputs = given.get("inputs") if isinstance(given, dict) else None
         if not isinstance(inputs, list):
             raise Refused(400, f"expected inputs: {', '.join(one['name'] for one in self.model.inputs)}")

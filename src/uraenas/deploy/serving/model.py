@@ -128,7 +128,7 @@ class Model:
     def _tensor(self, given: Mapping[str, Any], most_images: int) -> np.ndarray:
         shape, kind, data = given.get("shape"), given.get("datatype"), given.get("data")
         if given.get("name") != "images":
-            raise Refused(400, f"there is no input {given.get('name')!r}; the input is called images")
+            raise Refused(400, "expected one input, called images")
         kinds, most = (OF_BYTES, 255.0) if self.ensemble.of_bytes else (OF_FLOATS, 1.0)
         # Whole numbers are none of floats: a dark image of bytes would pass for black and white.
         if kind not in kinds:

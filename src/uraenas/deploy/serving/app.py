@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,12 +18,12 @@ from starlette.routing import Route
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.batching import Batcher
 from uraenas.deploy.serving.bodies import Bodies
+from uraenas.deploy.serving.inference import Handler, Inference
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
-from uraenas.deploy.serving.served import Output, Served, parsed
+from uraenas.deploy.serving.served import Served
 from uraenas.ensemble.predict import NOT_FINITE
 
-Handler = Callable[[Request], Awaitable[Response]]
 # Answered without a token.
 OPEN = frozenset(("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready"))
 POLICY = (
@@ -47,6 +47,7 @@ class Server:
         self.most = limits.images * each  # items in a request
         self.bodies = Bodies(limits)
         self.batcher = Batcher(model, limits.batch * each, limits.waiting * each)
+        self.inference = Inference(model, self.bodies, self._predicted, self.most)
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "uraenas_requests", "Requests by path and status", ["path", "status"], registry=self.registry
@@ -74,7 +75,6 @@ class Server:
 
     def application(self) -> Starlette:
         """Routes of the page, the JSON API and the Open Inference Protocol."""
-        name = self.model.name
         answers: dict[str, tuple[str, Handler]] = {
             "/": ("GET", self.page),
             "/healthz": ("GET", self.health),
@@ -83,12 +83,9 @@ class Server:
             "/docs": ("GET", self.docs),
             "/api/model": ("GET", self.about),
             "/api/predict": ("POST", self.predict),
-            "/v2": ("GET", self.server_metadata),
             "/v2/health/live": ("GET", self.live),
             "/v2/health/ready": ("GET", self.health),
-            f"/v2/models/{name}": ("GET", self.model_metadata),
-            f"/v2/models/{name}/ready": ("GET", self.model_ready),
-            f"/v2/models/{name}/infer": ("POST", self.infer),
+            **self.inference.answers(),
         }
         routes = [
             Route(path, self._guarded(path, handler), methods=[verb])
@@ -157,29 +154,6 @@ class Server:
     async def about(self, request: Request) -> Response:
         return JSONResponse(self.model.about())
 
-    # The Open Inference Protocol, version 2
-
-    async def server_metadata(self, request: Request) -> Response:
-        return JSONResponse({"name": "uraenas", "version": version_of("uraenas"), "extensions": []})
-
-    async def model_metadata(self, request: Request) -> Response:
-        outputs = [output.about() for output in self.model.outputs]
-        facts = {"name": self.model.name, "platform": "uraenas", "inputs": self.model.inputs}
-        return JSONResponse({**facts, "outputs": outputs})
-
-    async def infer(self, request: Request) -> Response:
-        async with self.bodies.of(request) as body:
-            return await self._inferred(await asyncio.to_thread(parsed, body))
-
-    async def _inferred(self, given: Any) -> Response:
-        inputs = given.get("inputs") if isinstance(given, dict) else None
-        if not isinstance(inputs, list):
-            raise Refused(400, f"expected inputs: {', '.join(one['name'] for one in self.model.inputs)}")
-        wanted = _wanted(self.model.outputs, given.get("outputs"))
-        rows = await self._predicted(await asyncio.to_thread(self.model.tensors, inputs, self.most))
-        outputs = [output.tensor(rows) for output in wanted]
-        return JSONResponse({"model_name": self.model.name, "outputs": outputs, **_identity(given)})
-
     # About the server
 
     async def page(self, request: Request) -> Response:
@@ -200,9 +174,6 @@ class Server:
     async def live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
 
-    async def model_ready(self, request: Request) -> Response:
-        return JSONResponse({"name": self.model.name, "ready": True})
-
     async def metrics(self, request: Request) -> Response:
         return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
 
@@ -219,20 +190,3 @@ def _verdict(row: dict[str, Any]) -> str:
     if row["foreign"]:
         return FOREIGN
     return UNSURE if row.get("abstain") else ANSWERED  # numbers have intervals, and no such flag
-
-
-def _wanted(outputs: list[Output], asked: Any) -> list[Output]:
-    """Those that a request names; all where it names none."""
-    if not asked:
-        return outputs
-    by_name = {output.name: output for output in outputs}
-    listed = asked if isinstance(asked, list) else [asked]
-    names = [str(one.get("name")) if isinstance(one, dict) else "" for one in listed]
-    if not by_name.keys() >= set(names):
-        raise Refused(400, f"outputs must be some of: {', '.join(by_name)}")
-    return [by_name[name] for name in names]
-
-
-def _identity(given: dict[str, Any]) -> dict[str, str]:
-    id_ = given.get("id")
-    return {"id": id_} if isinstance(id_, str) and id_.isprintable() else {}

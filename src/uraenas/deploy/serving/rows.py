@@ -80,6 +80,7 @@ class RowsModel:
             shape, kind, data = (named[name].get(key) for key in ("shape", "datatype", "data"))
             if kind not in KINDS[of_column]:
                 raise Refused(400, f"datatype of {name} must be {' or '.join(KINDS[of_column])}")
+            data = data.tolist() if isinstance(data, np.ndarray) else data
             if not isinstance(data, list) or not isinstance(shape, list) or shape[1:] not in ([], [1]):
                 raise Refused(400, f"shape of {name} must be [N], and data a list")
             flat = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]

@@ -152,7 +152,7 @@ class Server:
         return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
 
     async def about(self, request: Request) -> Response:
-        return JSONResponse(self.model.about())
+        return JSONResponse({**self.model.about(), "megabytes": self.limits.megabytes})
 
     # About the server
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from uraenas.base.errors import UraenasError
-from uraenas.data.pictures import picture_of
+from uraenas.data.pictures import MOST_PIXELS, picture_of
 from uraenas.deploy.page import page
 from uraenas.deploy.serving.limits import Refused
 from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
@@ -71,6 +71,7 @@ class Model:
             "model": self.name,
             "classes": self.ensemble.classes,
             "image": self.image,
+            "pixels": MOST_PIXELS,
             "members": len(self.ensemble),
             "risk": threshold.risk,
             "certainty": threshold.certainty,

@@ -85,6 +85,30 @@ def test_ten_images_at_once_and_a_foreign_one(page: Any, tmp_path: Path) -> None
     ]
 
 
+HEAR = """
+globalThis.heard = [];
+new MutationObserver(() => heard.push(document.getElementById('status').textContent))
+  .observe(document.getElementById('status'), { childList: true });
+"""
+
+
+def test_how_far_it_is_is_told_to_those_who_listen(page: Any, tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{n}.png", DIGITS[n]) for n in range(3)]
+    (tmp_path / "none.png").write_bytes(b"nothing")
+    page.execute_script(HEAR)
+    page.find_element("id", "files").send_keys("\n".join([*files, str(tmp_path / "none.png")]))
+    results(page, 4)
+    steps = [f"{done} of 4 images predicted …" for done in (1, 2, 3)]
+    assert page.execute_script("return heard") == [
+        "Predicting 4 images …",
+        *steps,
+        "3 images predicted, 1 not",
+    ]
+    page.find_element("id", "files").send_keys(files[0])
+    assert became(lambda: page.find_element("id", "status").text == "1 image predicted")
+    assert page.find_element("id", "status").get_attribute("aria-live") == "polite"
+
+
 @pytest.mark.parametrize("kind", ["drop", "paste"])
 def test_an_image_is_dropped_or_pasted(page: Any, tmp_path: Path, kind: str) -> None:
     data = base64.b64encode(Path(write(tmp_path / "one.png", DIGITS[3])).read_bytes()).decode()

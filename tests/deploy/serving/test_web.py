@@ -133,6 +133,31 @@ def test_an_image_at_the_share_itself_is_foreign_in_a_browser_too(
         assert "from weights\nnot defined" in words
 
 
+# How many decoded pictures are in memory, and how many were at most.
+COUNT = """
+globalThis.open = globalThis.most = 0;
+const [decode, close] = [createImageBitmap, ImageBitmap.prototype.close];
+globalThis.createImageBitmap = async (...given) => {
+  most = Math.max(most, ++open);
+  return decode(...given);
+};
+ImageBitmap.prototype.close = function () { open -= 1; close.call(this); };
+"""
+
+
+def test_few_pictures_are_in_memory_at_once(browser: Any, finished_run: Path, tmp_path: Path) -> None:
+    package = packed(tmp_path / "web.tgz", **{name: SAYS.encode() for name in FILES})
+    files = [write(tmp_path / f"{n}.png", np.tile(DIGITS[n], (90, 90))) for n in range(10)]
+    with serving_web(Run(finished_run), tmp_path / "web", package) as address:
+        browser.get(address)
+        browser.execute_script(COUNT)
+        browser.find_element("id", "files").send_keys("\n".join(files))
+        results(browser, 10)
+        opened, most = browser.execute_script("return [open, most]")
+    assert opened == 0
+    assert 1 <= most <= 4
+
+
 def jpeg(image: Image.Image, **settings: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, "jpeg", quality=88, **settings)

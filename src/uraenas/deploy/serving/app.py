@@ -1,7 +1,6 @@
 """The ASGI application: routes, and what becomes of a request that is not right."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -12,20 +11,19 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.batching import Batcher
 from uraenas.deploy.serving.bodies import Bodies
 from uraenas.deploy.serving.inference import Handler, Inference
-from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
+from uraenas.deploy.serving.limits import OPEN, TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
+from uraenas.deploy.serving.reference import reference
 from uraenas.deploy.serving.served import Served
 from uraenas.ensemble.predict import NOT_FINITE
 
-# Answered without a token.
-OPEN = frozenset(("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready"))
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src blob: data:; connect-src 'self'"
@@ -160,7 +158,7 @@ class Server:
         return HTMLResponse(self.model.page(), headers=PAGE_HEADERS)
 
     async def docs(self, request: Request) -> Response:
-        return PlainTextResponse(json.dumps(self._document(), indent=1, ensure_ascii=False))
+        return HTMLResponse(reference(self._document()), headers=PAGE_HEADERS)
 
     async def openapi(self, request: Request) -> Response:
         return JSONResponse(self._document())

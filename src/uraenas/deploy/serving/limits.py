@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from uraenas.base.errors import UraenasError, require_range
 
 TOKEN_NEEDED = "a token is needed: Authorization: Bearer …"
+# Answered without it.
+OPEN = frozenset(("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready"))
 CLIENTS = 10_000  # whose rate is remembered
 FIRST, LAST = 200, 100  # characters that are said of why a request is refused, which may repeat what it holds
 

@@ -5,7 +5,8 @@ from importlib import resources
 
 def page(ask: str, head: str = "") -> str:
     """The page with this script, a path below `deploy/`, which says what an image shows and who predicts."""
-    return _file("serving/page.html").replace("/*ask*/", _file(ask)).replace("<!--head-->", head)
+    scripts = _file("web/resize.js") + _file(ask)
+    return _file("serving/page.html").replace("/*ask*/", scripts).replace("<!--head-->", head)
 
 
 def _file(name: str) -> str:

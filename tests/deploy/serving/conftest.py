@@ -39,9 +39,10 @@ class Client:
             self.headers = dict(answer.getheaders())
         finally:
             connection.close()
-        if "json" in answer.headers.get("content-type", ""):
+        kind = answer.headers.get("content-type", "")
+        if "json" in kind:
             return answer.status, json.loads(content)
-        return answer.status, content.decode()
+        return answer.status, content if "octet-stream" in kind else content.decode()
 
 
 def serving(run: Path, limits: Limits, **rule: float) -> AbstractContextManager[Client]:

@@ -139,6 +139,12 @@ WRONG = {
     "a text for a number": (b'{"rows": [{"area": "wide", "rooms": 1, "town": "a"}]}', JSON, 422, "'wide'"),
     "infinite": (b'{"rows": [{"area": 1e999, "rooms": 1, "town": "a"}]}', JSON, 422, "infinite"),
     "nested": (b'{"rows": [{"area": [1], "rooms": 1, "town": "a"}]}', JSON, 422, "numbers and texts"),
+    "long": (
+        json.dumps({"rows": [{**ROWS[0], "town": "a" * 1001}]}).encode(),
+        JSON,
+        422,
+        "a text of column town",
+    ),
     "CSV by another name": (b"area\n1", "application/x-www-form-urlencoded", 400, "Content-Type: text/csv"),
     "missing further down": (json.dumps({"rows": [ROWS[0], {"area": 1}]}).encode(), JSON, 422, "in row 2"),
     "no UTF-8": (b"area\n\xff", "text/csv", 400, "not in UTF-8"),

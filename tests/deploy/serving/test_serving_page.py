@@ -1,6 +1,7 @@
 """The page in a real browser: chosen, dropped and pasted images, a camera's picture, phone width, dark, labels."""
 
 import base64
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from browsing import became, brightness, prefer, requests_sent, resize, violations
 from PIL import Image
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_sample_image
 
 from uraenas.deploy.serving import Limits
 from uraenas.deploy.serving.running import following
@@ -84,6 +85,30 @@ def test_ten_images_at_once_and_a_foreign_one(page: Any, tmp_path: Path) -> None
     ]
 
 
+HEAR = """
+globalThis.heard = [];
+new MutationObserver(() => heard.push(document.getElementById('status').textContent))
+  .observe(document.getElementById('status'), { childList: true });
+"""
+
+
+def test_how_far_it_is_is_told_to_those_who_listen(page: Any, tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{n}.png", DIGITS[n]) for n in range(3)]
+    (tmp_path / "none.png").write_bytes(b"nothing")
+    page.execute_script(HEAR)
+    page.find_element("id", "files").send_keys("\n".join([*files, str(tmp_path / "none.png")]))
+    results(page, 4)
+    steps = [f"{done} of 4 images predicted …" for done in (1, 2, 3)]
+    assert page.execute_script("return heard") == [
+        "Predicting 4 images …",
+        *steps,
+        "3 images predicted, 1 not",
+    ]
+    page.find_element("id", "files").send_keys(files[0])
+    assert became(lambda: page.find_element("id", "status").text == "1 image predicted")
+    assert page.find_element("id", "status").get_attribute("aria-live") == "polite"
+
+
 @pytest.mark.parametrize("kind", ["drop", "paste"])
 def test_an_image_is_dropped_or_pasted(page: Any, tmp_path: Path, kind: str) -> None:
     data = base64.b64encode(Path(write(tmp_path / "one.png", DIGITS[3])).read_bytes()).decode()
@@ -91,13 +116,45 @@ def test_an_image_is_dropped_or_pasted(page: Any, tmp_path: Path, kind: str) -> 
     assert "%" in results(page, 1)[0]
 
 
-def test_a_cameras_picture_is_made_smaller_before_it_is_sent(page: Any, tmp_path: Path) -> None:
-    """The server takes 0.2 MB here; this file has more."""
-    shades = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
-    photo = write(tmp_path / "photo.bmp", np.kron(shades, np.ones((100, 100, 1), np.uint8)))
-    assert Path(photo).stat().st_size > 30e6
-    page.find_element("id", "files").send_keys(photo)
-    assert "resized from 1600×1200" in results(page, 1)[0]
+def test_a_picture_is_sent_as_it_is(page: Any, client: Any, tmp_path: Path) -> None:
+    """So that the page says the same as a request with the file."""
+    photo = tmp_path / "photo.jpg"
+    Image.fromarray(load_sample_image("flower.jpg")).resize((1800, 1200)).save(photo, quality=60)
+    assert photo.stat().st_size < 200_000
+    page.find_element("id", "files").send_keys(str(photo))
+    (words,) = results(page, 1)
+    (row,) = client("POST", "/api/predict", photo.read_bytes())[1]["predictions"]
+    assert f"{row['label']}, {100 * row['probability']:.1f} %" in words
+    assert "resized from 1800×1200" in words
+
+
+def test_a_cameras_picture_that_is_too_large_is_made_smaller_before_it_is_sent(
+    page: Any, serve: Callable[..., Any], finished_run: Path, tmp_path: Path
+) -> None:
+    """The page says nearly the same as the server says of the file, where it takes so large a one."""
+    image = Image.fromarray(load_sample_image("flower.jpg")).resize((3000, 2000))
+    photo = Path(write(tmp_path / "photo.bmp", np.asarray(image)))
+    assert photo.stat().st_size > 15e6
+    with serve(finished_run, Limits(megabytes=5)) as client:
+        page.get(f"http://127.0.0.1:{client.port}/")
+        assert became(lambda: "members tell apart" in page.find_element("id", "about").text)
+        page.find_element("id", "files").send_keys(str(photo))
+        (words,) = results(page, 1)
+        assert client("POST", "/api/predict", photo.read_bytes())[0] == 413
+    with serve(finished_run, Limits(megabytes=50)) as client:
+        (row,) = client("POST", "/api/predict", photo.read_bytes())[1]["predictions"]
+    assert "resized from 1600×1067" in words
+    said = re.search(rf"{row['label']}, ([0-9.]+) %", words)
+    assert said
+    assert abs(float(said[1]) / 100 - row["probability"]) < 0.01
+
+
+def test_it_is_made_as_small_as_the_server_takes_it(page: Any, tmp_path: Path) -> None:
+    """The server takes 0.2 MB here."""
+    shades = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    assert became(lambda: "members tell apart" in page.find_element("id", "about").text)
+    page.find_element("id", "files").send_keys(write(tmp_path / "photo.bmp", shades))
+    assert "resized from 200×150" in results(page, 1)[0]
 
 
 def test_what_is_no_image_is_told(page: Any, tmp_path: Path) -> None:

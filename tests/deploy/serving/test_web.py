@@ -5,19 +5,25 @@ import http.server
 import io
 import json
 import os
+import shutil
+import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from browsing import requests_sent
+from PIL import ExifTags, Image
+from sklearn.datasets import load_sample_image
 from test_serving_page import DIGITS, results, write
 
 from uraenas import Run, UraenasError
+from uraenas.data.pictures import picture_of
 from uraenas.deploy.web import FILES, POLICY, export_web
 from uraenas.ensemble.predict import Rule, rows_of
 
@@ -105,7 +111,9 @@ def serving_web(run: Run, folder: Path, runtime: Path | str) -> Iterator[str]:
 
 
 # A runtime that says of every image the same: p is the share below which one is foreign, as float32 has it.
-SAYS = """globalThis.ort = { env: { wasm: {} }, Tensor: class {}, InferenceSession: { create: async () => ({
+SAYS = """globalThis.ort = { env: { wasm: {} },
+  Tensor: class { constructor(kind, data) { globalThis.given = [...data]; } },
+  InferenceSession: { create: async () => ({
   run: async () => ({ probabilities: { data: new Float32Array(10).fill(0.1) },
     prediction_set: { data: Array(10).fill(1) },
     total: { data: [1] }, data: { data: [1] }, weights: { data: [0] }, architecture: { data: [0] },
@@ -123,6 +131,92 @@ def test_an_image_at_the_share_itself_is_foreign_in_a_browser_too(
         (words,) = results(browser, 1)
         assert "Not the kind of image I know" in words
         assert "from weights\nnot defined" in words
+
+
+# How many decoded pictures are in memory, and how many were at most.
+COUNT = """
+globalThis.open = globalThis.most = 0;
+const [decode, close] = [createImageBitmap, ImageBitmap.prototype.close];
+globalThis.createImageBitmap = async (...given) => {
+  most = Math.max(most, ++open);
+  return decode(...given);
+};
+ImageBitmap.prototype.close = function () { open -= 1; close.call(this); };
+"""
+
+
+def test_few_pictures_are_in_memory_at_once(browser: Any, finished_run: Path, tmp_path: Path) -> None:
+    package = packed(tmp_path / "web.tgz", **{name: SAYS.encode() for name in FILES})
+    files = [write(tmp_path / f"{n}.png", np.tile(DIGITS[n], (90, 90))) for n in range(10)]
+    with serving_web(Run(finished_run), tmp_path / "web", package) as address:
+        browser.get(address)
+        browser.execute_script(COUNT)
+        browser.find_element("id", "files").send_keys("\n".join(files))
+        results(browser, 10)
+        opened, most = browser.execute_script("return [open, most]")
+    assert opened == 0
+    assert 1 <= most <= 4
+
+
+def jpeg(image: Image.Image, **settings: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "jpeg", quality=88, **settings)
+    return file.getvalue()
+
+
+def test_pictures_are_resized_as_predict_does(browser: Any, finished_run: Path, tmp_path: Path) -> None:
+    """To a grey level, or two of a JPEG, which Pillow decodes at a fraction of its size."""
+    photo = Image.fromarray(load_sample_image("china.jpg"))
+    upright, clear = Image.Exif(), photo.resize((97, 61)).convert("RGBA")
+    upright[ExifTags.Base.Orientation] = 6
+    clear.putalpha(Image.linear_gradient("L").resize(clear.size))
+    pictures = {"photo.jpg": jpeg(photo), "lying.jpg": jpeg(photo.crop((0, 0, 304, 424)), exif=upright)}
+    for name, image in {
+        "large": photo.resize((2000, 1400)),
+        "small": photo.resize((5, 3)),
+        "clear": clear,
+    }.items():
+        image.save(tmp_path / f"{name}.png")
+        pictures[f"{name}.png"] = (tmp_path / f"{name}.png").read_bytes()
+    package = packed(tmp_path / "web.tgz", **{name: SAYS.encode() for name in FILES})
+    with serving_web(Run(finished_run), tmp_path / "web", package) as address:
+        browser.get(address)
+        for number, (name, body) in enumerate(pictures.items(), start=1):
+            (tmp_path / name).write_bytes(body)
+            browser.find_element("id", "files").send_keys(str(tmp_path / name))
+            results(browser, number)
+            given = np.array(browser.execute_script("return given"))
+            expected = picture_of(body, (8, 8)).with_channels(1).ravel()
+            assert np.abs(given - expected).max() <= (2 if name.endswith("jpg") else 1), name
+
+
+SIZES = [
+    (640, 427, 32, 32),
+    (31, 1000, 32, 24),
+    (5, 7, 32, 32),
+    (8, 8, 8, 8),
+    (1, 1, 9, 9),
+    (1500, 900, 64, 48),
+]
+AT_ONCE = """
+const [width, height, narrow, short] = process.argv.slice(1).map(Number);
+const data = require('fs').readFileSync(0);
+const rows = (top, count) => data.subarray(4 * width * top, 4 * width * (top + count));
+process.stdout.write(Buffer.from(resized(width, height, rows, { width: narrow, height: short })));
+"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_script_resizes_as_pillow_does(size: tuple[int, int, int, int]) -> None:
+    node = shutil.which("node") or pytest.skip("node is not on the PATH")
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 4), dtype=np.uint8)
+    script = resources.files("uraenas.deploy").joinpath("web/resize.js").read_text() + AT_ONCE
+    command = [node, "-e", script, "--", *map(str, size)]
+    found = np.frombuffer(
+        subprocess.run(command, input=pixels.tobytes(), capture_output=True, check=True).stdout, np.uint8
+    )
+    expected = Image.fromarray(pixels[..., :3]).resize(size[2:], Image.Resampling.BILINEAR)
+    assert np.abs(found.reshape(size[3], size[2], 3) - np.array(expected, int)).max() <= 1
 
 
 @pytest.mark.data

@@ -1,37 +1,37 @@
 """The ASGI application: routes, and what becomes of a request that is not right."""
 
 import asyncio
-import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.batching import Batcher
-from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
+from uraenas.deploy.serving.bodies import Bodies
+from uraenas.deploy.serving.inference import Handler, Inference
+from uraenas.deploy.serving.limits import OPEN, TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
-from uraenas.deploy.serving.served import Output, Served, parsed
+from uraenas.deploy.serving.reference import reference
+from uraenas.deploy.serving.served import Served
 from uraenas.ensemble.predict import NOT_FINITE
 
-Handler = Callable[[Request], Awaitable[Response]]
-# Answered without a token.
-OPEN = frozenset(("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready"))
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src blob: data:; connect-src 'self'"
 )
 PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
-READ_ON = 20  # times as large as a request may be
+LATER = {"Retry-After": "2"}  # seconds
+MORE_OF = {401: {"WWW-Authenticate": "Bearer"}, 429: LATER, 503: LATER}  # headers, by status
 VERDICTS = ANSWERED, UNSURE, FOREIGN = "answered", "unsure", "foreign"
 OTHER = "other"  # what metrics call a path that has no answer
 
@@ -43,7 +43,9 @@ class Server:
         self.model, self.limits, self.rate = model, limits, Rate(limits.rate)
         each = model.per_image
         self.most = limits.images * each  # items in a request
+        self.bodies = Bodies(limits)
         self.batcher = Batcher(model, limits.batch * each, limits.waiting * each)
+        self.inference = Inference(model, self.bodies, self._predicted, self.most)
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "uraenas_requests", "Requests by path and status", ["path", "status"], registry=self.registry
@@ -71,7 +73,6 @@ class Server:
 
     def application(self) -> Starlette:
         """Routes of the page, the JSON API and the Open Inference Protocol."""
-        name = self.model.name
         answers: dict[str, tuple[str, Handler]] = {
             "/": ("GET", self.page),
             "/healthz": ("GET", self.health),
@@ -80,12 +81,9 @@ class Server:
             "/docs": ("GET", self.docs),
             "/api/model": ("GET", self.about),
             "/api/predict": ("POST", self.predict),
-            "/v2": ("GET", self.server_metadata),
             "/v2/health/live": ("GET", self.live),
             "/v2/health/ready": ("GET", self.health),
-            f"/v2/models/{name}": ("GET", self.model_metadata),
-            f"/v2/models/{name}/ready": ("GET", self.model_ready),
-            f"/v2/models/{name}/infer": ("POST", self.infer),
+            **self.inference.answers(),
         }
         routes = [
             Route(path, self._guarded(path, handler), methods=[verb])
@@ -114,8 +112,7 @@ class Server:
                 found = await handler(request)
             except Refused as refused:
                 found = JSONResponse({"error": refused.why}, refused.status)
-                if refused.status == 401:
-                    found.headers["WWW-Authenticate"] = "Bearer"
+                found.headers.update(MORE_OF.get(refused.status, {}))
             except Exception:
                 logging.getLogger("uvicorn.error").exception("a request failed")
                 found = JSONResponse({"error": "the server failed; its log says why"}, 500)
@@ -130,11 +127,14 @@ class Server:
 
     async def predict(self, request: Request) -> Response:
         """What the model says of the items in the body."""
-        body, kind = await self._body(request), request.headers.get("content-type", "").lower()
-        if kind.startswith("multipart/"):
-            raise Refused(415, "forms are not read; send the file itself, as curl --data-binary @FILE does")
-        items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
-        rows = await self._predicted(items)
+        kind = request.headers.get("content-type", "").lower()
+        async with self.bodies.of(request) as body:
+            if kind.startswith("multipart/"):
+                raise Refused(
+                    415, "forms are not read; send the file itself, as curl --data-binary @FILE does"
+                )
+            items, notes = await asyncio.to_thread(self.model.request, body, kind, self.most)
+            rows = await self._predicted(items)
         found = [{**row, "note": row.get("note") or note} for row, note in zip(rows, notes, strict=True)]
         return JSONResponse({"model": self.model.name, "predictions": found})
 
@@ -149,58 +149,8 @@ class Server:
             self.verdicts.labels(_verdict(row)).inc()
         return [{**row, "row": n} if "row" in row else row for n, row in enumerate(rows, start=1)]
 
-    async def _body(self, request: Request) -> bytes:
-        """The body, if it is not too large and comes in time.
-
-        What is too large is read and thrown away, within reason: a client that still sends when it is answered sees a
-        broken connection instead of the answer.
-        """
-        most = self.limits.bytes
-        too_large = Refused(413, f"a request has at most {self.limits.megabytes:g} MB")
-        length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > READ_ON * most:
-            raise too_large
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > READ_ON * most:
-                        raise too_large
-                    if size <= most:
-                        parts.append(part)
-        except TimeoutError as error:
-            raise Refused(408, f"the request did not arrive within {self.limits.seconds:g} s") from error
-        except ClientDisconnect as error:
-            raise Refused(400, "the request broke off") from error
-        if size > most:
-            raise too_large
-        if not size:
-            raise Refused(400, "the request has no body")
-        return b"".join(parts)
-
     async def about(self, request: Request) -> Response:
-        return JSONResponse(self.model.about())
-
-    # The Open Inference Protocol, version 2
-
-    async def server_metadata(self, request: Request) -> Response:
-        return JSONResponse({"name": "uraenas", "version": version_of("uraenas"), "extensions": []})
-
-    async def model_metadata(self, request: Request) -> Response:
-        outputs = [output.about() for output in self.model.outputs]
-        facts = {"name": self.model.name, "platform": "uraenas", "inputs": self.model.inputs}
-        return JSONResponse({**facts, "outputs": outputs})
-
-    async def infer(self, request: Request) -> Response:
-        given = await asyncio.to_thread(parsed, await self._body(request))
-        inputs = given.get("inputs") if isinstance(given, dict) else None
-        if not isinstance(inputs, list):
-            raise Refused(400, f"expected inputs: {', '.join(one['name'] for one in self.model.inputs)}")
-        wanted = _wanted(self.model.outputs, given.get("outputs"))
-        rows = await self._predicted(await asyncio.to_thread(self.model.tensors, inputs, self.most))
-        outputs = [output.tensor(rows) for output in wanted]
-        return JSONResponse({"model_name": self.model.name, "outputs": outputs, **_identity(given)})
+        return JSONResponse({**self.model.about(), "megabytes": self.limits.megabytes})
 
     # About the server
 
@@ -208,7 +158,7 @@ class Server:
         return HTMLResponse(self.model.page(), headers=PAGE_HEADERS)
 
     async def docs(self, request: Request) -> Response:
-        return PlainTextResponse(json.dumps(self._document(), indent=1, ensure_ascii=False))
+        return HTMLResponse(reference(self._document()), headers=PAGE_HEADERS)
 
     async def openapi(self, request: Request) -> Response:
         return JSONResponse(self._document())
@@ -221,9 +171,6 @@ class Server:
 
     async def live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
-
-    async def model_ready(self, request: Request) -> Response:
-        return JSONResponse({"name": self.model.name, "ready": True})
 
     async def metrics(self, request: Request) -> Response:
         return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
@@ -241,20 +188,3 @@ def _verdict(row: dict[str, Any]) -> str:
     if row["foreign"]:
         return FOREIGN
     return UNSURE if row.get("abstain") else ANSWERED  # numbers have intervals, and no such flag
-
-
-def _wanted(outputs: list[Output], asked: Any) -> list[Output]:
-    """Those that a request names; all where it names none."""
-    if not asked:
-        return outputs
-    by_name = {output.name: output for output in outputs}
-    listed = asked if isinstance(asked, list) else [asked]
-    names = [str(one.get("name")) if isinstance(one, dict) else "" for one in listed]
-    if not by_name.keys() >= set(names):
-        raise Refused(400, f"outputs must be some of: {', '.join(by_name)}")
-    return [by_name[name] for name in names]
-
-
-def _identity(given: dict[str, Any]) -> dict[str, str]:
-    id_ = given.get("id")
-    return {"id": id_} if isinstance(id_, str) and id_.isprintable() else {}

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from uraenas.base.errors import UraenasError
-from uraenas.deploy.serving.app import PAGE_HEADERS
+from uraenas.deploy.serving.app import LATER, PAGE_HEADERS
 from uraenas.deploy.serving.limits import TOKEN_NEEDED, Limits, Rate, Refused
 
 WAITS = "the run is in progress and has no ensemble yet; try again later"
@@ -73,7 +73,7 @@ class Following:
         try:
             self.rate.take(request.client.host if request.client else "")
         except Refused as refused:
-            return JSONResponse({"error": refused.why}, refused.status)
+            return JSONResponse({"error": refused.why}, refused.status, LATER)
         if not self.limits.admits(request.headers.get("authorization", "")):
             asked = BROWSERS if path == "/" else "Bearer"
             return JSONResponse({"error": TOKEN_NEEDED}, 401, {"WWW-Authenticate": asked})

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from uraenas.base.errors import UraenasError, require_range
 
 TOKEN_NEEDED = "a token is needed: Authorization: Bearer …"
+# Answered without it.
+OPEN = frozenset(("/", "/healthz", "/openapi.json", "/docs", "/v2/health/live", "/v2/health/ready"))
 CLIENTS = 10_000  # whose rate is remembered
+FIRST, LAST = 200, 100  # characters that are said of why a request is refused, which may repeat what it holds
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,7 @@ class Limits:
     """Of one server."""
 
     megabytes: float = 20.0  # of a request
+    megabytes_at_once: float = 200.0  # of all requests that are read or answered; of one at least
     images: int = 64  # in a request
     rate: float = 0.0  # requests a second from one address; 0: no limit
     waiting: int = 512  # images that may wait for their batch
@@ -26,6 +30,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         require_range("megabytes", self.megabytes, 0.001, 1000)
+        require_range("megabytes_at_once", self.megabytes_at_once, 0.001, 1_000_000)
         require_range("images", self.images, 1, 10_000)
         require_range("rate", self.rate, 0, 1_000_000)
         require_range("waiting", self.waiting, 1, 1_000_000)
@@ -39,6 +44,10 @@ class Limits:
     @property
     def bytes(self) -> int:
         return int(self.megabytes * 1e6)
+
+    @property
+    def bytes_at_once(self) -> int:
+        return max(self.bytes, int(self.megabytes_at_once * 1e6))
 
     def admits(self, header: str) -> bool:
         """Whether an Authorization header has the token, as such or as a browser's password.
@@ -63,8 +72,9 @@ class Refused(Exception):
     """A request that is answered with a status of 4xx or 503 and one line."""
 
     def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status, self.why = status, why
+        self.status = status
+        self.why = why if len(why) <= FIRST + LAST else f"{why[:FIRST]}…{why[-LAST:]}"
+        super().__init__(self.why)
 
 
 class Rate:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from uraenas.base.errors import UraenasError
-from uraenas.data.pictures import picture_of
+from uraenas.data.pictures import MOST_PIXELS, picture_of
 from uraenas.deploy.page import page
 from uraenas.deploy.serving.limits import Refused
 from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
@@ -71,6 +71,7 @@ class Model:
             "model": self.name,
             "classes": self.ensemble.classes,
             "image": self.image,
+            "pixels": MOST_PIXELS,
             "members": len(self.ensemble),
             "risk": threshold.risk,
             "certainty": threshold.certainty,
@@ -128,7 +129,7 @@ class Model:
     def _tensor(self, given: Mapping[str, Any], most_images: int) -> np.ndarray:
         shape, kind, data = given.get("shape"), given.get("datatype"), given.get("data")
         if given.get("name") != "images":
-            raise Refused(400, f"there is no input {given.get('name')!r}; the input is called images")
+            raise Refused(400, "expected one input, called images")
         kinds, most = (OF_BYTES, 255.0) if self.ensemble.of_bytes else (OF_FLOATS, 1.0)
         # Whole numbers are none of floats: a dark image of bytes would pass for black and white.
         if kind not in kinds:

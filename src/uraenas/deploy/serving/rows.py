@@ -25,6 +25,9 @@ from uraenas.evaluation.metrics import SOURCES
 # Datatypes, the usual one first.
 KINDS = {"number": ("FP64", "FP32", "INT64", "INT32"), "category": ("BYTES",)}
 
+# Characters of a text: in a column of texts each takes as much memory as the longest.
+MOST_TEXT = 1000
+
 ENDLESS = sys.float_info.max  # an end of an interval that holds every number, where there can be no null
 
 Item = dict[str, float | str]  # a row: values by column, as they are once a frame is checked
@@ -77,6 +80,7 @@ class RowsModel:
             shape, kind, data = (named[name].get(key) for key in ("shape", "datatype", "data"))
             if kind not in KINDS[of_column]:
                 raise Refused(400, f"datatype of {name} must be {' or '.join(KINDS[of_column])}")
+            data = data.tolist() if isinstance(data, np.ndarray) else data
             if not isinstance(data, list) or not isinstance(shape, list) or shape[1:] not in ([], [1]):
                 raise Refused(400, f"shape of {name} must be [N], and data a list")
             flat = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
@@ -94,6 +98,8 @@ class RowsModel:
         for name, own in values.items():
             if not all(one is None or isinstance(one, str | int | float) for one in own):
                 raise Refused(422, f"column {name} must hold numbers and texts")
+            if any(isinstance(one, str) and len(one) > MOST_TEXT for one in own):
+                raise Refused(422, f"a text of column {name} has more than {MOST_TEXT:,} characters")
         try:
             arrays = {name: np.array(own, object) for name, own in values.items()}
             frame: Frame = self.columns.frame(arrays)

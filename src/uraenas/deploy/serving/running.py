@@ -109,11 +109,15 @@ def serve(app: Any, at: socket.socket) -> None:
 
 
 def configuration(app: Any) -> Any:
-    """As this server runs it: one process, few words."""
+    """As this server runs it: one process, few words, no client that is waited for without end."""
     import uvicorn
+
+    from uraenas.deploy.serving.connection import Connection
 
     return uvicorn.Config(
         app,
+        http=Connection,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,

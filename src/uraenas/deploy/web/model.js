@@ -7,23 +7,16 @@ const facts_of = fetch(new URL('facts.json', here)).then((answer) => answer.json
 const session = ort.InferenceSession.create(new URL('model.onnx', here).href, { executionProviders: ['wasm'] });
 let last = Promise.resolve();  // one image after another
 async function pixels(file, [height, width, channels], values) {
-  const picture = await createImageBitmap(file).catch(() => { throw new Error('this is no image that the browser can read'); });
-  const canvas = document.createElement('canvas');
-  [canvas.height, canvas.width] = [height, width];
-  const paint = canvas.getContext('2d', { willReadFrequently: true });
-  paint.fillStyle = 'white';
-  paint.fillRect(0, 0, width, height);  // behind what is transparent
-  paint.imageSmoothingQuality = 'high';
-  paint.drawImage(picture, 0, 0, width, height);
-  const { data } = paint.getImageData(0, 0, width, height);
+  const picture = await decoded(file).catch(() => { throw new Error('this is no image that the browser can read'); });
+  const note = picture.width === width && picture.height === height ? '' : `resized from ${picture.width}×${picture.height}`;
+  const data = await smaller_pixels(file, picture, { width, height }).finally(() => picture.close());
   const found = values === 'bytes' ? new Uint8Array(height * width * channels) : new Float32Array(height * width * channels);
   const unit = values === 'bytes' ? 1 : 255;
   for (let place = 0; place < height * width; place += 1) {
-    const [red, green, blue] = data.subarray(4 * place, 4 * place + 3);
+    const [red, green, blue] = data.subarray(3 * place, 3 * place + 3);
     if (channels === 3) found.set([red / unit, green / unit, blue / unit], 3 * place);
     else found[place] = ((red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16) / unit;  // grey as Pillow has it
   }
-  const note = picture.width === width && picture.height === height ? '' : `resized from ${picture.width}×${picture.height}`;
   return { tensor: new ort.Tensor(values === 'bytes' ? 'uint8' : 'float32', found, [1, height, width, channels]), note };
 }
 async function ask(file) {

@@ -13,20 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from short_runs import FEW
 from two_workers import TwoWorkers
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress
-from uraenas.base.whole_files import unfinished
 from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere, place_of
 from uraenas.run.places.driver import MOST_DEATHS, Driver
-from uraenas.run.places.leases import Superseded, guard, issue, revoke
 from uraenas.run.places.packing import Unit, pack
 from uraenas.run.places.place import News, Order
 from uraenas.run.places.worker import Worker
@@ -194,42 +191,6 @@ def test_workers_end_with_their_driver_and_the_same_command_goes_on(short_run, t
     assert done.returncode == 0, done.stderr
     assert (out / "metrics.json").read_bytes() == (short_run / "metrics.json").read_bytes()
     assert not (out / "leases").exists()
-
-
-# Leases
-
-
-def test_a_writer_whose_lease_is_older_than_the_newest_is_refused(tmp_path: Path):
-    run = Run(tmp_path)
-    run.write_config(preset("tiny"))
-    file, other = run.chains.file("a"), run.chains.explored_file("root", 3)
-    first, second = Run(tmp_path), Run(tmp_path)
-    first.guard = guard(first, issue(run, ["chains/a", "chains/b"], "one"))
-    first.write_tensors(file, {"weights": torch.zeros(1)}, {})
-    second.guard = guard(second, issue(run, ["chains/a"], "two"))
-    second.write_tensors(file, {"weights": torch.ones(1)}, {})
-    for name in (file, other):
-        with pytest.raises(Superseded):
-            first.write_tensors(name, {"weights": torch.zeros(1)}, {})
-    first.write_tensors(run.chains.file("b"), {"weights": torch.zeros(1)}, {})  # which nobody else was given
-    assert run.read_tensors(file)[0]["weights"] == 1
-    revoke(run)
-    assert not run.leases_folder.exists()
-    with pytest.raises(Superseded):
-        second.write_tensors(file, {"weights": torch.zeros(1)}, {})
-    assert run.read_tensors(file)[0]["weights"] == 1
-
-
-def test_what_killed_writers_left_is_removed_when_no_lease_holds_any_more(tmp_path: Path):
-    run = Run(tmp_path)
-    issue(run, ["chains/a"], "one")
-    names = run.chains.file("a"), run.chains.explored_file("root", 3), "search/state.safetensors"
-    left = [unfinished(tmp_path / name) for name in names]
-    for file in left:
-        file.parent.mkdir(parents=True)
-        file.touch()
-    revoke(run)
-    assert [file.exists() for file in left] == [False, False, True]  # none has a lease for the search
 
 
 # Packing

@@ -90,6 +90,7 @@ def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: 
     assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
     assert files(finished_run) - files(out) == {"report.html"}
     assert files(out) <= files(finished_run)
+    assert pipeline.run.losses() == Run(finished_run).losses()
     costs, undisturbed = pipeline.run.costs.read(), Run(finished_run).costs.read()
     chains = [item for item in undisturbed if item.startswith("chains/")]
     extra = [costs[item]["images"] - undisturbed[item]["images"] for item in chains]
@@ -155,6 +156,25 @@ def test_chains_that_need_no_search_are_trained_beside_it_by_all_workers_but_one
     assert len(images) == 4
     assert len(set(images.values())) == 1  # each was trained once
     assert not pipeline.run.leases_folder.exists()
+
+
+def test_what_several_workers_would_write_is_written_by_the_driver_alone(short_run: Path, tmp_path: Path):
+    """A worker that adds its losses to a file would take away those that another has added since it read it."""
+
+    class Watched(TwoWorkers):
+        def give(self, worker: str, order: Order) -> None:
+            before = files_and_bytes()
+            super().give(worker, order)
+            assert files_and_bytes() == before
+
+    def files_and_bytes() -> list[tuple[str, bytes]]:
+        return [(path.name, path.read_bytes()) for path in sorted((tmp_path / "run").glob("*.json*"))]
+
+    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", FEW))
+    pipeline.place = Elsewhere(Watched())
+    with pipeline.run.held(), closing(pipeline.place):
+        pipeline.train(pipeline.search())
+    assert pipeline.run.losses() == Run(short_run).losses()
 
 
 WITH_WORKERS = """

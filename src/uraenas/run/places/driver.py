@@ -46,6 +46,7 @@ class Driver:
         self.finished = 0.0  # cost of units that are over
         self.late = False
         self._costs: dict[str, dict[str, float]] = {}  # told, and not yet written
+        self._losses: dict[str, Sequence[float]] = {}  # the same
         self._written = self._seen = time.monotonic()
 
     def work(
@@ -93,7 +94,7 @@ class Driver:
     def leave(self) -> None:
         """Let the crew go, and book what they have spent until then."""
         for one in self.crew.leave():
-            if one.kind == "cost":
+            if one.kind in ("cost", "losses"):
                 self._hear(one.worker, one.kind, one.facts)
         self._book(now=True)
 
@@ -162,6 +163,8 @@ class Driver:
         """What says nothing about who is free."""
         if kind == "cost":
             self._costs |= {item: dict(amounts) for item, amounts in facts.items()}
+        elif kind == "losses":
+            self._losses |= facts
         elif kind == "found":
             self.found |= facts
         elif kind == "log":
@@ -211,6 +214,10 @@ class Driver:
 
     def _book(self, now: bool = False) -> None:
         """Write what was told, about once a second."""
-        if self._costs and (now or time.monotonic() - self._written > 1):
+        if not now and time.monotonic() - self._written <= 1:
+            return
+        if self._costs:
             self.run.costs.put(self._costs)
-            self._costs, self._written = {}, time.monotonic()
+        if self._losses:
+            self.run.write_losses(self._losses)
+        self._costs, self._losses, self._written = {}, {}, time.monotonic()

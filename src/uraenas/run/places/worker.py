@@ -133,6 +133,7 @@ class Worker:
         run = Run(self.path)
         run.guard = guard(run, order.leases)
         run.append = self._pass_on_log
+        run.add_losses = self._pass_on_losses
         self._costs = {name: dict(amounts) for name, amounts in order.costs.items()}
         run.costs = Costs(lambda: self._costs, self._tell_costs)
         task = self._of(config, run)
@@ -186,6 +187,9 @@ class Worker:
 
     def _pass_on_log(self, event: str, facts: Mapping[str, Any]) -> None:
         self.tell("log", {"event": event, "facts": dict(facts)})
+
+    def _pass_on_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
+        self.tell("losses", losses)
 
     def _pass_on_warning(self, message: Warning | str, *rest: Any) -> None:
         self.tell("warning", {"text": str(message)})

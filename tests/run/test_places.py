@@ -7,26 +7,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from short_runs import FEW
 from two_workers import TwoWorkers
 
-from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress
 from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere, place_of
-from uraenas.run.places.driver import MOST_DEATHS, Driver
-from uraenas.run.places.packing import Unit, pack
-from uraenas.run.places.place import News, Order
-from uraenas.run.places.worker import Worker
+from uraenas.run.places.packing import pack
+from uraenas.run.places.place import Order
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
 
@@ -242,98 +238,6 @@ def test_chains_that_go_on_from_others_wait_for_these():
         numbers = [name[-2:] for name in unit.items]
         assert unit.waits_for == {f"sampled-sghmc-{n}": (f"sampled-{n}", 4) for n in numbers}
         assert any(set(unit.waits_for) == set(leader.items) for leader in leading)
-
-
-# A crew in this process, to see what a driver makes of news
-
-
-class Talking:
-    """A worker that says something of every unit, and is ready again."""
-
-    names = ("worker-1",)
-
-    def __init__(self, words: Iterator[list[tuple[str, dict[str, object]]]]) -> None:
-        self.words, self.given, self.left = words, 0, False
-        self.said: list[News] = [News("worker-1", "ready")]
-
-    def give(self, worker: str, order: Order) -> None:
-        self.given += 1
-        self.said = [News(worker, *one) for one in next(self.words)] + [News(worker, "ready")]
-
-    def news(self, seconds: float) -> list[News]:
-        said, self.said = self.said, []
-        return said
-
-    def leave(self) -> list[News]:
-        self.left = True
-        return []
-
-
-def driven(tmp_path: Path, crew: Talking) -> bool:
-    """A unit of two chains, given to this crew."""
-    run = Run(tmp_path)
-    run.write_config(preset("tiny"))
-    driver = Driver(crew, run, preset("tiny"), set())
-    return driver.work([Unit("train", ("a", "b"))], lambda: None, lambda driver: None)
-
-
-@pytest.mark.filterwarnings("ignore:worker-1")
-@pytest.mark.parametrize(
-    ("steps", "lives"), [([0] * 20, MOST_DEATHS), ([1, 2, 3, 4] + [4] * 9, MOST_DEATHS + 3)]
-)
-def test_a_unit_that_workers_die_of_is_named_in_one_line(tmp_path: Path, steps: list[int], lives: int):
-    """Deaths count as long as it comes no further: a machine that is taken away now and then is not its fault."""
-    why = ("died", {"why": "was ended by SIGKILL"})
-    crew = Talking(iter([[("progress", {"done": done}), why] for done in steps]))
-    with pytest.raises(
-        UraenasError, match=r"5 workers in a row died at a, b, the last one: worker-1 was ended"
-    ):
-        driven(tmp_path, crew)
-    assert crew.given == lives
-    assert crew.left
-
-
-def test_workers_that_all_die_at_once_end_the_run(tmp_path: Path):
-    """As those do whose script starts a run of its own when it is imported."""
-
-    class Stillborn(Talking):
-        def news(self, seconds: float) -> list[News]:
-            return [News("worker-1", "died", {"why": "ended with code 1"})]
-
-    crew = Stillborn(iter([]))
-    with pytest.raises(UraenasError, match=r"before they can begin.* ended with code 1; .*__main__"):
-        driven(tmp_path, crew)
-    assert crew.left
-
-
-def test_warnings_and_errors_of_workers_carry_their_names(tmp_path: Path):
-    full = "cannot write chains/a/state.safetensors: No space left on device"
-    words = [("warning", {"text": "two networks do not fit"}), ("failed", {"line": full})]
-    crew = Talking(iter([words]))
-    with (
-        pytest.warns(UserWarning, match="^worker-1: two networks do not fit"),
-        pytest.raises(UraenasError, match=f"^worker-1: {full}"),
-    ):
-        driven(tmp_path, crew)
-    assert crew.left
-
-
-def test_a_worker_that_does_not_find_the_run_or_its_images_says_so(finished_run: Path, tmp_path: Path):
-    own = {**Run(finished_run).config().as_json(), "data.name": str(tmp_path / "images.npz")}
-    for path, config, words in (
-        (
-            tmp_path / "absent",
-            Run(finished_run).config().as_json(),
-            "is not there; workers need the run directory",
-        ),
-        (finished_run, own, "images.npz"),
-    ):
-        told: list[tuple[str, Mapping[str, Any]]] = []
-        worker = Worker(str(path), lambda *news, told=told: told.append(news), lambda: False)
-        assert not worker.opened(config)
-        ((kind, facts),) = told
-        assert kind == "failed"
-        assert words in facts["line"]
 
 
 @pytest.mark.parametrize(

@@ -171,11 +171,11 @@ class Driver:
             self.run.log(facts["event"], worker=worker, **facts["facts"])
         elif kind == "warning":
             self.run.log("warning", worker=worker, text=facts["text"])
-            warnings.warn(f"{worker}: {facts['text']}", stacklevel=2)
+            warnings.warn(f"{_named(worker, facts)}: {facts['text']}", stacklevel=2)
         elif kind == "failed":
-            raise UraenasError(f"{worker}: {facts['line']}")
+            raise UraenasError(f"{_named(worker, facts)}: {facts['line']}")
         elif kind == "broken":
-            raise Broken(f"{worker} has found an error:\n{facts['trace']}")
+            raise Broken(f"{_named(worker, facts)} has found an error:\n{facts['trace']}")
 
     def _bury(self, worker: str, why: str) -> None:
         """Another takes up the unit where its last checkpoint is."""
@@ -221,3 +221,8 @@ class Driver:
         if self._losses:
             self.run.write_losses(self._losses)
         self._costs, self._losses, self._written = {}, {}, time.monotonic()
+
+
+def _named(worker: str, facts: Mapping[str, Any]) -> str:
+    """With its machine, where that may be another."""
+    return f"{worker} on {facts['host']}" if "host" in facts else worker

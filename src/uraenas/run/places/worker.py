@@ -126,6 +126,9 @@ class Worker:
         except UraenasError as error:
             self.tell("failed", {"line": str(error)})
             return False
+        except Exception:
+            self.tell("broken", {"trace": traceback.format_exc()})
+            return False
         return True
 
     def _opened(self, order: Order) -> Work:
@@ -151,7 +154,7 @@ class Worker:
             task = prepare(config, known)
             began_with = run.data()
             if began_with is None or not began_with.fits(task.facts):
-                raise UraenasError(f"{task.dataset.name} holds other data here than where the run began")
+                raise UraenasError(f"{config.data.name} holds other data here than where the run began")
             self._prepared = config, task
         return self._prepared[1]
 

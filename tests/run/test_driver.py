@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere
+from uraenas.run.places import driver as driver_module
+from uraenas.run.places import worker as worker_module
 from uraenas.run.places.driver import MOST_DEATHS, Driver
 from uraenas.run.places.packing import Unit
 from uraenas.run.places.place import News, Order
@@ -110,6 +113,38 @@ def test_a_worker_that_does_not_find_the_run_or_its_images_says_so(finished_run:
         ((kind, facts),) = told
         assert kind == "failed"
         assert words in facts["line"]
+
+
+def test_a_worker_that_reads_for_long_is_no_absent_one(finished_run: Path, tmp_path: Path, monkeypatch):
+    """It says so meanwhile, and whoever waits for it goes on waiting."""
+    said: Queue[tuple[str, Mapping[str, Any]]] = Queue()
+    read = worker_module.prepare
+
+    def slowly(*facts: Any) -> Any:
+        assert [said.get(), said.get()] == [("loading", {})] * 2
+        return read(*facts)
+
+    monkeypatch.setattr(worker_module, "prepare", slowly)
+    monkeypatch.setattr(worker_module, "LOADING", 0.01)
+    worker = Worker(str(finished_run), lambda *news: said.put(news), lambda: False)
+    assert worker.opened(Run(finished_run).config().as_json())
+
+    class Reading(Talking):
+        words_of_life = 3
+
+        def news(self, seconds: float) -> list[News]:
+            self.words_of_life -= 1
+            return super().news(seconds) if self.words_of_life < 0 else [News("worker-1", "loading")]
+
+    monkeypatch.setattr(driver_module, "PATIENCE", -1.0)
+    crew, shown = Reading(iter([[("done", {})]])), []
+    run = Run(tmp_path)
+    run.write_config(preset("tiny"))
+    driver = Driver(crew, run, preset("tiny"), set())
+    unit = Unit("train", ("a", "b"))
+    assert driver.work([unit], lambda: None, lambda driver: shown.append(dict(driver.words)))
+    assert {"worker-1": "reading the images"} in shown
+    assert shown[-1] == {}
 
 
 class OneWithoutImages(TwoWorkers):

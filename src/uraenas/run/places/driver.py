@@ -14,7 +14,7 @@ from uraenas.run.places.place import Crew, News, Order
 
 BEAT = 0.25  # seconds between two looks at who waits
 MOST_DEATHS = 5  # of a unit that comes no further; and for each worker, of workers without a unit
-PATIENCE = 300.0  # seconds without any worker
+PATIENCE = 300.0  # seconds without any worker, or a word of one
 LEASE_OF = {"train": "chains", "evaluate": "evaluate"}  # a query leaves no file
 COUNTED = {**LEASE_OF, "search": "queries"}
 
@@ -134,6 +134,7 @@ class Driver:
         worker, facts = news.worker, news.facts
         if news.kind == "ready":
             self.free.add(worker)
+            self.words.pop(worker, None)
             self.stillborn = 0
             self.run.log("worker ready", worker=worker, **facts)
         elif news.kind == "died":
@@ -161,7 +162,9 @@ class Driver:
 
     def _hear(self, worker: str, kind: str, facts: Mapping[str, Any]) -> None:
         """What says nothing about who is free."""
-        if kind == "cost":
+        if kind == "loading":
+            self.words[worker] = "reading the images"
+        elif kind == "cost":
             self._costs |= {item: dict(amounts) for item, amounts in facts.items()}
         elif kind == "losses":
             self._losses |= facts

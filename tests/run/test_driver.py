@@ -1,7 +1,7 @@
 """What a driver makes of the news of workers, with a crew in this process."""
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from queue import Queue
@@ -48,12 +48,12 @@ class Talking:
         return []
 
 
-def driven(tmp_path: Path, crew: Talking) -> bool:
+def driven(tmp_path: Path, crew: Talking, tell: Callable[[Driver], None] = lambda driver: None) -> bool:
     """A unit of two chains, given to this crew."""
     run = Run(tmp_path)
     run.write_config(preset("tiny"))
     driver = Driver(crew, run, preset("tiny"), set())
-    return driver.work([Unit("train", ("a", "b"))], lambda: None, lambda driver: None)
+    return driver.work([Unit("train", ("a", "b"))], lambda: None, tell)
 
 
 @pytest.mark.filterwarnings("ignore:worker-1")
@@ -138,13 +138,31 @@ def test_a_worker_that_reads_for_long_is_no_absent_one(finished_run: Path, tmp_p
 
     monkeypatch.setattr(driver_module, "PATIENCE", -1.0)
     crew, shown = Reading(iter([[("done", {})]])), []
-    run = Run(tmp_path)
-    run.write_config(preset("tiny"))
-    driver = Driver(crew, run, preset("tiny"), set())
-    unit = Unit("train", ("a", "b"))
-    assert driver.work([unit], lambda: None, lambda driver: shown.append(dict(driver.words)))
+    assert driven(tmp_path, crew, lambda driver: shown.append(dict(driver.words)))
     assert {"worker-1": "reading the images"} in shown
     assert shown[-1] == {}
+
+
+def test_a_worker_that_may_hang_is_named(tmp_path: Path, monkeypatch):
+    """As one that was stopped: it lives, and says nothing. It is warned of once, until it speaks again."""
+
+    class Stopped(Talking):
+        asked = 0
+
+        def news(self, seconds: float) -> list[News]:
+            self.asked += 1
+            return [] if 1 < self.asked < 5 else super().news(seconds)
+
+    monkeypatch.setattr(driver_module, "SILENCE", 0.0)
+    shown: list[str] = []
+    with pytest.warns(
+        UserWarning, match=r"^worker-1 has said nothing for .* at a, b; if it hangs, end"
+    ) as told:
+        driven(tmp_path, Stopped(iter([[("done", {})]])), lambda driver: shown.append(str(driver.words)))
+    assert len(told) == 1
+    assert "a, silent for " in shown[-2]
+    assert shown[-1] == "{}"
+    assert '"worker silent"' in (tmp_path / "log.jsonl").read_text()
 
 
 class OneWithoutImages(TwoWorkers):

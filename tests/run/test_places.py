@@ -16,6 +16,7 @@ from short_runs import FEW
 from two_workers import TwoWorkers
 
 from uraenas.base.progress import Progress
+from uraenas.cli.screen import lines_of
 from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
@@ -23,6 +24,7 @@ from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere, place_of
 from uraenas.run.places.packing import pack
 from uraenas.run.places.place import Order
+from uraenas.run.show import summary
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
 
@@ -133,9 +135,14 @@ def test_ctrl_c_while_workers_load_what_they_need_is_heard_by_the_driver_alone(t
 def test_chains_that_need_no_search_are_trained_beside_it_by_all_workers_but_one(
     short_run: Path, tmp_path: Path
 ):
-    crew = TwoWorkers()
+    crew, seen = TwoWorkers(), []
+
+    def look(stage: str, *facts: object) -> None:
+        if stage == "search" and any((tmp_path / "run").glob("chains/*/state.safetensors")):
+            seen.append(summary(tmp_path / "run")["stages"]["search"])
+
     config = preset("tiny", {**FEW, "methods": "deep-ensemble,random-ensemble"})
-    pipeline = Pipeline.start(tmp_path / "run", config)
+    pipeline = Pipeline.start(tmp_path / "run", config, look)
     pipeline.place = Elsewhere(crew)
     with pipeline.run.held(), closing(pipeline.place):
         found = pipeline.search()
@@ -152,6 +159,10 @@ def test_chains_that_need_no_search_are_trained_beside_it_by_all_workers_but_one
     assert len(images) == 4
     assert len(set(images.values())) == 1  # each was trained once
     assert not pipeline.run.leases_folder.exists()
+    assert set(seen) == {"not done"}
+    told = lines_of(tmp_path / "run", summary(tmp_path / "run")).renderables
+    assert any("summed over 2 workers: search" in str(line) for line in told)
+    assert not any("took" in str(line) for line in told)
 
 
 def test_what_several_workers_would_write_is_written_by_the_driver_alone(short_run: Path, tmp_path: Path):

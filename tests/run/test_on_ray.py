@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -89,6 +90,18 @@ def test_a_cluster_with_another_python_is_refused_in_one_line(finished_run, tmp_
         f"the Ray cluster at {cluster.address} has Ray {ray.__version__} and Python 3.9.9, this process Ray "
     )
     assert f"uraenas: {words}" in done.stderr
+
+
+def test_a_wrong_token_is_refused_in_one_line(finished_run, tmp_path, cluster):
+    """In a process of its own: this one has told Ray the right token."""
+    out = untrained(tmp_path / "run", finished_run)
+    command = [sys.executable, "-m", "uraenas", "train", out, "--on", f"ray:{cluster.address}"]
+    wrong = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}
+    done = subprocess.run(command, env=wrong, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = (line for line in done.stderr.splitlines() if not line.startswith("note: "))
+    assert line.startswith(f"uraenas: cannot use Ray on {cluster.address}: ")
+    assert "RAY_AUTH_TOKEN" in line
 
 
 def test_a_node_that_sees_another_directory_is_told_from_one_that_sees_this(tmp_path):

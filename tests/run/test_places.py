@@ -7,29 +7,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from short_runs import FEW
 from two_workers import TwoWorkers
 
-from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Progress
-from uraenas.base.whole_files import unfinished
+from uraenas.cli.screen import lines_of
 from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.places import Elsewhere, place_of
-from uraenas.run.places.driver import MOST_DEATHS, Driver
-from uraenas.run.places.leases import Superseded, guard, issue, revoke
-from uraenas.run.places.packing import Unit, pack
-from uraenas.run.places.place import News, Order
-from uraenas.run.places.worker import Worker
+from uraenas.run.places.packing import pack
+from uraenas.run.places.place import Order
+from uraenas.run.show import summary
 from uraenas.spaces import CellSpace, Shape
 from uraenas.weights import WEIGHTS
 
@@ -93,6 +88,7 @@ def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: 
     assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
     assert files(finished_run) - files(out) == {"report.html"}
     assert files(out) <= files(finished_run)
+    assert pipeline.run.losses() == Run(finished_run).losses()
     costs, undisturbed = pipeline.run.costs.read(), Run(finished_run).costs.read()
     chains = [item for item in undisturbed if item.startswith("chains/")]
     extra = [costs[item]["images"] - undisturbed[item]["images"] for item in chains]
@@ -139,9 +135,14 @@ def test_ctrl_c_while_workers_load_what_they_need_is_heard_by_the_driver_alone(t
 def test_chains_that_need_no_search_are_trained_beside_it_by_all_workers_but_one(
     short_run: Path, tmp_path: Path
 ):
-    crew = TwoWorkers()
+    crew, seen = TwoWorkers(), []
+
+    def look(stage: str, *facts: object) -> None:
+        if stage == "search" and any((tmp_path / "run").glob("chains/*/state.safetensors")):
+            seen.append(summary(tmp_path / "run")["stages"]["search"])
+
     config = preset("tiny", {**FEW, "methods": "deep-ensemble,random-ensemble"})
-    pipeline = Pipeline.start(tmp_path / "run", config)
+    pipeline = Pipeline.start(tmp_path / "run", config, look)
     pipeline.place = Elsewhere(crew)
     with pipeline.run.held(), closing(pipeline.place):
         found = pipeline.search()
@@ -158,6 +159,29 @@ def test_chains_that_need_no_search_are_trained_beside_it_by_all_workers_but_one
     assert len(images) == 4
     assert len(set(images.values())) == 1  # each was trained once
     assert not pipeline.run.leases_folder.exists()
+    assert set(seen) == {"not done"}
+    told = lines_of(tmp_path / "run", summary(tmp_path / "run")).renderables
+    assert any("summed over 2 workers: search" in str(line) for line in told)
+    assert not any("took" in str(line) for line in told)
+
+
+def test_what_several_workers_would_write_is_written_by_the_driver_alone(short_run: Path, tmp_path: Path):
+    """A worker that adds its losses to a file would take away those that another has added since it read it."""
+
+    class Watched(TwoWorkers):
+        def give(self, worker: str, order: Order) -> None:
+            before = files_and_bytes()
+            super().give(worker, order)
+            assert files_and_bytes() == before
+
+    def files_and_bytes() -> list[tuple[str, bytes]]:
+        return [(path.name, path.read_bytes()) for path in sorted((tmp_path / "run").glob("*.json*"))]
+
+    pipeline = Pipeline.start(tmp_path / "run", preset("tiny", FEW))
+    pipeline.place = Elsewhere(Watched())
+    with pipeline.run.held(), closing(pipeline.place):
+        pipeline.train(pipeline.search())
+    assert pipeline.run.losses() == Run(short_run).losses()
 
 
 WITH_WORKERS = """
@@ -196,42 +220,6 @@ def test_workers_end_with_their_driver_and_the_same_command_goes_on(short_run, t
     assert not (out / "leases").exists()
 
 
-# Leases
-
-
-def test_a_writer_whose_lease_is_older_than_the_newest_is_refused(tmp_path: Path):
-    run = Run(tmp_path)
-    run.write_config(preset("tiny"))
-    file, other = run.chains.file("a"), run.chains.explored_file("root", 3)
-    first, second = Run(tmp_path), Run(tmp_path)
-    first.guard = guard(first, issue(run, ["chains/a", "chains/b"], "one"))
-    first.write_tensors(file, {"weights": torch.zeros(1)}, {})
-    second.guard = guard(second, issue(run, ["chains/a"], "two"))
-    second.write_tensors(file, {"weights": torch.ones(1)}, {})
-    for name in (file, other):
-        with pytest.raises(Superseded):
-            first.write_tensors(name, {"weights": torch.zeros(1)}, {})
-    first.write_tensors(run.chains.file("b"), {"weights": torch.zeros(1)}, {})  # which nobody else was given
-    assert run.read_tensors(file)[0]["weights"] == 1
-    revoke(run)
-    assert not run.leases_folder.exists()
-    with pytest.raises(Superseded):
-        second.write_tensors(file, {"weights": torch.zeros(1)}, {})
-    assert run.read_tensors(file)[0]["weights"] == 1
-
-
-def test_what_killed_writers_left_is_removed_when_no_lease_holds_any_more(tmp_path: Path):
-    run = Run(tmp_path)
-    issue(run, ["chains/a"], "one")
-    names = run.chains.file("a"), run.chains.explored_file("root", 3), "search/state.safetensors"
-    left = [unfinished(tmp_path / name) for name in names]
-    for file in left:
-        file.parent.mkdir(parents=True)
-        file.touch()
-    revoke(run)
-    assert [file.exists() for file in left] == [False, False, True]  # none has a lease for the search
-
-
 # Packing
 
 
@@ -261,98 +249,6 @@ def test_chains_that_go_on_from_others_wait_for_these():
         numbers = [name[-2:] for name in unit.items]
         assert unit.waits_for == {f"sampled-sghmc-{n}": (f"sampled-{n}", 4) for n in numbers}
         assert any(set(unit.waits_for) == set(leader.items) for leader in leading)
-
-
-# A crew in this process, to see what a driver makes of news
-
-
-class Talking:
-    """A worker that says something of every unit, and is ready again."""
-
-    names = ("worker-1",)
-
-    def __init__(self, words: Iterator[list[tuple[str, dict[str, object]]]]) -> None:
-        self.words, self.given, self.left = words, 0, False
-        self.said: list[News] = [News("worker-1", "ready")]
-
-    def give(self, worker: str, order: Order) -> None:
-        self.given += 1
-        self.said = [News(worker, *one) for one in next(self.words)] + [News(worker, "ready")]
-
-    def news(self, seconds: float) -> list[News]:
-        said, self.said = self.said, []
-        return said
-
-    def leave(self) -> list[News]:
-        self.left = True
-        return []
-
-
-def driven(tmp_path: Path, crew: Talking) -> bool:
-    """A unit of two chains, given to this crew."""
-    run = Run(tmp_path)
-    run.write_config(preset("tiny"))
-    driver = Driver(crew, run, preset("tiny"), set())
-    return driver.work([Unit("train", ("a", "b"))], lambda: None, lambda driver: None)
-
-
-@pytest.mark.filterwarnings("ignore:worker-1")
-@pytest.mark.parametrize(
-    ("steps", "lives"), [([0] * 20, MOST_DEATHS), ([1, 2, 3, 4] + [4] * 9, MOST_DEATHS + 3)]
-)
-def test_a_unit_that_workers_die_of_is_named_in_one_line(tmp_path: Path, steps: list[int], lives: int):
-    """Deaths count as long as it comes no further: a machine that is taken away now and then is not its fault."""
-    why = ("died", {"why": "was ended by SIGKILL"})
-    crew = Talking(iter([[("progress", {"done": done}), why] for done in steps]))
-    with pytest.raises(
-        UraenasError, match=r"5 workers in a row died at a, b, the last one: worker-1 was ended"
-    ):
-        driven(tmp_path, crew)
-    assert crew.given == lives
-    assert crew.left
-
-
-def test_workers_that_all_die_at_once_end_the_run(tmp_path: Path):
-    """As those do whose script starts a run of its own when it is imported."""
-
-    class Stillborn(Talking):
-        def news(self, seconds: float) -> list[News]:
-            return [News("worker-1", "died", {"why": "ended with code 1"})]
-
-    crew = Stillborn(iter([]))
-    with pytest.raises(UraenasError, match=r"before they can begin.* ended with code 1; .*__main__"):
-        driven(tmp_path, crew)
-    assert crew.left
-
-
-def test_warnings_and_errors_of_workers_carry_their_names(tmp_path: Path):
-    full = "cannot write chains/a/state.safetensors: No space left on device"
-    words = [("warning", {"text": "two networks do not fit"}), ("failed", {"line": full})]
-    crew = Talking(iter([words]))
-    with (
-        pytest.warns(UserWarning, match="^worker-1: two networks do not fit"),
-        pytest.raises(UraenasError, match=f"^worker-1: {full}"),
-    ):
-        driven(tmp_path, crew)
-    assert crew.left
-
-
-def test_a_worker_that_does_not_find_the_run_or_its_images_says_so(finished_run: Path, tmp_path: Path):
-    own = {**Run(finished_run).config().as_json(), "data.name": str(tmp_path / "images.npz")}
-    for path, config, words in (
-        (
-            tmp_path / "absent",
-            Run(finished_run).config().as_json(),
-            "is not there; workers need the run directory",
-        ),
-        (finished_run, own, "images.npz"),
-    ):
-        told: list[tuple[str, Mapping[str, Any]]] = []
-        worker = Worker(str(path), lambda *news, told=told: told.append(news), lambda: False)
-        assert not worker.opened(config)
-        ((kind, facts),) = told
-        assert kind == "failed"
-        assert words in facts["line"]
 
 
 @pytest.mark.parametrize(

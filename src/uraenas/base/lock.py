@@ -6,10 +6,11 @@ import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.regular_files import append_to_regular
-from uraenas.base.whole_files import remove_unfinished
+from uraenas.base.whole_files import flush_to_disk, remove_unfinished
 
 OURS = b"process "
 
@@ -27,8 +28,9 @@ def hold(folder: Path) -> Iterator[Callable[[], None]]:
         raise UraenasError(f"cannot use {folder}: {error.strerror or error}") from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system frees it when its holder dies
-        except OSError as error:
+            # The system frees it when its holder dies.
+            lock(file, folder / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
             file.seek(0)
             holder = file.read(200).decode(errors="replace").strip() or "another process"
             raise UraenasError(
@@ -41,7 +43,7 @@ def hold(folder: Path) -> Iterator[Callable[[], None]]:
             )
         file.truncate(0)
         file.write(OURS + f"{os.getpid()} on {platform.node()}\n".encode())
-        file.flush()
+        flush_to_disk(file)
         remove_unfinished(folder, below=True)
         held = os.fstat(file.fileno())
 
@@ -68,7 +70,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UraenasError(f"cannot use {folder}: {error.strerror or error}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(handle, folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
         raise UraenasError(
@@ -76,3 +78,16 @@ def alone_in(folder: Path) -> Iterator[None]:
         ) from error
     finally:
         os.close(handle)
+
+
+def lock(file: BinaryIO | int, path: Path, how: int) -> None:
+    """Lock an open file; BlockingIOError where another holds it. Where there are no locks, it is told in one line."""
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise UraenasError(
+            f"cannot lock {path}: {error.strerror or error}; its file system cannot keep two commands apart, so choose "
+            "a directory on another"
+        ) from error

@@ -20,6 +20,11 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     return _opened(path, os.O_RDONLY, "rb")
 
 
+def open_in_place(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file to read; a link is not followed."""
+    return _opened(path, os.O_RDONLY | os.O_NOFOLLOW, "rb")
+
+
 def append_to_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """A regular file to read and to append to, made where it is not there; a link is not followed."""
     return _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, "a+b")
@@ -39,12 +44,19 @@ def require_regular(path: Path) -> None:
         raise _refused(f"cannot write {path}: it", mode)
 
 
+def require_folder(path: Path) -> None:
+    """Refuse a link in the place of a folder; nothing need be there."""
+    if path.is_symlink():
+        raise UraenasError(f"cannot use {path}: it is a link, not a folder")
+
+
 def _opened(path: str | os.PathLike[str], flags: int, mode: str) -> BinaryIO:
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError:
         if os.path.islink(path) and flags & os.O_NOFOLLOW:
-            raise _refused(f"cannot write {path}: it", stat.S_IFLNK) from None
+            verb = "write" if flags & os.O_RDWR else "read"
+            raise _refused(f"cannot {verb} {path}: it", stat.S_IFLNK) from None
         raise
     found = os.fstat(handle).st_mode
     if not stat.S_ISREG(found):

@@ -1,6 +1,7 @@
 """The command that makes one network of an ensemble."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 from rich.table import Table
 
 from uraenas.cli.options import Assignments
+from uraenas.cli.places import LOCAL, On, workplace_of
 from uraenas.cli.printing import AsJson, bars, console, note, shown
 from uraenas.cli.runs import changes_of
 from uraenas.cli.stopping import working_in
@@ -30,6 +32,7 @@ def distil(
         ),
     ] = False,
     assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
+    on: On = LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Train one network on what an ensemble says of the training images; goes on where it was cut off.
@@ -41,13 +44,14 @@ def distil(
     from uraenas.run.pipeline import Pipeline
     from uraenas.run.teaching import Teaching, compare, distilling
 
-    source = Run.find(path)
+    source, workplace = Run.find(path), workplace_of(on)
     changes = changes_of("", assignments)
     config = distilling(source, into, of, split, changes)
     with bars(quiet=as_json) as progress:
         search_of = source if config.search is not None and source.has_search else None
         pipeline = Pipeline.start(out, config, progress, search_of=search_of, given=changes)
-        with working_in(pipeline.run):
+        pipeline.place = workplace
+        with working_in(pipeline.run), closing(workplace):
             note(pipeline.notes(), as_json, pipeline.run)
             pipeline.train(pipeline.search())
             pipeline.evaluate()

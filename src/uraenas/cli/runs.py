@@ -10,6 +10,7 @@ import typer
 
 from uraenas.base.errors import UraenasError
 from uraenas.cli.options import Assignments, Preset, RunPath
+from uraenas.cli.places import LOCAL, On, require_work, with_note_on_place, workplace_of
 from uraenas.cli.printing import (
     AsJson,
     bars,
@@ -30,19 +31,10 @@ if TYPE_CHECKING:
     from uraenas.run.budget import Planned
     from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
-    from uraenas.run.places import Place
 
 SMALL = 0.02  # a share of the parameters that the space's largest network has beyond its smallest
 
 Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; default: those of the preset.")]
-On = Annotated[
-    str,
-    typer.Option(
-        "--on",
-        help="Where chains and evaluation are computed: local, this process; processes[:N] of this machine; "
-        "ray[:HOST:PORT], a cluster. The result is the same.",
-    ),
-]
 
 
 def run(
@@ -79,7 +71,7 @@ def run(
         bool,
         typer.Option("--skip-unreadable", help="In folders, leave out image files that cannot be read."),
     ] = False,
-    on: On = "local",
+    on: On = LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
@@ -88,7 +80,7 @@ def run(
     from uraenas.run.config import preset
     from uraenas.run.location import is_run, stored_config
 
-    workplace = _workplace(on)
+    workplace = workplace_of(on)
     changes = changes_of(methods, assignments)
     if images:
         changes |= _named(images, changes)
@@ -102,6 +94,7 @@ def run(
     source = _search_to_take(search_of, changes)
     with bars(quiet=as_json) as progress:
         planned = plan(place, config, progress, search_of=source, budget=budget, fixed=changes, asked=dry_run)
+        planned = with_note_on_place(planned, on, budget)
         pipeline = planned.pipeline
         if dry_run:
             print_plan(planned, as_json)
@@ -134,15 +127,6 @@ def _require_apart(place: Path, images: str) -> None:
     has_classes = bool(images) and folder.is_dir() and not (folder / "train").is_dir()
     if has_classes and place.resolve().is_relative_to(folder.resolve()):
         raise UraenasError(f"{place} is among the classes of {folder}; choose a directory elsewhere (--out)")
-
-
-def _workplace(on: str) -> "Place":
-    """Where work is done, if it can be reached."""
-    from uraenas.run.places import place_of
-
-    found = place_of(on)
-    found.check()
-    return found
 
 
 def _search_to_take(name: str, changes: dict[str, Any]) -> "Run | Literal['usual'] | None":
@@ -183,9 +167,10 @@ def _on_the_search(searched: "Searched | None") -> list[str]:
     ]
 
 
-def search(path: RunPath, as_json: AsJson = False) -> None:
+def search(path: RunPath, on: On = LOCAL, as_json: AsJson = False) -> None:
     """Learn the architecture distribution of a run."""
-    with opened(path, as_json) as pipeline:
+    with opened(path, as_json, on) as pipeline:
+        require_work(pipeline.config, on)
         searched = pipeline.search()
     if searched is None:
         say("no method of this run needs a search", as_json, {})
@@ -194,7 +179,7 @@ def search(path: RunPath, as_json: AsJson = False) -> None:
     say(f"expected architecture {searched.expected}", as_json, facts)
 
 
-def train(path: RunPath, on: On = "local", as_json: AsJson = False) -> None:
+def train(path: RunPath, on: On = LOCAL, as_json: AsJson = False) -> None:
     """Train the members of a run (searching first, if that is not done)."""
     with opened(path, as_json, on) as pipeline:
         pipeline.train(pipeline.search())
@@ -205,7 +190,7 @@ def train(path: RunPath, on: On = "local", as_json: AsJson = False) -> None:
 def evaluate(
     path: RunPath,
     assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
-    on: On = "local",
+    on: On = LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Measure the trained members of a run; --set evaluate.… measures differently than before."""
@@ -226,6 +211,7 @@ def members(
         str, typer.Option("--methods", help="Comma-separated; default: those of the run.")
     ] = "",
     assignments: Assignments = [],  # noqa: B006 (typer reads it, nobody changes it)
+    on: On = LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Choose members anew from the chains of a run, without training; evaluate and report them.
@@ -238,11 +224,12 @@ def members(
     from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
 
-    source = Run(path)
+    source, workplace = Run(path), workplace_of(on)
     config = override(source.config(), changes_of(methods, assignments))
     with bars(quiet=as_json) as progress:
         pipeline = Pipeline.start(out, config, progress, chains_of=source)
-        with working_in(pipeline.run):
+        pipeline.place = workplace
+        with working_in(pipeline.run), closing(workplace):
             pipeline.choose(pipeline.search())
             metrics = pipeline.evaluate()
             report.write(pipeline.run, pipeline.measured.test)
@@ -251,13 +238,13 @@ def members(
 
 @contextmanager
 def opened(
-    path: Path, as_json: bool, on: str = "local", changes: Mapping[str, Any] | None = None
+    path: Path, as_json: bool, on: str = LOCAL, changes: Mapping[str, Any] | None = None
 ) -> Iterator["Pipeline"]:
     from uraenas.run.config import override
     from uraenas.run.directory import Run
     from uraenas.run.pipeline import Pipeline
 
-    workplace = _workplace(on)
+    workplace = workplace_of(on)
     with bars(quiet=as_json) as progress:
         if changes:
             pipeline = Pipeline.start(path, override(Run(path).config(), changes), progress)

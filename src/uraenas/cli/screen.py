@@ -22,7 +22,11 @@ def lines_of(path: Path, facts: dict[str, Any]) -> Group:
         parts.append(f"  begun {date(dates['begun'])}, last worked on {date(dates['last'])}")
     if cost := facts["cost"]:
         each = ", ".join(f"{stage} {in_words(seconds)}" for stage, seconds in cost.items())
-        parts.append(f"  took {in_words(sum(cost.values()))}: {each}")
+        total = in_words(sum(cost.values()))
+        # Several workers compute at a time, and seconds of all are summed.
+        several = facts["workers"] > 1
+        took = f"computed for {total}, summed over {facts['workers']} workers" if several else f"took {total}"
+        parts.append(f"  {took}: {each}")
     if path.parent == PRETRAINED:
         parts.append("  pretrained: comes with the package, ready to predict")
     else:

@@ -24,13 +24,15 @@ def summary(path: Path) -> dict[str, Any]:
     metrics = _metrics(path)
     methods = config.texts("methods")
     members = {name: own for name in methods if (own := _members(path, name, config)) is not None}
+    costs, progress = _costs(path), progress_of(path)
     return {
         "dataset": config.text("data.name"),
         "seed": config.any_whole("seed"),
         "dates": _dates(path),
-        "cost": _cost(path),
-        "stages": _stages(path, config, methods, members, metrics),
-        "progress": progress_of(path),
+        "cost": _seconds(costs),
+        "workers": sum(item.startswith("workers/") for item in costs),
+        "stages": _stages(path, config, methods, members, metrics, progress),
+        "progress": progress,
         "metrics": [] if metrics is None else headline(metrics.rows),
         "part": None if metrics is None else metrics.settings.get("evaluate.part", "test"),
         "targets": 0 if metrics is None else _targets(metrics.rows),
@@ -101,19 +103,24 @@ def _dates(path: Path) -> dict[str, float]:
     return {"begun": times[0], "last": times[-1]} if times else {}
 
 
-def _cost(path: Path) -> dict[str, float]:
-    """Seconds by stage."""
+def _costs(path: Path) -> dict[str, float]:
+    """Seconds by item of cost.json."""
     if not (path / "cost.json").exists():
         return {}
     with mending(path, "cost.json"):
         facts = Fields(path / "cost.json", read_json(path / "cost.json"))
-        names = {"search": "search", "chains": "training", "members": "members", "evaluate": "evaluation"}
-        spent: dict[str, float] = {}
-        for item in facts.stored.keys() - {"run"}:
-            stage = names.get(str(item).partition("/")[0], str(item))
-            own = facts.table(item)
-            spent[stage] = spent.get(stage, 0.0) + (own.number("seconds", 0) if own.has("seconds") else 0.0)
-    return {stage: spent[stage] for stage in names.values() if stage in spent}
+        items = {str(item): facts.table(item) for item in facts.stored.keys() - {"run"}}
+        return {item: own.number("seconds", 0) if own.has("seconds") else 0.0 for item, own in items.items()}
+
+
+def _seconds(costs: Mapping[str, float]) -> dict[str, float]:
+    """By stage; those of chains that were trained at the same time by several workers are summed."""
+    names = {"search": "search", "chains": "training", "members": "members", "evaluate": "evaluation"}
+    found = {
+        name: [seconds for item, seconds in costs.items() if item.partition("/")[0] == stage]
+        for stage, name in names.items()
+    }
+    return {name: sum(own) for name, own in found.items() if own}
 
 
 def _members(path: Path, method: str, config: Fields) -> list[dict[str, Any]] | None:
@@ -148,7 +155,9 @@ def _stages(
     methods: tuple[str, ...],
     members: Mapping[str, Any],
     metrics: Metrics | None,
+    progress: Mapping[str, Any] | None,
 ) -> dict[str, str]:
+    searching = progress is not None and progress["stage"] == "search"
     measured = set() if metrics is None else set(metrics.temperatures)
     kept_elsewhere = [name for name in methods if name not in members and name in measured]
     trained = len(members) + len(kept_elsewhere)
@@ -160,16 +169,18 @@ def _stages(
             else f"; without members: {', '.join(kept_elsewhere)}"
         )
     return {
-        "search": _search_state(path, config, bool(kept_elsewhere)),
+        "search": _search_state(path, config, bool(kept_elsewhere), searching),
         "train": words + _chains(path),
         "evaluate": "done" if _is_evaluated(config, methods, metrics) else "not done",
         "report": "done" if metrics is not None and (path / "report.html").exists() else "not done",
     }
 
 
-def _search_state(path: Path, config: Fields, trained: bool) -> str:
+def _search_state(path: Path, config: Fields, trained: bool, searching: bool) -> str:
     if (path / "search/architecture.safetensors").exists():
         return "done"
+    if searching or (path / "search/state.safetensors").exists():
+        return "not done"  # and chains that need none may have been trained beside it
     begun = any(path.glob("chains/*")) or any(path.glob("methods/*/members/ensemble.json"))
     if begun or not any(key.startswith("search.") for key in config.stored):
         return "not needed"  # chains come after it

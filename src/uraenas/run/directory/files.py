@@ -47,6 +47,7 @@ class RunFiles:
         # A worker writes under its lease, and leaves to its driver what all of them would append to.
         self.guard: Callable[[str], AbstractContextManager[Any]] = nullcontext
         self.append: Callable[[str, Mapping[str, Any]], None] = self._append
+        self.add_losses: Callable[[Mapping[str, Sequence[float]]], None] = self._add_losses
         self.require_here: Callable[[], None] = anywhere  # where it is held: refuses one that was moved away
         self._identities: tuple[str, str] | None = None
 
@@ -236,8 +237,10 @@ class RunFiles:
 
     def write_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
         """To look at while chains are trained, and afterwards; nothing is computed from them."""
-        known = {name: own for name, own in self.losses().items() if name not in losses}
-        self._write(LOSSES, {**known, **{name: _finite(own) for name, own in losses.items()}})
+        self.add_losses({name: _finite(own) for name, own in losses.items()})
+
+    def _add_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
+        self._write(LOSSES, {**self.losses(), **losses})
 
     def log(self, event: str, **facts: Any) -> None:
         self.append(event, facts)

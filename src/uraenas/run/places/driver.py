@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uraenas.base.errors import UraenasError
+from uraenas.base.progress import in_words
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
 from uraenas.run.places.leases import issue
@@ -14,7 +15,8 @@ from uraenas.run.places.place import Crew, News, Order
 
 BEAT = 0.25  # seconds between two looks at who waits
 MOST_DEATHS = 5  # of a unit that comes no further; and for each worker, of workers without a unit
-PATIENCE = 300.0  # seconds without any worker
+PATIENCE = 300.0  # seconds without any worker, or a word of one
+SILENCE = 600.0  # seconds without a word of a worker that has a unit
 LEASE_OF = {"train": "chains", "evaluate": "evaluate"}  # a query leaves no file
 COUNTED = {**LEASE_OF, "search": "queries"}
 
@@ -40,12 +42,15 @@ class Driver:
         self.kept: dict[str, list[int]] = {}  # chain → epochs that others go on from
         self.busy: dict[str, Unit] = {}
         self.words: dict[str, str] = {}  # worker → what it is at
+        self.heard: dict[str, float] = {}  # busy worker → when it last said something
+        self.silent: set[str] = set()  # those that have been warned of
         self.over: set[str] = set()  # items
         self.found: dict[str, Any] = {}  # item → what came of it, where that is in no file
         self.stillborn = 0  # workers that died without a unit, since one was ready
         self.finished = 0.0  # cost of units that are over
         self.late = False
         self._costs: dict[str, dict[str, float]] = {}  # told, and not yet written
+        self._losses: dict[str, Sequence[float]] = {}  # the same
         self._written = self._seen = time.monotonic()
 
     def work(
@@ -81,6 +86,7 @@ class Driver:
         news = self.crew.news(seconds)
         for one in news:
             self._take(one)
+        self._look_for_silent()
         if self.free or self.busy or news:
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > PATIENCE:
@@ -93,7 +99,7 @@ class Driver:
     def leave(self) -> None:
         """Let the crew go, and book what they have spent until then."""
         for one in self.crew.leave():
-            if one.kind == "cost":
+            if one.kind in ("cost", "losses"):
                 self._hear(one.worker, one.kind, one.facts)
         self._book(now=True)
 
@@ -109,7 +115,7 @@ class Driver:
                 return
             self.waiting.remove(unit)
             self.free.remove(worker)
-            self.busy[worker] = unit
+            self.busy[worker], self.heard[worker] = unit, time.monotonic()
             self.crew.give(worker, self._order(unit, worker, left))
 
     def _can_begin(self, unit: Unit) -> bool:
@@ -131,8 +137,11 @@ class Driver:
 
     def _take(self, news: News) -> None:
         worker, facts = news.worker, news.facts
+        self.heard[worker] = time.monotonic()
+        self.silent.discard(worker)
         if news.kind == "ready":
             self.free.add(worker)
+            self.words.pop(worker, None)
             self.stillborn = 0
             self.run.log("worker ready", worker=worker, **facts)
         elif news.kind == "died":
@@ -145,6 +154,23 @@ class Driver:
             self.words[worker] = unit.words or unit.items[0]
         else:
             self._hear(worker, news.kind, facts)
+
+    def _look_for_silent(self) -> None:
+        """Tell once of a worker that may hang. It is not ended: it may as well be slow."""
+        for worker, unit in self.busy.items():
+            seconds = time.monotonic() - self.heard[worker]
+            if seconds < SILENCE:
+                continue
+            at = unit.words or ", ".join(unit.items)
+            self.words[worker] = f"{unit.words or unit.items[0]}, silent for {in_words(seconds)}"
+            if worker not in self.silent:
+                self.silent.add(worker)
+                self.run.log("worker silent", worker=worker, unit=list(unit.items))
+                warnings.warn(
+                    f"{worker} has said nothing for {in_words(seconds)}, at {at}; if it hangs, end its process, which "
+                    "log.jsonl names, and others go on from its last checkpoint",
+                    stacklevel=2,
+                )
 
     def _release(self, worker: str, spent: Mapping[str, float], late: bool) -> None:
         """A worker is through with its unit, or has left it because time is up."""
@@ -160,19 +186,23 @@ class Driver:
 
     def _hear(self, worker: str, kind: str, facts: Mapping[str, Any]) -> None:
         """What says nothing about who is free."""
-        if kind == "cost":
+        if kind == "loading":
+            self.words[worker] = "reading the images"
+        elif kind == "cost":
             self._costs |= {item: dict(amounts) for item, amounts in facts.items()}
+        elif kind == "losses":
+            self._losses |= facts
         elif kind == "found":
             self.found |= facts
         elif kind == "log":
             self.run.log(facts["event"], worker=worker, **facts["facts"])
         elif kind == "warning":
             self.run.log("warning", worker=worker, text=facts["text"])
-            warnings.warn(f"{worker}: {facts['text']}", stacklevel=2)
+            warnings.warn(f"{_named(worker, facts)}: {facts['text']}", stacklevel=2)
         elif kind == "failed":
-            raise UraenasError(f"{worker}: {facts['line']}")
+            raise UraenasError(f"{_named(worker, facts)}: {facts['line']}")
         elif kind == "broken":
-            raise Broken(f"{worker} has found an error:\n{facts['trace']}")
+            raise Broken(f"{_named(worker, facts)} has found an error:\n{facts['trace']}")
 
     def _bury(self, worker: str, why: str) -> None:
         """Another takes up the unit where its last checkpoint is."""
@@ -211,6 +241,15 @@ class Driver:
 
     def _book(self, now: bool = False) -> None:
         """Write what was told, about once a second."""
-        if self._costs and (now or time.monotonic() - self._written > 1):
+        if not now and time.monotonic() - self._written <= 1:
+            return
+        if self._costs:
             self.run.costs.put(self._costs)
-            self._costs, self._written = {}, time.monotonic()
+        if self._losses:
+            self.run.write_losses(self._losses)
+        self._costs, self._losses, self._written = {}, {}, time.monotonic()
+
+
+def _named(worker: str, facts: Mapping[str, Any]) -> str:
+    """With its machine, where that may be another."""
+    return f"{worker} on {facts['host']}" if "host" in facts else worker

@@ -34,7 +34,7 @@ class Elsewhere:
         self.hiring = hiring
         self.crew: Crew | None = None
         self._ready: set[str] = set()
-        self._begun: Driver | None = None  # of chains that are trained while this process searches
+        self._begun: Driver | None = None  # who listens, and has chains trained, while this process searches
 
     def check(self) -> None:
         self.hiring.check()
@@ -64,9 +64,9 @@ class Elsewhere:
     def begin(self, runner: ChainRunner, specs: Sequence[ChainSpec]) -> None:
         """By all workers but the first, whose core or GPU the search is using."""
         left = [spec for spec in specs if not runner.checkpoints.has_finished(spec)]
+        if runner.progress.end is not None:
+            left = []  # under a budget the search may have to end early
         revoke(runner.run)
-        if not left or runner.progress.end is not None:  # under a budget the search may have to end early
-            return
         crew = self._hired(runner.work)
         self._begun = Driver(crew, runner.run, runner.config, self._ready)
         self._begun.resting = {crew.names[0]}

@@ -2,11 +2,11 @@
 
 A worker that was given up for dead may live on and write over its successor. So whoever writes holds the lease's file
 shared and compares numbers; whoever gives a new lease holds it alone. A check and the write that follows are thus never
-parted by a new lease. The file is locked, not replaced: locks are on what a name stands for, not on the name.
+parted by a new lease. The file is locked, not replaced: locks are on what a name stands for, not on the name. Links are
+not followed, and what is no lease is left alone.
 """
 
 import fcntl
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.whole_files import remove_unfinished, writing
+from uraenas.base.lock import lock
+from uraenas.base.regular_files import append_to_regular, open_in_place, require_folder
+from uraenas.base.whole_files import flush_folder, flush_to_disk, remove_unfinished, writing
 from uraenas.run.directory import Run
 
+KINDS = ("chains", "evaluate")  # of work that has leases; folders of `leases/`
 PATIENCE = 30.0  # seconds that a writer may take; one that is stopped in the midst must be ended by hand
 
 
@@ -33,15 +36,18 @@ def issue(run: Run, keys: Iterable[str], worker: str) -> dict[str, int]:
 def revoke(run: Run) -> None:
     """No lease holds any more; so what is half-written was left by one that was killed, and is removed."""
     folder = run.leases_folder
-    for path in folder.rglob("*.lease"):
-        _renew(path, "nobody")
-        path.unlink(missing_ok=True)
-    for written in folder.glob("*"):
-        remove_unfinished(run.path / written.name, below=True)
-    for empty in sorted((one for one in folder.rglob("*") if one.is_dir()), reverse=True):
-        empty.rmdir()
-    with suppress(FileNotFoundError):
-        folder.rmdir()
+    for kind in KINDS:
+        require_folder(folder)
+        require_folder(folder / kind)
+        for path in (folder / kind).glob("*.lease"):
+            if path.is_symlink() or path.is_file():
+                _renew(path, "nobody")
+                path.unlink(missing_ok=True)
+        if (folder / kind).exists():
+            remove_unfinished(run.path / kind, below=True)
+    for emptied in (*(folder / kind for kind in KINDS), folder):
+        with suppress(OSError):  # it is not there, or has something else in it
+            emptied.rmdir()
 
 
 def guard(run: Run, leases: Mapping[str, int]) -> Callable[[str], AbstractContextManager[None]]:
@@ -60,29 +66,36 @@ def guard(run: Run, leases: Mapping[str, int]) -> Callable[[str], AbstractContex
 
 @contextmanager
 def _held(path: Path, number: int) -> Iterator[None]:
+    _require_folders(path)
     try:
-        file = open(path, "rb")  # noqa: SIM115 (closed below)
+        file = open_in_place(path)
     except FileNotFoundError:
         raise Superseded(f"{path} is gone") from None
     with file:
-        fcntl.flock(file, fcntl.LOCK_SH)
+        lock(file, path, fcntl.LOCK_SH)
         if (newest := _number(file)) != number:
             raise Superseded(f"{path}: lease {number} is void, {newest} was given")
         yield
 
 
+def _require_folders(path: Path) -> None:
+    """Links would lead out of the run."""
+    require_folder(path.parent.parent)
+    require_folder(path.parent)
+
+
 def _renew(path: Path, worker: str) -> int:
     """One more than before, and later than all before the file was lost."""
     with writing(path):
+        _require_folders(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+        with append_to_regular(path) as file:
             _lock(file, path)
             number = max(_number(file) + 1, time.time_ns())
-            file.seek(0)
-            file.truncate()
+            file.truncate(0)
             file.write(f"{number} {worker}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
+            flush_to_disk(file)
+        flush_folder(path.parent)
     return number
 
 
@@ -90,7 +103,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock(file, path, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > end:
                 holder = file.read(200).decode(errors="replace").partition(" ")[2].strip()

@@ -58,7 +58,7 @@ class News:
     """What a worker has to tell, or what became of it."""
 
     worker: str
-    kind: str  # ready, progress, found, cost, log, warning, done, late, failed, broken, died
+    kind: str  # loading, ready, progress, found, cost, losses, log, warning, done, late, failed, broken, died
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

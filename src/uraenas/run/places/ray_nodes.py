@@ -1,11 +1,12 @@
 """Ray itself: how it is reached, and whether its nodes can do this run's work."""
 
+import os
 import re
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from uraenas.base.errors import UraenasError
@@ -36,8 +37,9 @@ def connected(options: Mapping[str, Any]) -> Any:
         connect()  # it starts processes, and heeds signals for them
     else:
         thread = threading.Thread(target=connect, daemon=True)
-        thread.start()
-        thread.join(PATIENCE)
+        with _unheard():
+            thread.start()
+            thread.join(PATIENCE)
         if thread.is_alive():
             raise UraenasError(f"what answers at {where} is no Ray cluster, or none that works")
     with suppress(ValueError):  # not the main thread, so nobody heeds signals here
@@ -47,6 +49,19 @@ def connected(options: Mapping[str, Any]) -> Any:
             ray.shutdown()  # it is half connected, and this process may try another
         raise _in_a_line(failed[0], where) from failed[0]
     return ray
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Ray's compiled part tells every second what the error says in the end, and no setting makes it silent."""
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _in_a_line(error: BaseException, where: str) -> UraenasError:

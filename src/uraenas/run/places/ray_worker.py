@@ -18,6 +18,7 @@ from uraenas.run.places.worker import Leave, Worker
 
 LISTENING = 2.0  # seconds that a worker waits for something to tell
 ALONE = 120.0  # seconds without a question, in the midst of a unit: the driver is gone, or this node is lost to it
+OF_A_MACHINE = ("ready", "warning", "failed", "broken")  # news that say on which
 
 
 class RayWorker:
@@ -58,12 +59,12 @@ class RayWorker:
         torch.set_num_threads(1)
 
         def tell(kind: str, facts: Mapping[str, Any]) -> None:
-            self.said.put((kind, facts))
+            self.said.put((kind, {**facts, "host": socket.gethostname()} if kind in OF_A_MACHINE else facts))
 
         worker = Worker(self.path, tell, self._is_to_leave)
         try:
             if worker.opened(self.config, self.modules):
-                tell("ready", {"host": socket.gethostname(), "process": os.getpid()})
+                tell("ready", {"process": os.getpid()})
             while (order := self.orders.get()) is not None:
                 worker.do(order)
         except Leave:

@@ -1,10 +1,12 @@
 """The side of a worker: it opens the run directory once, does one unit after another, and tells what comes of each."""
 
 import os
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from uraenas.run.training import ChainRunner, TimeUp
 from uraenas.run.work import Work
 
 Tell = Callable[[str, Mapping[str, Any]], None]  # kind of news, facts
+LOADING = 20.0  # seconds after which a worker that has not read the images yet says that it lives
 
 
 class Leave(BaseException):
@@ -121,18 +124,40 @@ class Worker:
         `modules` have parts that the settings may name.
         """
         try:
-            import_own_parts(modules)
-            self._of(from_json(dict(config)), Run(self.path))
+            with self._telling_that_it_loads():
+                import_own_parts(modules)
+                self._of(from_json(dict(config)), Run(self.path))
         except UraenasError as error:
             self.tell("failed", {"line": str(error)})
             return False
+        except Exception:
+            self.tell("broken", {"trace": traceback.format_exc()})
+            return False
         return True
+
+    @contextmanager
+    def _telling_that_it_loads(self) -> Iterator[None]:
+        over = threading.Event()
+
+        def tell() -> None:
+            with suppress(OSError):  # nobody hears it any more
+                while not over.wait(LOADING):
+                    self.tell("loading", {})
+
+        speaking = threading.Thread(target=tell, daemon=True)
+        speaking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            speaking.join()
 
     def _opened(self, order: Order) -> Work:
         config = from_json(dict(order.config))
         run = Run(self.path)
         run.guard = guard(run, order.leases)
         run.append = self._pass_on_log
+        run.add_losses = self._pass_on_losses
         self._costs = {name: dict(amounts) for name, amounts in order.costs.items()}
         run.costs = Costs(lambda: self._costs, self._tell_costs)
         task = self._of(config, run)
@@ -150,7 +175,7 @@ class Worker:
             task = prepare(config, known)
             began_with = run.data()
             if began_with is None or not began_with.fits(task.facts):
-                raise UraenasError(f"{task.dataset.name} holds other data here than where the run began")
+                raise UraenasError(f"{config.data.name} holds other data here than where the run began")
             self._prepared = config, task
         return self._prepared[1]
 
@@ -186,6 +211,9 @@ class Worker:
 
     def _pass_on_log(self, event: str, facts: Mapping[str, Any]) -> None:
         self.tell("log", {"event": event, "facts": dict(facts)})
+
+    def _pass_on_losses(self, losses: Mapping[str, Sequence[float]]) -> None:
+        self.tell("losses", losses)
 
     def _pass_on_warning(self, message: Warning | str, *rest: Any) -> None:
         self.tell("warning", {"text": str(message)})

@@ -70,6 +70,27 @@ def test_every_figure_states_n(page: Page) -> None:
     assert all(page.svg_labels)
 
 
+def test_every_figure_says_what_no_other_does(demo: Source, page: Page) -> None:
+    """A figure that was saved has nothing but itself to say what it is."""
+    assert len(set(page.svg_labels)) == len(page.svg_labels)
+    for figure, title in (
+        ("reliability-uraenas-raw", "uraenas: reliability"),
+        ("disagreement-uraenas", "uraenas: disagreement of members"),
+        ("severity-sources-uraenas", "uraenas: uncertainty by source"),
+        ("cells-uraenas", "uraenas: architectures"),
+    ):
+        assert page.texts[figure][0] == title
+    (by,) = [words for words in page.texts["least-sure"] if "highest entropy" in words]
+    assert by.endswith("by uraenas")
+    legends = {
+        "reliability-uraenas-raw": "its gap to confidence",
+        "least-sure": "named, and right",
+        "heat-nll-uraenas": "the stronger, the worse",
+        "cost-seconds-nll-clean": "the front",
+    }
+    assert [name for name, words in legends.items() if words not in page.texts[name]] == []
+
+
 def test_html_is_well_formed(html: str, page: Page) -> None:
     assert html.startswith("<!doctype html>")
     assert page.errors == []

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from uraenas.base.svg import element, join, line, rect, text
-from uraenas.evaluation import metrics
+from uraenas.evaluation import CALIBRATIONS, metrics
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, Axis, Frame, Series, draw, line_chart, method_key
 from uraenas.report.reading import RunFacts
@@ -78,10 +78,16 @@ def _diagram(facts: RunFacts, method: str, kind: str) -> Figure:
     shown = "" if ece is None else f"ECE {show('ece', ece)} · "
     return draw(
         f"reliability-{method}-{kind}",
-        method,
-        f"{shown}accuracy against confidence · {facts.n}",
+        f"{method}: reliability",
+        f"{shown}accuracy against confidence · {CALIBRATIONS[kind]} · {facts.n}",
         frame.figure_height,
         element("g", join(parts), class_=colour(method)),
+        [
+            ("accuracy", colour(method), rect(-6, -6, 12, 12, "bar")),
+            ("its gap to confidence", colour(method), rect(-6, -6, 12, 12, "gap")),
+            ("95 % interval", "", line(0, -7, 0, 7, "whisker")),
+            ("as confidence", "", line(-9, 0, 9, 0, "ideal")),
+        ],
         summary=f"{metrics.BINS} bins of confidence.",
     )
 

@@ -2,7 +2,8 @@
 
 import statistics
 
-from uraenas.base.svg import join, padded, text
+from uraenas.base.svg import join, padded, rect, text
+from uraenas.evaluation import CALIBRATIONS
 from uraenas.report.blocks import Choice, Figure, Note, Section
 from uraenas.report.chart import (
     HEAD,
@@ -88,6 +89,7 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
         f"severity-{metric}-{kind}",
         f"{METRIC_NAMES[metric]}{' in %' if percent else ''} against severity",
         f"{direction(metric)} · mean of {shifts} · {facts.n} {facts.examples} each"
+        + f" · {CALIBRATIONS[kind]}"
         + (" · bands: middle half" if ends else ""),
         series,
         Frame(x, y),
@@ -132,5 +134,6 @@ def _heat_map(
         f"{direction(metric)} · {facts.n} {facts.examples} per cell",
         top + ROW * len(facts.shifts) + 6,
         join(parts),
+        [("the stronger, the worse", "", rect(-9, -6, 18, 12, "heat worse"))],
         summary=f"Between {show(metric, low)} and {show(metric, high)} over all methods.",
     )

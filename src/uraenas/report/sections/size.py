@@ -82,6 +82,8 @@ def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str
     n = f"{direction(metric)} · {facts.n} {facts.examples}"
     if shift != "none":
         n += f" × {count(len(facts.cells), 'shift')}"
+    if (runs := len({run for line in lines for run in line.runs})) > 1:
+        n += f" · {count(runs, 'run')}"
     n += f" · means over up to {facts.settings['evaluate.subsets']} subsets"
     return line_chart(
         f"{id}-{metric}-{words}",

@@ -125,7 +125,7 @@ def _map(entries: Entries, entry: Entry, baseline: Entry, metric: str, cells: Ce
             parts.append(signed_cell(left + width * k, y, width, ROW, share, label.replace("-", "−"), tip))
     unit = "percentage points" if metric == "accuracy" else METRIC_NAMES[metric]
     pairs = len(entry.pairs(baseline))
-    seeds = f", {count(pairs, 'pair')} of runs" if pairs > 1 else ""
+    seeds = f", {count(pairs, 'pair')} of runs" if pairs > 1 else ", one seed"
     n = f"{unit}, minus {entries.names[baseline]} · {facts.n} images per cell{seeds}"
     return draw(
         f"minus-{metric}-{entry.method}-{entry.group + 1}",

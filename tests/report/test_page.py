@@ -91,6 +91,29 @@ def test_every_figure_says_what_no_other_does(demo: Source, page: Page) -> None:
     assert [name for name, words in legends.items() if words not in page.texts[name]] == []
 
 
+def test_curves_without_a_band_are_not_called_sure(make_own_run: MakeRun, page: Page) -> None:
+    """Where none was kept, or none is drawn, figures say so."""
+
+    def under_title(page: Page, figure: str) -> str:
+        return " ".join(words for words in page.texts[figure] if " · " in words or "deviation" in words)
+
+    assert under_title(page, "size-nll-clean").endswith("band: ± one deviation")
+    run, test = make_own_run()
+    metrics = run.metrics()
+    rows = [row._replace(spread=None) if row.method == "uraenas" else row for row in metrics.rows]
+    run.write_outcome(replace(metrics, rows=rows), run.replicates())
+    some = taken_apart(report.build([(run, test)]))
+    assert under_title(some, "size-nll-clean").endswith("band: ± one deviation, where it was kept")
+    rows = [row._replace(spread=None) for row in metrics.rows]
+    run.write_outcome(replace(metrics, rows=rows), run.replicates())
+    none = taken_apart(report.build([(run, test)]))
+    assert "no bands" in under_title(none, "size-nll-clean")
+    assert "no bands" in " ".join(none.texts["severity-nll-raw"]), "of fewer than four kinds"
+    wide = make_own_run("wide", shifts=("gaussian_noise", "contrast", "fog", "snow"))
+    drawn = " ".join(taken_apart(report.build([wide])).texts["severity-nll-raw"])
+    assert "bands, middle half: uraenas, deep-ensemble alone" in drawn
+
+
 def test_html_is_well_formed(html: str, page: Page) -> None:
     assert html.startswith("<!doctype html>")
     assert page.errors == []

@@ -33,8 +33,9 @@ def section(facts: RunFacts) -> Section:
         "What happens when images get worse than those it was trained on. Accuracy falls for everyone; a method that "
         "knows it is out of its depth keeps ECE and NLL low while it does. Severity 0 is the clean test set. Lines "
         "are means "
-        "over kinds of shift; a band holds the middle half of these kinds, for the first method and the baseline: "
-        "kinds differ far more than methods do, so read differences from the table above, which pairs them.",
+        "over kinds of shift; a band holds the middle half of these kinds, for the first method and the baseline, "
+        f"where there are at least {FEW} kinds: curves without one spread as widely. "
+        "Kinds differ far more than methods do, so read differences from the table above, which pairs them.",
     )
     if not facts.cells:
         found.blocks.append(
@@ -80,6 +81,7 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
         wide = len(facts.shifts) >= FEW and name in (facts.primary, facts.baseline)
         series.append(Series(name, points, band=band if wide else ()))
     percent = metric == "accuracy"
+    banded = [one.name for one in series if one.band]
     ends = [end for one in series for _, *both in one.band for end in both]
     low, high = padded([*(y for one in series for _, y in one.points), *ends])
     y = Axis("", max(low, 0.0), high, (lambda v: f"{100 * v:.4g}") if percent else None)
@@ -90,7 +92,7 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
         f"{METRIC_NAMES[metric]}{' in %' if percent else ''} against severity",
         f"{direction(metric)} · mean of {shifts} · {facts.n} {facts.examples} each"
         + f" · {CALIBRATIONS[kind]}"
-        + (" · bands: middle half" if ends else ""),
+        + (f" · bands, middle half: {', '.join(banded)} alone" if banded else " · no bands"),
         series,
         Frame(x, y),
         lambda v: "clean" if v == 0 else f"severity {v:.0f}, mean of {shifts}",

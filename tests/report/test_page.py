@@ -114,6 +114,22 @@ def test_curves_without_a_band_are_not_called_sure(make_own_run: MakeRun, page: 
     assert "bands, middle half: uraenas, deep-ensemble alone" in drawn
 
 
+def test_no_error_lies_at_the_foot_of_the_risks_apart_from_one_error(html: str, page: Page) -> None:
+    """On an axis of logarithms, which have no 0; the foot is called so."""
+    drawn = html.split('data-name="risk-coverage"')[1].split("</svg>")[0]
+    labels = re.findall(r'y="([\d.]+)" class="tick" text-anchor="end">([\d.]+)<', drawn)
+    places = {float(words): float(y) - 4 for y, words in labels}
+    assert min(float(words) for _, words in labels if words != "0") >= 100 / 120, "n = 120"
+    foot = places[0.0]
+    (curve,) = re.findall(r'<g class="s0" data-method="uraenas"><path d="M([^"]+)"', drawn)
+    points = [tuple(map(float, point.split())) for point in curve.split("L")]
+    told = [re.search(r"uraenas\t([^\n]*)", tip)[1] for tip in page.figures["risk-coverage"]]
+    at_foot = [abs(y - foot) < 0.2 for _, y in points]
+    assert at_foot == [words == "0, no error" for words in told]
+    assert 0 < sum(at_foot) < len(points)
+    assert min(foot - y for (_, y), lies in zip(points, at_foot, strict=True) if not lies) > 12
+
+
 def test_html_is_well_formed(html: str, page: Page) -> None:
     assert html.startswith("<!doctype html>")
     assert page.errors == []

@@ -115,7 +115,7 @@ def _partial(make_run: MakeRun, folder: Path) -> Path:
     run.remove("metrics.json")
     facts = {"done": 40, "total": 80, "seconds": 20.0, "speed": 2.0, "left": 20.0}
     run.tell_progress({"stage": "train", "found": "4 of 8 epochs, mean loss 1.234 of 3 chains", **facts})
-    run.write_text("report.html", report.build_partial(run, "uraenas report run"))
+    run.write_text("report.html", report.build_partial(run, "uraenas report run --follow", again=True))
     return run.path / "report.html"
 
 

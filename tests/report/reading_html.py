@@ -14,6 +14,7 @@ class Page(HTMLParser):
     ids: list[str] = field(default_factory=list)
     tables: list[list[list[str]]] = field(default_factory=list)  # lines of cells, without what is small
     small: list[list[list[str]]] = field(default_factory=list)  # the same for what is printed small beneath
+    marks: list[list[list[str]]] = field(default_factory=list)  # the same for how they are marked
     tiles: list[tuple[str, str]] = field(default_factory=list)  # the class of a part, and its words
     best: list[str] = field(default_factory=list)
     figures: dict[str, list[str]] = field(default_factory=dict)  # name → tips
@@ -56,12 +57,15 @@ class Page(HTMLParser):
         if tag == "table":
             self.tables.append([])
             self.small.append([])
+            self.marks.append([])
         if tag == "tr":
             self.tables[-1].append([])
             self.small[-1].append([])
+            self.marks[-1].append([])
         if tag in ("td", "th"):
             self.tables[-1][-1].append("")
             self.small[-1][-1].append("")
+            self.marks[-1][-1].append(attributes.get("class", ""))
             self._marked = attributes.get("class") == "best"
         if tag in ("span", "strong"):
             self._class = attributes.get("class", "")

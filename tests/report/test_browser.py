@@ -143,6 +143,54 @@ def test_short_words_above_a_column_stay_on_a_line(started: Any, pages: dict[str
     assert broken == []
 
 
+# Of every table that can be seen: its box, what stays while the rest scrolls, and the widest cell that scrolls.
+STAYING = """
+document.querySelectorAll('.option').forEach((option) => { option.hidden = false; });
+const width = (cell) => cell.getBoundingClientRect().width;
+return [...document.querySelectorAll('.scroll')].filter((box) => box.checkVisibility()).map((box) =>
+  [box.clientWidth, Math.max(...[...box.querySelectorAll('th:first-child')].map(width)),
+   Math.max(...[...box.querySelectorAll('td')].map(width)), width(box.querySelector('caption span'))]);
+"""
+
+
+@pytest.fixture
+def page_of_long_names(make_run: MakeRun, tmp_path: Path) -> Path:
+    names = ("a-run-with-a-rather-long-name", "another_run_whose_name_does_not_end")
+    page = tmp_path / "report.html"
+    page.write_text(report.build([make_run(name, seed=seed) for seed, name in enumerate(names)]))
+    return page
+
+
+# Words of legends, which lie below a figure until it is saved, that do not end within its width.
+TOO_LONG = """
+return [...document.querySelectorAll('.figure > svg')].flatMap((svg) => {
+  const [, , width, height] = svg.getAttribute('viewBox').split(' ').map(Number);
+  return [...svg.querySelectorAll('text')].filter((text) => {
+    const box = text.getBBox();
+    return box.y >= height && box.x + box.width > width;
+  }).map((text) => `${svg.dataset.name}: ${text.textContent}`);
+});
+"""
+
+
+def test_saved_legends_of_long_names_are_whole(started: Any, page_of_long_names: Path) -> None:
+    open_page(started, page_of_long_names)
+    assert started.execute_script(TOO_LONG) == []
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_names_of_lines_leave_more_than_half_of_a_table_to_its_values(
+    started: Any, page_of_long_names: Path, width: int
+) -> None:
+    open_page(started, page_of_long_names, width)
+    tables = started.execute_script(STAYING)
+    assert len(tables) > 6
+    for box, staying, cell, caption in tables:
+        assert staying < box / 2
+        assert cell <= box - staying, "a value is not hidden behind the names"
+        assert caption < box + 1
+
+
 def test_a_partial_page_looks_again(started: Any, pages: dict[str, Path]) -> None:
     open_page(started, pages["partial"])
     assert started.get_log("browser") == []

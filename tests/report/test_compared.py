@@ -285,8 +285,27 @@ def test_settings_of_methods_that_only_some_runs_have_are_no_differences(beside_
     assert "train.sampling.momentum\u00a00.9" in settings.split(", ")
 
 
+def test_differences_of_one_seed_have_hollow_signs(compared: Compared) -> None:
+    baseline, pages = ("deep-ensemble", "ab"), compared.page
+    others = [line for line in compared.lines if line != baseline]
+    found = set()
+    for own, cells in zip(others, pages.marks[1][1:], strict=True):
+        for (metric, place), mark in zip(COLUMNS, cells[1:], strict=True):
+            _, low, high, agreed = compared.difference(own, baseline, metric, PLACES[place], "raw")
+            words = "" if low <= 0 <= high or not agreed else "worse"
+            words = "better" if words and (low > 0) == (metric == "accuracy") else words
+            assert mark == (f"{words} one-seed" if words and own[1] == "c" else words)
+            found.add(mark)
+    assert found >= {"better", "worse"}
+    html = report.build([compared.cases["a"].source, compared.cases["c"].source])
+    signs = set(re.findall(r'class="sign" aria-hidden="true" title="([^"]+)">(.)<', unpacked(html)))
+    words = {"△": "better on these data, one seed", "▽": "worse on these data, one seed"}
+    assert {sign: told for told, sign in signs} == words
+    assert "△ and ▽: the same on these images, one seed" in html
+
+
 def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared: Compared) -> None:
-    clear = {"value": 0.1, "interval": (0.05, 0.15), "agreed": True}
+    clear = {"value": 0.1, "interval": (0.05, 0.15), "agreed": True, "pairs": 2}
     assert Difference(**clear, same_seeds=True).verdict("accuracy") == "better"
     assert Difference(**clear, same_seeds=False).verdict("accuracy") == ""
     assert Difference(**{**clear, "agreed": False}, same_seeds=True).verdict("accuracy") == ""
@@ -297,10 +316,9 @@ def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared
     columns, tied = len(COLUMNS) * len(CALIBRATIONS), sum(ties.values())
     marked = [section.count(f'<td class="{mark}"') for mark in ("best", "unjudged")]
     assert marked == [columns + tied, columns - tied]
-    assert 'class="better"' not in section
-    assert 'class="worse"' not in section
+    assert not re.search('class="(better|worse)', section)
     assert section.count("; not judged: ") == len(COLUMNS) - ties["raw"] > 0
-    assert "so without ▲ and ▼: uraenas." in section
+    assert "so without a sign: uraenas." in section
 
 
 @pytest.mark.parametrize("bootstrap", [0, 30])
@@ -314,7 +332,7 @@ def test_seeds_with_other_numbers_of_replicates_are_not_paired(
     assert ("Without bootstrap replicates, and so not paired with others: other" in section) == (
         not bootstrap
     )
-    assert not re.search('class="(better|worse)"', html.split('id="compared"')[1].split("</section>")[0])
+    assert not re.search('class="(better|worse)', html.split('id="compared"')[1].split("</section>")[0])
 
 
 def test_images_from_elsewhere_do_not_decide_what_runs_were_tested_on(

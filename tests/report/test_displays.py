@@ -5,13 +5,19 @@ import runpy
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_up_run import MakeRun
+from rich.console import Console
 
 from uraenas.base.errors import UraenasError
 from uraenas.cli import printing
+from uraenas.cli.screen import lines_of
+from uraenas.run.config import preset
 from uraenas.run.directory import Run
+from uraenas.run.show import summary
 from uraenas.spaces import Genotype
 
 CELL = "|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|nor_conv_1x1~1|avg_pool_3x3~2|"
@@ -46,6 +52,26 @@ def test_a_genotype_is_drawn_with_its_operations() -> None:
     assert len(curves) == 4
     assert len(faint) == 1, "nothing reaches node 2, so the pool from it leads nowhere"
     assert page.findtext(".//code") == CELL
+
+
+def test_the_demo_is_shown_on_one_screen(make_own_run: MakeRun) -> None:
+    methods = preset("digits").methods
+    run, _ = make_own_run("digits", methods=methods, members=6)
+    metrics = run.metrics()
+    single = [row for row in metrics.rows if row.method == "drnas"]
+    references = [row._replace(method=name) for name in ("logistic", "forest") for row in single]
+    temperatures = {**metrics.temperatures, "logistic": 1.0, "forest": 1.0}
+    shown = replace(metrics, rows=[*metrics.rows, *references], temperatures=temperatures)
+    run.write_outcome(shown, run.replicates())
+    (run.path / "log.jsonl").write_text('{"time": 1.0e9}\n{"time": 1.1e9}\n')
+    screen = io.StringIO()
+    Console(file=screen, width=80).print(lines_of(Path("runs/digits"), summary(run.path)))
+    lines = screen.getvalue().splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in (*methods, "forest"))
+    assert "  one member: drnas" in lines
+    assert "  6 members of 6 chains, 1 architecture: uraenas-w, deep-ensemble, snapshot" in lines
 
 
 def test_an_ensemble_shows_its_members(run: Run) -> None:

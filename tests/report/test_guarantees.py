@@ -47,9 +47,32 @@ def test_coverage_sizes_and_risk_are_those_of_a_plain_count(run_and_test: tuple[
     answered = p.max(axis=1) >= threshold.confidence
     wrong = (p.argmax(axis=1) != test.labels)[answered]
     assert (f"{wrong.sum():,} of {len(wrong):,}" if len(wrong) else "none answered") in words
+    assert (f"from {threshold.confidence:.3f}" in words) == (threshold.passing > 0)
     assert known.threshold(0.01).certainty == 0
     assert "An estimate: there are too few held-out" in words
     assert "not for each" in words  # class by class is shown, not guaranteed
+
+
+def test_a_comparison_says_from_which_confidence_to_answer(
+    run_and_test: tuple[Run, LabelledImages], demo: Source
+) -> None:
+    """By run and risk, with what comes of it counted again; nothing of runs that hold none out."""
+    run, test = run_and_test
+    page = taken_apart(report.build([(run, test), demo]))
+    places = [k for k, table in enumerate(page.tables) if "For 5 % risk" in table[0]]
+    (table,), (small,) = [page.tables[k] for k in places], [page.small[k] for k in places]
+    assert re.search(r"≈ 0\.\d{3}", str(table))
+    assert [line[0] for line in table[1:]] == list(run.config().methods)
+    for (method, *words), (_, *beneath) in zip(table[1:], small[1:], strict=True):
+        p = run.ensemble(method).predict_proba(test.images)
+        for risk, told, share in zip((0.01, 0.02, 0.05), words, beneath, strict=True):
+            threshold = run.known(method).held_out.threshold(risk, share=0)
+            answered = p.max(axis=1) >= threshold.confidence
+            wrong = (p.argmax(axis=1) != test.labels)[answered]
+            sure = "" if threshold.certainty else "≈ "
+            assert told == sure + (f"{threshold.confidence:.3f}" if threshold.passing else "never")
+            of_these = f", {100 * wrong.mean():.1f} % wrong" if len(wrong) else ""
+            assert share == f"{100 * answered.mean():.1f} %{of_these}"
 
 
 def test_where_members_leave_out_images_in_turn_guarantees_are_not_called_exact(

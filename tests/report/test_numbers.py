@@ -108,12 +108,14 @@ def check_reliability(case: Case, method: str, calibration: str) -> None:
 
 def check_risk(case: Case) -> None:
     for tip in case.tips("risk-coverage"):
-        coverage = float(tip.pop("").split()[1]) / 100
-        answered = round(coverage * len(case.labels))
+        coverage, answered = re.match(r"coverage ([\d.]+) %, ([\d,]+) images$", tip.pop("")).groups()
+        answered = int(answered.replace(",", ""))
+        assert coverage == f"{100 * answered / len(case.labels):.1f}"
         for name, told in tip.items():
             mean = case.probabilities[name].mean(axis=0)
             order = np.argsort(-mean.max(axis=1), kind="stable")[:answered]
-            assert told == f"{percent((mean.argmax(axis=1) != case.labels)[order].mean())} %"
+            wrong = (mean.argmax(axis=1) != case.labels)[order].mean()
+            assert told == (f"{percent(wrong)} %" if wrong else "0, no error")
 
 
 def check_favour(case: Case) -> None:

@@ -70,6 +70,66 @@ def test_every_figure_states_n(page: Page) -> None:
     assert all(page.svg_labels)
 
 
+def test_every_figure_says_what_no_other_does(demo: Source, page: Page) -> None:
+    """A figure that was saved has nothing but itself to say what it is."""
+    assert len(set(page.svg_labels)) == len(page.svg_labels)
+    for figure, title in (
+        ("reliability-uraenas-raw", "uraenas: reliability"),
+        ("disagreement-uraenas", "uraenas: disagreement of members"),
+        ("severity-sources-uraenas", "uraenas: uncertainty by source"),
+        ("cells-uraenas", "uraenas: architectures"),
+    ):
+        assert page.texts[figure][0] == title
+    (by,) = [words for words in page.texts["least-sure"] if "highest entropy" in words]
+    assert by.endswith("by uraenas")
+    legends = {
+        "reliability-uraenas-raw": "its gap to confidence",
+        "least-sure": "named, and right",
+        "heat-nll-uraenas": "the stronger, the worse",
+        "cost-seconds-nll-clean": "the front",
+    }
+    assert [name for name, words in legends.items() if words not in page.texts[name]] == []
+
+
+def test_curves_without_a_band_are_not_called_sure(make_own_run: MakeRun, page: Page) -> None:
+    """Where none was kept, or none is drawn, figures say so."""
+
+    def under_title(page: Page, figure: str) -> str:
+        return " ".join(words for words in page.texts[figure] if " · " in words or "deviation" in words)
+
+    assert under_title(page, "size-nll-clean").endswith("band: ± one deviation")
+    run, test = make_own_run()
+    metrics = run.metrics()
+    rows = [row._replace(spread=None) if row.method == "uraenas" else row for row in metrics.rows]
+    run.write_outcome(replace(metrics, rows=rows), run.replicates())
+    some = taken_apart(report.build([(run, test)]))
+    assert under_title(some, "size-nll-clean").endswith("band: ± one deviation, where it was kept")
+    rows = [row._replace(spread=None) for row in metrics.rows]
+    run.write_outcome(replace(metrics, rows=rows), run.replicates())
+    none = taken_apart(report.build([(run, test)]))
+    assert "no bands" in under_title(none, "size-nll-clean")
+    assert "no bands" in " ".join(none.texts["severity-nll-raw"]), "of fewer than four kinds"
+    wide = make_own_run("wide", shifts=("gaussian_noise", "contrast", "fog", "snow"))
+    drawn = " ".join(taken_apart(report.build([wide])).texts["severity-nll-raw"])
+    assert "bands, middle half: uraenas, deep-ensemble alone" in drawn
+
+
+def test_no_error_lies_at_the_foot_of_the_risks_apart_from_one_error(html: str, page: Page) -> None:
+    """On an axis of logarithms, which have no 0; the foot is called so."""
+    drawn = html.split('data-name="risk-coverage"')[1].split("</svg>")[0]
+    labels = re.findall(r'y="([\d.]+)" class="tick" text-anchor="end">([\d.]+)<', drawn)
+    places = {float(words): float(y) - 4 for y, words in labels}
+    assert min(float(words) for _, words in labels if words != "0") >= 100 / 120, "n = 120"
+    foot = places[0.0]
+    (curve,) = re.findall(r'<g class="s0" data-method="uraenas"><path d="M([^"]+)"', drawn)
+    points = [tuple(map(float, point.split())) for point in curve.split("L")]
+    told = [re.search(r"uraenas\t([^\n]*)", tip)[1] for tip in page.figures["risk-coverage"]]
+    at_foot = [abs(y - foot) < 0.2 for _, y in points]
+    assert at_foot == [words == "0, no error" for words in told]
+    assert 0 < sum(at_foot) < len(points)
+    assert min(foot - y for (_, y), lies in zip(points, at_foot, strict=True) if not lies) > 12
+
+
 def test_html_is_well_formed(html: str, page: Page) -> None:
     assert html.startswith("<!doctype html>")
     assert page.errors == []

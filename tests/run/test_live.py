@@ -32,6 +32,7 @@ def looks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             seen["searching"] = watched(Run(out))
         if stage == "train" and done == total and "summary" not in seen:
             seen.update(summary=summary(out), page=build_partial(Run(out)), found=found)
+            seen["followed"] = build_partial(Run(out), again=True)
 
     changes = {**FEW, "methods": "uraenas", "train.epochs": 4, "engine.checkpoint_seconds": 0}
     pipeline = Pipeline.start(out, preset("tiny", changes), look)
@@ -60,12 +61,17 @@ def test_a_terminal_shows_its_losses_and_what_the_search_has_learned(looks: dict
     assert all(len(line) <= 80 for line in (*looks["searching"], chains))
 
 
-def test_its_page_can_be_made_and_looks_again(looks: dict[str, Any]) -> None:
-    assert 'data-refresh="10"' in looks["page"]
+def test_its_page_can_be_made_and_looks_again_where_it_is_made_again(looks: dict[str, Any]) -> None:
+    assert 'data-refresh="' not in looks["page"]
+    assert f"uraenas report {looks['out']} --follow" in looks["page"]
+    assert 'data-refresh="10"' in looks["followed"]
+    assert "--follow" not in looks["followed"]
     assert 'data-name="loss-sampled-sghmc"' in looks["page"]
     losses = Run(looks["out"]).losses()
     assert {len(own) for own in losses.values()} == {4}
-    assert 'data-refresh="' not in build_partial(Run(looks["out"]))
+    over = build_partial(Run(looks["out"]))
+    assert 'data-refresh="' not in over
+    assert "--follow" not in over
 
 
 def test_speed_and_time_left_of_a_stage_are_counted(tmp_path: Path) -> None:

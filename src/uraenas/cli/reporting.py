@@ -188,7 +188,9 @@ def _follow(path: Path, written: Path) -> None:
     from uraenas.run.progress import is_worked_on
 
     while is_worked_on(path):
-        write_bytes(written, build_partial(Run(path), _command()).encode(errors="backslashreplace"))
+        write_bytes(
+            written, build_partial(Run(path), _command(), again=True).encode(errors="backslashreplace")
+        )
         note([f"wrote {written}; it is written again every {REFRESH} s until the run is over"])
         gc.collect()
         time.sleep(REFRESH)

@@ -38,15 +38,19 @@ def lines_of(path: Path, facts: dict[str, Any]) -> Group:
         if facts["targets"]:
             parts.append(f"  means over {facts['targets']} targets in units of their standard deviations,")
         parts += [f"  {of}as predicted, without a temperature:", _headline(facts["metrics"])]
-    for method, own in facts["members"].items():
-        distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
-        words = (
-            f"{len(own)} members of {chains} chain{'s' * (chains > 1)}; distinct architectures: {distinct}"
-        )
-        if len(own) == 1:
-            words = "one member"
-        parts.append(f"  {shown(method):18} {words}")
+    parts += [f"  {words}: {shown(', '.join(names))}" for words, names in _alike(facts["members"]).items()]
     return Group(*(Text.from_markup(one) if isinstance(one, str) else one for one in parts))
+
+
+def _alike(members: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
+    """The methods by how many members they have, and how different these are: one line for all that are alike."""
+    found: dict[str, list[str]] = {}
+    for method, own in members.items():
+        distinct, chains = len({m["architecture"] for m in own}), len({m["chain"] for m in own})
+        words = f"{len(own)} members of {chains} chain{'s' * (chains > 1)}"
+        words += f", {distinct} architecture{'s' * (distinct > 1)}"
+        found.setdefault("one member" if len(own) == 1 else words, []).append(method)
+    return found
 
 
 def progress_words(facts: dict[str, Any]) -> str:

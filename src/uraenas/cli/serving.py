@@ -46,7 +46,7 @@ def serve(
             note(["every machine that reaches this one may ask; set URAENAS_TOKEN to ask for a token"])
         rule: list[str] = []
         if is_worked_on(opened.path):
-            app = following(opened, lambda: build_partial(opened, always=True), method, limits, asked)
+            app = following(opened, lambda: build_partial(opened, again=True), method, limits, asked)
             note(["the run is in progress: its page shows how far it is, until it is over"])
         else:
             app = application(opened, method, limits, asked)

@@ -30,7 +30,7 @@ class Cell:
 
     text: str
     small: str = ""
-    mark: str = ""  # best, better, worse; words: may be broken into lines
+    mark: str = ""  # best, better, worse, the last two perhaps one-seed; words: may be broken into lines
 
 
 @dataclass(frozen=True)

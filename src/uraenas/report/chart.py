@@ -68,12 +68,16 @@ def wrapped(words: str, most: int) -> list[str]:
 def _legend(legend: Legend, top: float) -> tuple[Markup, int]:
     parts, x, y = [], 0.0, top + 14
     for name, class_, sample in legend:
-        width = 30 + LETTER * len(name)
-        if x + width > WIDTH:
+        first, *more = textwrap.wrap(name, int((WIDTH - 30) / LETTER)) or [""]
+        width = 30 + LETTER * len(first)
+        if x and x + width > WIDTH:
             x, y = 0.0, y + 18
         drawn = element("g", sample, class_=class_, transform=f"translate({x + 10:.0f} {y - 4:.0f})")
-        parts += [drawn, text(x + 22, y, name)]
-        x += width
+        parts += [drawn, text(x + 22, y, first)]
+        for words in more:  # a name that is longer than a line has its lines to itself
+            y += 17
+            parts.append(text(x + 22, y, words))
+        x = WIDTH if more else x + width
     return join(parts), (int(y - top) + 8 if legend else 0)
 
 

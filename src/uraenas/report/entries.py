@@ -11,7 +11,7 @@ from uraenas.evaluation import REFERENCES
 from uraenas.evaluation.summaries import INTERVAL
 from uraenas.report.picked import alike, same_learning, same_references
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import LARGER_IS_BETTER, show
+from uraenas.report.style import LARGER_IS_BETTER, of_one_seed, show
 from uraenas.run.config import Config, differences
 
 
@@ -43,6 +43,7 @@ class Difference:
     interval: tuple[float, float]
     agreed: bool  # all pairs have the same sign
     same_seeds: bool  # pairs are runs of the same seed: if not, the seed may be all of the difference
+    pairs: int  # of runs
 
     def verdict(self, metric: str) -> str:
         """better or worse where the interval leaves out zero and all pairs agree, of runs of the same seeds."""
@@ -50,6 +51,10 @@ class Difference:
         if low <= 0 <= high or not self.agreed or not self.same_seeds:
             return ""
         return "better" if (low > 0) == (metric in LARGER_IS_BETTER) else "worse"
+
+    def mark(self, metric: str) -> str:
+        """The verdict as a table shows it."""
+        return of_one_seed(self.verdict(metric)) if self.pairs == 1 else self.verdict(metric)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +124,7 @@ class Entry:
         low, high = _quantiles(np.add.reduce([resample for _, resample in known]) / len(known))
         agreed = all(value > 0 for value in values) or all(value < 0 for value in values)
         same_seeds = all(a.config.seed == b.config.seed for a, b in pairs)
-        return Difference(statistics.fmean(values), (low, high), agreed, same_seeds)
+        return Difference(statistics.fmean(values), (low, high), agreed, same_seeds, len(pairs))
 
 
 def _paired(

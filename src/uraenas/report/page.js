@@ -165,7 +165,8 @@
   };
   // A saved figure says of which run it is, and is called so.
   const run = (svg) => svg.closest("[data-run]")?.dataset.run;
-  const whose = (svg) => (run(svg) ? `Run: ${run(svg)}` : `Runs: ${document.getElementById("content").dataset.runs}`).split(" ");
+  const whose = (svg) => (run(svg) ? `Run: ${run(svg)}` : `Runs: ${document.getElementById("content").dataset.runs}`)
+    .split(" ").flatMap((word) => word.match(/.{1,54}/gu) ?? []);
   const called = (svg) => `${run(svg) ?? "comparison"}-${svg.dataset.name}`.replace(/[^\w.-]+/g, "-");
   const download = (blob, name) => {
     const link = document.createElement("a");

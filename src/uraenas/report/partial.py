@@ -13,22 +13,23 @@ from uraenas.run.directory import Run
 from uraenas.run.show import summary
 from uraenas.run.watching import chains_through, searched_so_far
 
-REFRESH = 10  # seconds until a browser looks again, while somebody works on the run
+REFRESH = 10  # seconds until a page that is made again and again is read again
+
+ONCE = "The run goes on, and this page stays as it is. One that follows the run until it is over:"
 
 
-def build_partial(run: Run, command: str = "", always: bool = False) -> str:
-    """What can be told of a run without its metrics; read again while somebody works on it, or `always`."""
+def build_partial(run: Run, command: str = "", again: bool = False) -> str:
+    """What can be told of a run without its metrics; a page that is made `again` and again is read so, too."""
     facts = summary(run.path)
     progress = facts["progress"]
-    working = bool(progress and progress["working"])
     data = run.data()
     example = "image" if data is None else data.example
-    sections = [_stages(facts), _search(run, example), _training(run, example), _settings(run)]
+    sections = [_stages(run, facts, again), _search(run, example), _training(run, example), _settings(run)]
     said = f"{KINDS[example]}: {facts['dataset']} · seed {facts['seed']} · not measured yet"
     tiles = [*_tiles(progress), _members(run, facts["members"])]
     part = RunPart(run.path.resolve().name, "", said, "The run", "", tiles, sections)
     return finished(
-        refresh=REFRESH if working or always else 0,
+        refresh=REFRESH if again else 0,
         title=f"uraenas · {part.name}",
         heading=part.name,
         parts=[part],
@@ -60,10 +61,12 @@ def _members(run: Run, members: dict[str, list[Any]]) -> Tile:
     return Tile("Members", str(number), each or "none yet", f"{through} of {begun} chains are trained")
 
 
-def _stages(facts: dict[str, Any]) -> Section:
+def _stages(run: Run, facts: dict[str, Any], again: bool) -> Section:
     found = Section(
         "stages", "Stages", "How far each stage is. Metrics and their figures come with the evaluation."
     )
+    if facts["progress"] and facts["progress"]["working"] and not again:
+        found.blocks.append(Note(f"{ONCE} uraenas report {run.quoted} --follow"))
     lines = [Line(stage, [Cell(state, mark="words")]) for stage, state in facts["stages"].items()]
     found.blocks.append(Table("Stages of the run.", ["Stage", "State"], lines))
     if facts["cost"]:

@@ -70,6 +70,11 @@ def show(metric: str, value: float) -> str:
     return f"{100 * value:.2f} %" if metric == "accuracy" else three_decimals(metric, value)
 
 
+def of_one_seed(verdict: str) -> str:
+    """The mark of a difference that another seed may turn round."""
+    return f"{verdict} one-seed" if verdict else ""
+
+
 def direction(metric: str) -> str:
     return "higher is better" if metric in LARGER_IS_BETTER else "lower is better"
 

@@ -399,7 +399,7 @@ def test_a_run_in_progress_is_shown_until_it_predicts(
     run.tell_progress({"stage": "train", "found": "4 of 8 epochs", "done": 4, "total": 8})
     assert is_worked_on(run.path)
     body = png(DIGITS[0])
-    with answer(following(run, lambda: build_partial(run), limits=Limits(token=""))) as client:
+    with answer(following(run, lambda: build_partial(run, again=True), limits=Limits(token=""))) as client:
         status, page = client("GET", "/")
         assert (status, "4 of 8 epochs" in page, 'data-refresh="10"' in page) == (200, True, True)
         assert "default-src 'none'" in client.headers["content-security-policy"]

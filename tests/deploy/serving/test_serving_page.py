@@ -251,7 +251,7 @@ def test_a_run_is_watched_while_it_trains_and_predicts_when_it_is_over(
     with run.held():
         run.tell_progress({"stage": "search", "found": "", "done": 0, "total": 1})
         asked = Limits(token="secret")
-        with answer(following(run, lambda: build_partial(run, always=True), limits=asked)) as client:
+        with answer(following(run, lambda: build_partial(run, again=True), limits=asked)) as client:
             browser.get(f"http://me:secret@127.0.0.1:{client.port}/")
             browser.get(f"http://127.0.0.1:{client.port}/")
             pipeline.train(pipeline.search())

@@ -47,8 +47,8 @@ def _sizes(entries: Entries) -> Section:
         "compared-size",
         "Ensemble size",
         "What another member brings, in every run. Values below the full size are means over random subsets of the "
-        "members; bands, where a line is one run, are one standard deviation over them. Colour is the method, shape "
-        f"the run.{references_aside(entries)}",
+        "members; bands, where a line is one run and they were kept, are one standard deviation over them: a curve "
+        f"without one is no surer. Colour is the method, shape the run.{references_aside(entries)}",
     )
     methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
     lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]

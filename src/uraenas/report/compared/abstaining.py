@@ -4,10 +4,12 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from uraenas.ensemble.threshold import Threshold
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.compared.words import tested_on
-from uraenas.report.entries import Entries
+from uraenas.report.entries import Entries, Entry
 from uraenas.report.reading import RunFacts
+from uraenas.report.sections.guarantees import answers, threshold_of
 from uraenas.report.sections.reliability import RISKS, coverage_at
 from uraenas.report.style import colour, listed
 
@@ -44,13 +46,53 @@ def section(entries: Entries) -> Section:
             "shares in place of ranges."
         )
         notes.insert(0, Note(f"Without predictions or their test set: {listed(lacking)}. {what_to_do}"))
-    found.blocks += [Table(caption, header, lines), *notes]
+    found.blocks += [Table(caption, header, lines), *_thresholds(entries), *notes]
     return found
+
+
+def _thresholds(entries: Entries) -> list[Table]:
+    """From which confidence to answer, where held-out images say so, and what comes of it."""
+    lines = []
+    for entry in entries:
+        if all(facts.part == "test" and entry.method in facts.held_out for facts in entry.runs):
+            cells = [_threshold(entry, risk) for risk in RISKS]
+            lines.append(Line(entry.method, cells, colour(entry.method), entries.of_group(entry.group)))
+    if not lines:
+        return []
+    seeds = ", of several seeds from the lowest to the highest: each run has its own, under “Guarantees”"
+    caption = (
+        "From which confidence to answer: temperature-scaled, as uraenas predict tells it, chosen on held-out "
+        f"{entries.examples}{seeds if entries.folded else ''}; beneath, the share of "
+        f"{tested_on(entries)} that is answered then, and of these wrong."
+    )
+    if any("≈" in cell.text for line in lines for cell in line.cells):
+        caption += " ≈: an estimate, as too few are held out to guarantee so small a risk."
+    return [Table(caption, ["Method", *(f"For {100 * risk:g} % risk" for risk in RISKS)], lines)]
+
+
+def _threshold(entry: Entry, risk: float) -> Cell:
+    found = [threshold_of(facts, entry.method, risk) for facts in entry.runs]
+    ends = [_confidence(one) for one in sorted(found, key=lambda one: one.confidence)]
+    words = ends[0] if ends[0] == ends[-1] else f"{ends[0]} – {ends[-1]}"
+    words = words if all(one.certainty for one in found) else f"≈ {words}"
+    if not all(entry.method in facts.predictions for facts in entry.runs):
+        return Cell(words)
+    of_runs = zip(entry.runs, found, strict=True)
+    counts = [(facts.measured, *answers(facts, entry.method, one)) for facts, one in of_runs]
+    tested, answered, wrong = map(sum, zip(*counts, strict=True))
+    share = f", {100 * wrong / answered:.1f} % wrong" if answered else ""
+    return Cell(words, f"{100 * answered / tested:.1f} %{share}")
+
+
+def _confidence(threshold: Threshold) -> str:
+    if not threshold.passing:
+        return "never"
+    return f"{threshold.confidence:.3f}" if threshold.confidence else "always"
 
 
 def _no_guarantee(entries: Entries) -> Note:
     return Note(
-        f"The shares are read off the {entries.runs[0].part} {entries.examples}, so they are no guarantee. "
+        f"The shares at a risk are read off the {entries.runs[0].part} {entries.examples}, so they are no guarantee. "
         "uraenas predict RUN --risk 0.02 abstains so that at most 2\u00a0% of its answers are wrong, by a threshold "
         f"from held-out {entries.examples}, with a certainty of 95\u00a0% where there are enough of them (for 2\u00a0% "
         "at least 149 apart); a run's own section “Guarantees” shows how that falls out. "

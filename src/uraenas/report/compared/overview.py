@@ -161,7 +161,10 @@ def _others(entries: Entries, best: Entry, column: Column) -> str:
     parts = [f"not clearly worse: {_few(found['best'])}"] if "best" in found else []
     if not parts and "worse" in found:
         others = _few(found["worse"]) if "unjudged" in found else "all others"
-        parts.append(f"clearly ahead of {others}")
+        once = all(len(e.pairs(best)) == 1 for e, words in standing.items() if words == "worse")
+        parts.append(
+            f"clearly ahead of {others}" + (f" on these {entries.examples}, one seed" if once else "")
+        )
     parts += [f"not judged: {_few(found['unjudged'])}"] if "unjudged" in found else []
     return "; ".join(parts)
 
@@ -224,8 +227,9 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
     caption = (
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
         f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
-        f"worse: the interval leaves out zero{seeds}. –: a run has no replicates, or not as many, to be paired. Bold "
-        "above is held against the best of its column instead."
+        f"worse: the interval leaves out zero{seeds}; △ and ▽: the same on these {entries.examples}, one seed. –: "
+        "a run has no replicates, or not as many, to be paired. Bold above is held against the best of its column "
+        "instead."
     )
     caption += _of_which_seeds(entries, baseline)
     return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
@@ -255,7 +259,7 @@ def _of_which_seeds(entries: Entries, baseline: Entry) -> str:
     ]
     if strange:
         words += (
-            f" Of other seeds than the baseline, which may be all of a difference, so without ▲ and ▼: "
+            f" Of other seeds than the baseline, which may be all of a difference, so without a sign: "
             f"{listed(strange)}."
         )
     if any(len(of) < FEW_SEEDS for of in pairs.values()):
@@ -270,7 +274,7 @@ def _difference(found: Difference | None, metric: str) -> Cell:
     if found is None:
         return Cell("–")
     low, high = (shown(metric, end) for end in found.interval)
-    return Cell(shown(metric, found.value), f"{low} – {high}", found.verdict(metric))
+    return Cell(shown(metric, found.value), f"{low} – {high}", found.mark(metric))
 
 
 def _why_no_differences(entries: Entries, baseline: Entry | None, wanted: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from uraenas.base.svg import join, text
+from uraenas.base.svg import join, rect, text
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, LETTER, WIDTH, draw, signed_cell
 from uraenas.report.entries import Entries, Entry
@@ -49,6 +49,10 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
     return found
 
 
+LOOKS = [
+    ("better", "", rect(-9, -6, 18, 12, "heat better")),
+    ("worse", "", rect(-9, -6, 18, 12, "heat worse")),
+]
 Cells = dict[tuple[str, int], float]
 
 
@@ -121,7 +125,7 @@ def _map(entries: Entries, entry: Entry, baseline: Entry, metric: str, cells: Ce
             parts.append(signed_cell(left + width * k, y, width, ROW, share, label.replace("-", "−"), tip))
     unit = "percentage points" if metric == "accuracy" else METRIC_NAMES[metric]
     pairs = len(entry.pairs(baseline))
-    seeds = f", {count(pairs, 'pair')} of runs" if pairs > 1 else ""
+    seeds = f", {count(pairs, 'pair')} of runs" if pairs > 1 else ", one seed"
     n = f"{unit}, minus {entries.names[baseline]} · {facts.n} images per cell{seeds}"
     return draw(
         f"minus-{metric}-{entry.method}-{entry.group + 1}",
@@ -129,5 +133,6 @@ def _map(entries: Entries, entry: Entry, baseline: Entry, metric: str, cells: Ce
         n,
         top + ROW * len(facts.shifts) + 6,
         join(parts),
+        LOOKS,
         summary=f"Up to {shown(metric, most).lstrip('+')} over all maps.",
     )

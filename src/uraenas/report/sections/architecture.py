@@ -193,7 +193,7 @@ def _gallery(facts: RunFacts, distinct: tuple[Architecture, ...], methods: list[
     n += f", {count(_functions(members), 'function')}"
     if len(distinct) > MOST_CELLS:
         n += f"; the first {MOST_CELLS}"
-    title = f"{len(methods)} methods with the same cells" if names else listed(methods)
+    title = f"{len(methods)} methods with the same cells" if names else f"{listed(methods)}: architectures"
     return draw(f"cells-{methods[0]}", title, n, top + height, drawn, space.legend())
 
 

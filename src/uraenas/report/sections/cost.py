@@ -169,9 +169,9 @@ def scatter(
     )
     parts = [frame.axes(), _front(frame, points, metric in LARGER_IS_BETTER)]
     parts += [_point(frame, one, unit, metric) for one in points]
-    title = f"{METRIC_NAMES[metric]}{' in %' if percent else ''}, {words}, against cost"
+    title = f"{METRIC_NAMES[metric]}{' in %' if percent else ''}, {words}, against {unit}"
     intervals = "95 % intervals · " if any(one.ends for one in points) else ""
-    legend = legend or method_legend([one.name for one in points])
+    legend = [*(legend or method_legend([one.name for one in points])), FRONT]
     named = f"{id}-{unit.split()[0]}-{metric}-{words}"
     return draw(
         named, title, f"{direction(metric)} · {intervals}{n}", frame.figure_height, join(parts), legend
@@ -202,6 +202,7 @@ def _point(frame: Frame, one: Point, unit: str, metric: str) -> Markup:
     return element("g", *drawn, class_=f"{colour(one.method)} spot", data_method=one.method, data_tip=tip)
 
 
+FRONT = ("the front", "", line(-9, 0, 9, 0, "front"))
 HEADER: tuple[str, ...] = ("Weight chains", "Search, s", "Training, s", "Examples seen")
 HEADER += ("Parameters", "Memory, MB", "Multiply-adds of a prediction")
 

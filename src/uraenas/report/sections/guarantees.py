@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from uraenas.ensemble.held_out import CERTAINTY, HeldOut
+from uraenas.ensemble.threshold import Threshold
 from uraenas.evaluation import conformal
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
 from uraenas.report.reading import RunFacts
@@ -67,26 +68,43 @@ def _risks(facts: RunFacts, methods: list[str]) -> Table:
     lines = []
     for name in methods:
         cells = []
-        confidence, predicted = facts.prediction(name, "temperature").exp().max(dim=1)
         for risk in RISKS:
-            threshold = facts.held_out[name].threshold(risk, share=0)  # by confidence alone, as counted here
-            answered = confidence >= threshold.confidence
-            wrong = (predicted != facts.labels)[answered]
-            of = f"{int(wrong.sum()):,} of {len(wrong):,}" if len(wrong) else "none answered"
+            threshold = threshold_of(facts, name, risk)
+            answered, wrong = answers(facts, name, threshold)
+            of = f"{wrong:,} of {answered:,}" if answered else "none answered"
             words = of if threshold.certainty else f"{of}; an estimate"
-            share = _percent(wrong.double().mean()) if len(wrong) else "–"
-            cells += [Cell(_percent(answered.double().mean())), Cell(share, words)]
+            share = _percent(wrong / answered) if answered else "–"
+            cells += [Cell(_percent(answered / facts.measured), _from(threshold)), Cell(share, words)]
         lines.append(Line(name, cells, colour(name)))
     header = ["Method"]
     for risk in RISKS:
         header += [f"Risk {100 * risk:g} %: answered", "Of these wrong"]
-    caption = f"Answers at a chosen risk, kept with a certainty of {100 * CERTAINTY:g} %. {_rests(facts)}"
+    caption = (
+        f"Answers at a chosen risk, kept with a certainty of {100 * CERTAINTY:g} %: those of at least the confidence "
+        f"beneath. {_rests(facts)}"
+    )
     if any("an estimate" in cell.small for line in lines for cell in line.cells):
         caption += (
             f" An estimate: there are too few held-out {facts.examples} to guarantee so small a risk, so the threshold "
             "is the one that kept to it on them. A larger risk that can be guaranteed may answer fewer."
         )
     return Table(caption, header, lines)
+
+
+def threshold_of(facts: RunFacts, method: str, risk: float) -> Threshold:
+    """From held-out images, by confidence alone."""
+    return facts.held_out[method].threshold(risk, share=0)
+
+
+def answers(facts: RunFacts, method: str, threshold: Threshold) -> tuple[int, int]:
+    """How many test images it answers, and how many of these wrongly."""
+    confidence, predicted = facts.prediction(method, "temperature").exp().max(dim=1)
+    answered = confidence >= threshold.confidence
+    return int(answered.sum()), int((predicted != facts.labels)[answered].sum())
+
+
+def _from(threshold: Threshold) -> str:
+    return f"from {threshold.confidence:.3f}" if threshold.passing else ""
 
 
 def _classes(facts: RunFacts, held_out: HeldOut) -> Table:

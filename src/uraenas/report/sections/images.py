@@ -91,7 +91,13 @@ def _pictures(
         x, y = WIDTH / COLUMNS * (k % COLUMNS), HEAD + ROW * (k // COLUMNS)
         parts.append(_picture(facts, image, x, y, log_p[image].exp(), split))
     height = HEAD + ROW * -(-len(chosen) // COLUMNS)
-    return draw(id, title, n, height, element("g", join(parts), class_=colour(facts.primary)))
+    own = colour(facts.primary)
+    legend = [
+        ("named, and right", own, rect(-6, -6, 12, 12, "guess right")),
+        ("named, and wrong", own, rect(-6, -6, 12, 12, "guess")),
+    ]
+    words = f"{n} · by {facts.primary}"
+    return draw(id, title, words, height, element("g", join(parts), class_=own), legend)
 
 
 def _picture(

@@ -69,7 +69,13 @@ def _matrix(facts: RunFacts, method: str, matrix: list[list[float]], high: float
     n = f"in % · mean {show('accuracy', mean)} · " if mean is not None else "in % · "
     n += f"{facts.n} {facts.examples}, {count(whole, 'member')}"
     n += f", the first {members}" if members < whole else ""
-    return draw(f"disagreement-{method}", method, n, top + size * members + 6, join(parts))
+    return draw(
+        f"disagreement-{method}",
+        f"{method}: disagreement of members",
+        n,
+        top + size * members + 6,
+        join(parts),
+    )
 
 
 def uncertainty(facts: RunFacts) -> Section:
@@ -193,7 +199,8 @@ def _columns(
         hit = rect(frame.across(k) - width / 2, frame.top, width, frame.height, "hit")
         parts.append(element("g", hit, *bars, class_="spot", data_tip=f"{tip}\ntotal\t{start:.4f}"))
     n = f"nats, mean of {count(len(facts.shifts), 'shift')} · {facts.n} {facts.examples} each"
-    return draw(f"severity-sources-{method}", method, n, frame.figure_height, join(parts), legend)
+    title = f"{method}: uncertainty by source"
+    return draw(f"severity-sources-{method}", title, n, frame.figure_height, join(parts), legend)
 
 
 def _n(facts: RunFacts, shift: str) -> str:

@@ -10,7 +10,7 @@ from uraenas.evaluation import CALIBRATIONS, Diverged, Row, unbeaten
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Key, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
 from uraenas.report.reading import RunFacts
-from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, listed, marker
+from uraenas.report.style import LARGER_IS_BETTER, METRIC_NAMES, colour, count, listed, marker, of_one_seed
 from uraenas.report.table import DISAGREEMENT, TableLine, best, columns_of, table
 
 LEADS = {
@@ -69,8 +69,8 @@ def few_tested(facts: RunFacts) -> list[str]:
     if facts.measured >= LEAST or not facts.settings["evaluate.bootstrap"]:
         return []
     return [
-        f"{facts.measured} {facts.examples} are too few for intervals: they are too short, and ▲ and ▼ come by "
-        "chance far more often than in one case of twenty."
+        f"{facts.measured} {facts.examples} are too few for intervals: they are too short, and signs of better "
+        "and worse come by chance far more often than in one case of twenty."
     ]
 
 
@@ -191,8 +191,8 @@ def _differences(facts: RunFacts, kind: str) -> Table:
             lines.append(Line(name, [_difference(row) for row in found], colour(name)))
     caption = (
         f"Differences to {facts.baseline}, {CALIBRATIONS[kind]}: paired bootstrap over the same {facts.examples}, "
-        f"{facts.n}, 95\u00a0% intervals. ▲ better, ▼ worse, both where the interval leaves out zero. It is over "
-        f"{facts.examples}, not over seeds: another seed may move a method by more."
+        f"{facts.n}, 95\u00a0% intervals. △ better, ▽ worse on these {facts.examples}, one seed: the interval leaves "
+        f"out zero. It is over {facts.examples}, not over seeds: another seed may move a method by more."
     )
     if ":" in (facts.baseline or ""):
         caption += " The baseline is of another run, and what was set differently may be all of a difference."
@@ -202,7 +202,7 @@ def _differences(facts: RunFacts, kind: str) -> Table:
 def _difference(row: Row | None) -> Cell:
     if row is None:
         return Cell("–")
-    return Cell(shown(row.metric, row.value), _range(row), verdict(row))
+    return Cell(shown(row.metric, row.value), _range(row), of_one_seed(verdict(row)))
 
 
 def shown(metric: str, value: float) -> str:

@@ -6,8 +6,8 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from uraenas.base.svg import element, join, line, rect, text
-from uraenas.evaluation import metrics
+from uraenas.base.svg import element, join, line, log_ticks, rect, text
+from uraenas.evaluation import CALIBRATIONS, metrics
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
 from uraenas.report.chart import HEAD, Axis, Frame, Series, draw, line_chart, method_key
 from uraenas.report.reading import RunFacts
@@ -16,6 +16,7 @@ from uraenas.report.style import colour, show
 COUNTS_HEIGHT = 34
 COVERAGES = 80  # points of a risk–coverage curve
 RISKS = (0.01, 0.02, 0.05)
+FOOT = 0.4  # of an error, where 0 is drawn
 WILSON = 1.96  # a normal deviate, for 95 %
 
 
@@ -40,7 +41,7 @@ def section(facts: RunFacts) -> Section:
         Note(
             f"Risk and coverage: if it answers only its most confident share of the {facts.examples} (coverage), "
             "how often is it wrong on those (risk)? The further right a curve stays low, the more can be answered "
-            "safely. AURC is the mean risk over all coverages."
+            "safely; at 0, the foot of the figure, there is no error yet. AURC is the mean risk over all coverages."
         ),
         method_key(list(facts.predictions)),
         Grid([_risk(facts)]),
@@ -78,10 +79,16 @@ def _diagram(facts: RunFacts, method: str, kind: str) -> Figure:
     shown = "" if ece is None else f"ECE {show('ece', ece)} · "
     return draw(
         f"reliability-{method}-{kind}",
-        method,
-        f"{shown}accuracy against confidence · {facts.n}",
+        f"{method}: reliability",
+        f"{shown}accuracy against confidence · {CALIBRATIONS[kind]} · {facts.n}",
         frame.figure_height,
         element("g", join(parts), class_=colour(method)),
+        [
+            ("accuracy", colour(method), rect(-6, -6, 12, 12, "bar")),
+            ("its gap to confidence", colour(method), rect(-6, -6, 12, 12, "gap")),
+            ("95 % interval", "", line(0, -7, 0, 7, "whisker")),
+            ("as confidence", "", line(-9, 0, 9, 0, "ideal")),
+        ],
         summary=f"{metrics.BINS} bins of confidence.",
     )
 
@@ -144,20 +151,23 @@ def _curve(risk_N: Tensor) -> list[tuple[float, float]]:
 def _risk(facts: RunFacts) -> Figure:
     series = [Series(name, _curve(risk_N)) for name, risk_N in facts.risks.items()]
     high = max(y for one in series for _, y in one.points)
-    least = max(0.5 / len(facts.labels), 1e-4)  # risks below one image are drawn on the floor
+    images = len(facts.labels)
+    foot = FOOT / images  # a logarithm has no 0, which is drawn here, apart from the least risk above it
+    top = max(1.3 * high, 4 * foot)
+    ticks = [foot, *log_ticks(1 / images, top)]
     frame = Frame(
         Axis(f"coverage: share of the {facts.examples} in %", 0, 1, lambda v: f"{100 * v:.0f}"),
-        Axis("", least, max(1.3 * high, 4 * least), lambda v: f"{100 * v:.3g}", log=True),
+        Axis("", foot, top, lambda v: "0" if v == foot else f"{100 * v:.3g}", ticks, log=True),
         height=220,
     )
     return line_chart(
         "risk-coverage",
         "Risk against coverage",
-        f"error among the answered, in %, log scale · as predicted · {facts.n}",
+        f"error among the answered, in %, log scale above 0 · as predicted · {facts.n}",
         series,
         frame,
-        lambda v: f"coverage {100 * v:.1f} %",
-        lambda v: f"{100 * v:.2f} %",
+        lambda v: f"coverage {100 * v:.1f} %, {round(v * images):,} {facts.examples}",
+        lambda v: f"{100 * v:.2f} %" if v else "0, no error",
         marks=False,
     )
 

@@ -2,7 +2,8 @@
 
 import statistics
 
-from uraenas.base.svg import join, padded, text
+from uraenas.base.svg import join, padded, rect, text
+from uraenas.evaluation import CALIBRATIONS
 from uraenas.report.blocks import Choice, Figure, Note, Section
 from uraenas.report.chart import (
     HEAD,
@@ -32,8 +33,9 @@ def section(facts: RunFacts) -> Section:
         "What happens when images get worse than those it was trained on. Accuracy falls for everyone; a method that "
         "knows it is out of its depth keeps ECE and NLL low while it does. Severity 0 is the clean test set. Lines "
         "are means "
-        "over kinds of shift; a band holds the middle half of these kinds, for the first method and the baseline: "
-        "kinds differ far more than methods do, so read differences from the table above, which pairs them.",
+        "over kinds of shift; a band holds the middle half of these kinds, for the first method and the baseline, "
+        f"where there are at least {FEW} kinds: curves without one spread as widely. "
+        "Kinds differ far more than methods do, so read differences from the table above, which pairs them.",
     )
     if not facts.cells:
         found.blocks.append(
@@ -79,6 +81,7 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
         wide = len(facts.shifts) >= FEW and name in (facts.primary, facts.baseline)
         series.append(Series(name, points, band=band if wide else ()))
     percent = metric == "accuracy"
+    banded = [one.name for one in series if one.band]
     ends = [end for one in series for _, *both in one.band for end in both]
     low, high = padded([*(y for one in series for _, y in one.points), *ends])
     y = Axis("", max(low, 0.0), high, (lambda v: f"{100 * v:.4g}") if percent else None)
@@ -88,7 +91,8 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
         f"severity-{metric}-{kind}",
         f"{METRIC_NAMES[metric]}{' in %' if percent else ''} against severity",
         f"{direction(metric)} · mean of {shifts} · {facts.n} {facts.examples} each"
-        + (" · bands: middle half" if ends else ""),
+        + f" · {CALIBRATIONS[kind]}"
+        + (f" · bands, middle half: {', '.join(banded)} alone" if banded else " · no bands"),
         series,
         Frame(x, y),
         lambda v: "clean" if v == 0 else f"severity {v:.0f}, mean of {shifts}",
@@ -132,5 +136,6 @@ def _heat_map(
         f"{direction(metric)} · {facts.n} {facts.examples} per cell",
         top + ROW * len(facts.shifts) + 6,
         join(parts),
+        [("the stronger, the worse", "", rect(-9, -6, 18, 12, "heat worse"))],
         summary=f"Between {show(metric, low)} and {show(metric, high)} over all methods.",
     )

@@ -44,7 +44,7 @@ def section(facts: RunFacts) -> Section:
         "Ensemble size",
         "What another member brings. A value at a size below the full one is the mean over random subsets of the "
         "members; the curve of a good ensemble gets better and then levels off. Bands: one "
-        "standard deviation over the subsets to either side, where it was kept.",
+        "standard deviation over the subsets to either side, where it was kept; a curve without one is no surer.",
     )
     found.blocks += curves([Curve([facts], name, name) for name in facts.methods], "size")
     return found
@@ -66,6 +66,14 @@ def _figures(lines: Sequence[Curve], id: str, shift: str, words: str) -> list[Fi
     return [figure for figure in figures if figure is not None]
 
 
+def _bands(series: Sequence[Series]) -> str:
+    """What they are, and that a curve without one is no surer than others."""
+    curves = [one for one in series if len(one.points) > 1]
+    if not any(one.band for one in curves):
+        return " · no bands"
+    return " · band: ± one deviation" + ("" if all(one.band for one in curves) else ", where it was kept")
+
+
 def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str) -> Figure | None:
     series = [found for line in lines if (found := line.series(metric, shift)).points]
     if max((len(one.points) for one in series), default=0) < 2:
@@ -82,7 +90,9 @@ def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str
     n = f"{direction(metric)} · {facts.n} {facts.examples}"
     if shift != "none":
         n += f" × {count(len(facts.cells), 'shift')}"
-    n += f" · means over up to {facts.settings['evaluate.subsets']} subsets"
+    if (runs := len({run for line in lines for run in line.runs})) > 1:
+        n += f" · {count(runs, 'run')}"
+    n += f" · means over up to {facts.settings['evaluate.subsets']} subsets{_bands(series)}"
     return line_chart(
         f"{id}-{metric}-{words}",
         title,

@@ -1,5 +1,6 @@
 """What a reader of tables notes, and what it refuses, in words that say how to mend it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.catalog import load_dataset
 from uraenas.data.dataset import Dataset
 from uraenas.data.tables import Frame, TableSettings, table_dataset
+from uraenas.data.tables.frame import checked
 
 NUMBER = TableSettings("y", kind="numbers")
 
@@ -51,3 +53,63 @@ def test_of_such_a_file_nothing_is_written(uraenas: Callable, tmp_path: Path) ->
     assert done.stderr.strip().count("\n") == 0
     assert "there is nothing to learn from" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+DATES = {
+    "Mar 5, 2020": "March 12, 2021",
+    "2020-03": "2020-12",
+    "03/2020": "12/2021",
+    "12:00": "9:45",
+    "10:00:00": "23:59:59",
+    "9:45 PM": "12:00 am",
+    "5.3.2020": "6.3.2020",
+    "2020-03-05T10:00:00Z": "2020-03-06T10:00:00+01:00",
+    "3/5/20": "12/31/21",
+    "3/5/20 10:00": "12/31/21 9:30",
+    "5 Mar 2020": "Fri, 6 March 2020",
+    "5 März 2020": "6 Juni 2020",
+    "Jan 2020": "2020 Feb",
+    "5th May": "1st June",
+}
+
+
+@pytest.mark.parametrize("first", DATES)
+def test_dates_and_times_are_refused_however_they_are_written(first: str) -> None:
+    with pytest.raises(
+        UraenasError, match=f"column day holds dates such as {re.escape(first)}; make numbers"
+    ):
+        checked({"day": np.array([first, "", DATES[first]] * 20, object)})
+
+
+def test_a_few_other_words_beside_dates_make_no_names_of_them() -> None:
+    days = [f"3/{day}/20" for day in range(1, 31)]
+    with pytest.raises(UraenasError, match="dates such as 3/1/20"):
+        checked({"day": np.array([*days, "unknown", "n/a"], object)})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("10-12", "13-15", "16-18"),  # ages
+        ("1999-2003", "2004-2010"),
+        ("2009-10", "2010-11", "2011-12", "2012-13"),  # seasons
+        ("1.2.3", "1.10.2", "2.0.0"),  # versions
+        ("1.10.12", "1.2.3", "1.9.11"),
+        ("12:1", "3:2", "4:3"),  # ratios
+        ("16:10", "21:10"),
+        ("May", "June", "July"),  # a category as good as any
+        ("Mon", "Tue"),
+        ("12 apples", "3 pears"),
+        ("A-12-20", "B-11-19"),
+        ("Room 5, 2020", "Room 6, 2021"),
+        ("12:00", "noon", "evening", "night"),
+        ("", ""),
+    ],
+)
+def test_what_only_looks_like_dates_is_a_category(values: tuple[str, ...]) -> None:
+    checked({"x": np.array([*values, "" if values[0] else "a"] * 20, object)})
+
+
+def test_plain_years_are_numbers() -> None:
+    found = checked({"year": np.array(["1999", "2020", ""], object)})["year"]
+    assert found.dtype == np.float64

@@ -113,3 +113,49 @@ def test_what_only_looks_like_dates_is_a_category(values: tuple[str, ...]) -> No
 def test_plain_years_are_numbers() -> None:
     found = checked({"year": np.array(["1999", "2020", ""], object)})["year"]
     assert found.dtype == np.float64
+
+
+def on_missing(x: np.ndarray) -> list[str]:
+    found = table_dataset("rows", {"x": x, "z": np.arange(len(x)), "y": np.arange(len(x)) ** 2.0}, NUMBER)
+    return [note for note in found.notes if "if that means that it is missing" in note]
+
+
+@pytest.mark.parametrize("value", [-999.0, 9999.0])
+@pytest.mark.parametrize("share", [0.01, 0.4])
+def test_a_number_that_may_stand_for_a_missing_value_is_noted(value: float, share: float) -> None:
+    x = np.round(np.random.default_rng(0).normal(40, 10, 400), 1)
+    x[: int(400 * share)], x[-1] = value, np.nan
+    (said,) = on_missing(x)
+    assert said.startswith(f"x is {value:g} in {400 * share:.0f} rows and ")
+    x[0] = -99999.0 if value < 0 else 99999.0  # once alone it is no more than an outlier
+    assert not any("99999 in" in note for note in on_missing(x))
+
+
+def test_codes_of_nines_are_noted_beside_few_values() -> None:
+    x = np.arange(400) % 5 + 1.0
+    x[:20], x[20:30] = 99, 98
+    assert [note.split()[2] for note in on_missing(x)] == ["99"]
+
+
+def test_two_such_numbers_are_both_noted() -> None:
+    x = np.random.default_rng(0).normal(40, 10, 400)
+    x[:20], x[20:40], x[40:60] = -9999, -999, 9999
+    assert [note.split()[2] for note in on_missing(x)] == ["-9999", "-999", "9999"]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.random.default_rng(0).lognormal(0, 1, 400),  # a long tail
+        np.minimum(np.round(np.random.default_rng(0).lognormal(0, 1, 400), 2), 5),  # cut off
+        (np.arange(400) % 50 == 0).astype(float),  # rare, of two values
+        np.where(np.arange(400) % 10 == 0, np.arange(400) % 7, 0.0),  # mostly 0
+        np.arange(400) % 5 + 1.0,
+        np.array([-5, -2.4, -2.4, -2.4, -2.3, -2.3, -2.3, 0])[
+            np.arange(400) % 8
+        ],  # few values, chosen by hand
+        np.random.default_rng(0).poisson(0.3, 400).astype(float),
+    ],
+)
+def test_other_columns_are_not_suspected(x: np.ndarray) -> None:
+    assert on_missing(x) == []

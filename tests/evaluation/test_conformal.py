@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from uraenas.base.errors import UraenasError
 from uraenas.ensemble.held_out import HeldOut, drawn_apart
+from uraenas.ensemble.residuals import Residuals
 from uraenas.ensemble.threshold import estimated, promised
 from uraenas.evaluation import conformal
 
@@ -70,6 +71,37 @@ def test_groups_together_miss_as_much_as_they_may_and_hardly_less(counts: list[i
 def test_what_whole_places_leave_over_goes_to_the_largest_group() -> None:
     """Of 30 scores 3.1 may be beyond, of 12 scores 1.3: together there is room for one more, where it is used best."""
     assert conformal.conformal_places([12, 30, 12, 12, 12], 0.9) == [12, 27, 12, 12, 12]
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("groups", [1, 2, 3, 5, 8])
+def test_the_least_number_of_images_is_the_first_that_gives_most_groups_an_end(
+    groups: int, coverage: float
+) -> None:
+    def has_ends(each: int) -> bool:
+        places = conformal.conformal_places([each] * groups, coverage)
+        return sum(place <= each for place in places) > groups // 2
+
+    each = next(each for each in range(1, 1000) if has_ends(each))
+    assert conformal.least_for_coverage(coverage, groups) == groups * each
+
+
+@pytest.mark.parametrize(
+    ("panels", "needed", "setting"), [(1, "99", "a larger data.apart"), (5, "295", "data.apart")]
+)
+def test_a_doubt_names_the_rows_their_number_and_what_changes_it(
+    panels: int, needed: str, setting: str
+) -> None:
+    rows = 120 if panels == 5 else 40
+    judged_by = torch.arange(rows) % panels
+    found = Residuals.of(
+        torch.zeros(1, rows, 2), torch.ones(rows), torch.ones(rows), judged_by, torch.arange(panels)
+    )
+    assert not found.doubts_of_coverage(0.9, "row")
+    (said,) = found.doubts_of_coverage(0.99, "row")
+    assert f"{rows} held-out rows" in said
+    assert ("in 5 folds" in said) == (panels == 5)
+    assert f"needed: {needed} (more rows in all, or {setting}" in said
 
 
 def test_a_quantile_counts_the_new_image_too() -> None:

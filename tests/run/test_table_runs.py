@@ -116,6 +116,7 @@ def test_the_page_has_the_sections_of_its_target(runs: dict[str, Path]) -> None:
     for id in ("observed", "intervals", "drift", "unsure", "uncertainty", "training"):
         assert f'id="{id}"' in page
     assert 'id="classes"' not in page
+    assert "so this is a check that should find nothing" in page  # test and training rows are of one file
     classes = (runs["classes"] / "report.html").read_text()
     assert all(f'id="{id}"' in classes for id in ("classes", "drift", "unsure"))
     assert not any(f'id="{id}"' in classes for id in ("shift", "outside", "images"))

@@ -19,7 +19,7 @@ INSIDE = "network/"  # before the names of all that is no input or output
 ML = "ai.onnx.ml"
 
 
-def of_columns(model: "ModelProto", columns: Columns, variants: int) -> "ModelProto":
+def of_columns(model: "ModelProto", columns: Columns) -> "ModelProto":
     """The model of `images` [variants · N, 1, 1, D] as one of columns [N]."""
     from onnx import compose, helper
 
@@ -28,7 +28,7 @@ def of_columns(model: "ModelProto", columns: Columns, variants: int) -> "ModelPr
         raise UraenasError(f"column {min(taken)!r} has the name of an output of the file; rename it")
     model = compose.add_prefix(model, INSIDE)
     front = _Front(columns)
-    parts = [front.encoded(variant) for variant in range(variants)]
+    parts = [front.encoded(variant) for variant in range(columns.variants)]
     together = front.node("Concat", parts, axis=0)
     front.node("Unsqueeze", [together, front.constant([1, 2], np.int64)], name=f"{INSIDE}images")
     for output, name in zip(model.graph.output, outputs, strict=True):
@@ -74,8 +74,8 @@ class _Front:
     def encoded(self, variant: int) -> str:
         """What networks read [N, D], in float32."""
         parts = [
-            self._number(part) if isinstance(part, Number) else self._category(part, variant)
-            for part in self.columns.parts
+            self._number(part) if isinstance(part, Number) else self._category(part, value)
+            for part, value in zip(self.columns.parts, self.columns.taken_for[variant], strict=True)
         ]
         return self._float(self.node("Concat", parts, axis=1))
 
@@ -97,7 +97,7 @@ class _Front:
         self.fixed[part.name] = self.node("Concat", parts, axis=1)
         return self.fixed[part.name]
 
-    def _category(self, part: Category, variant: int) -> str:
+    def _category(self, part: Category, value: int) -> str:
         count = len(part.values)
         if part.name not in self.fixed:
             self.fixed[part.name] = self.node(
@@ -110,7 +110,7 @@ class _Front:
             )
         place = self.fixed[part.name]
         unseen = self.node("Less", [place, self.constant(0, np.int64)])
-        taken = self.node("Where", [unseen, self.constant(variant % count, np.int64), place])
+        taken = self.node("Where", [unseen, self.constant(value, np.int64), place])
         return self._double(self.node("Equal", [taken, self.constant(range(count), np.int64)]))
 
     def node(self, kind: str, inputs: list[str], name: str = "", domain: str = "", **attributes: Any) -> str:

@@ -53,10 +53,10 @@ class EnsembleNetwork(nn.Module):
         return found
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        log_p, features = self.members.look(images)
+        log_p, features, variants = self.members.look(images)
         mixed = _mixture(log_p)
         probability = torch.softmax(mixed / self.temperature, dim=-1)
-        total, data = _entropy(mixed), _mean([_entropy(one) for one in log_p])
+        total, data = _entropy(mixed), _mean([_entropy(one) for one in variants])
         within = [_entropy(_mixture([log_p[m] for m in group])) * len(group) for group in self.groups]
         by_architecture = torch.stack(within).sum(dim=0) / len(log_p)
         found = (probability, total, data, by_architecture - data, total - by_architecture)
@@ -121,12 +121,13 @@ class NumbersNetwork(nn.Module):
         ]
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        said, features = self.members.look(images)
+        said, features, variants = self.members.look(images)
         found: list[Tensor] = []
         totals = []
         for k, part in enumerate(self.target.parts):
             means, variances = [one[..., 2 * k] for one in said], [one[..., 2 * k + 1].exp() for one in said]
-            total, *parts = self._variance(means, variances)
+            data = _mean([one[..., 2 * k + 1].exp() for one in variants])
+            total, *parts = self._variance(means, variances, data)
             deviation = (total * self.temperatures[k]).sqrt()
             ends = _interval(self.panels[k], means, variances)
             predicted, low, high = (part.centre + one for one in (_mean(means), *ends))
@@ -142,13 +143,14 @@ class NumbersNetwork(nn.Module):
         pairs = zip(totals, self.target.parts, strict=True)
         return _mean([total / part.scale**2 for total, part in pairs])
 
-    def _variance(self, means: list[Tensor], variances: list[Tensor]) -> tuple[Tensor, ...]:
-        """The total, and its parts due to data, weights and architecture."""
-        mean, data = _mean(means), _mean(variances)
+    def _variance(self, means: list[Tensor], variances: list[Tensor], data: Tensor) -> tuple[Tensor, ...]:
+        """The total, and its parts due to data, weights and architecture; what variants differ by is due to weights."""
+        mean, beyond = _mean(means), torch.relu(_mean(variances) - data)
         own = [_mean([means[m] for m in group]) for group in self.groups]
         between = [(one - mean) ** 2 * len(group) for one, group in zip(own, self.groups, strict=True)]
         within = [(means[m] - one) ** 2 for one, group in zip(own, self.groups, strict=True) for m in group]
         architecture, weights = (torch.stack(one).sum(dim=0) / len(means) for one in (between, within))
+        weights = weights + beyond
         return data + weights + architecture, data, weights, architecture
 
 

@@ -240,7 +240,7 @@ def _write_rows(
     of_networks = graph.model_of(
         network, (1, 1, shape.channels), of_bytes=False, images=graph.SAMPLE * ensemble.variants
     )
-    model = of_columns(of_networks, columns, ensemble.variants)
+    model = of_columns(of_networks, columns)
     onnx_file.describe(model, {name: json.dumps(value) for name, value in facts.items()})
     rule = wanted.rule(ensemble) if ensemble.classes else None
     says = Exported(model.SerializeToString(), threads=1)

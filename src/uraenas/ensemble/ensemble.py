@@ -1,7 +1,6 @@
 """The ensemble that members form: predict, split uncertainty, save, load."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +26,7 @@ from uraenas.ensemble.known import Known
 from uraenas.ensemble.member import Member, member_files
 from uraenas.ensemble.predictor import MembersPredictor, Predicting
 from uraenas.ensemble.runtime import EarningPredictor
+from uraenas.ensemble.unseen import Variants
 from uraenas.evaluation import Measures, UncertaintyBySource, conformal, measures_of, numbers
 from uraenas.evaluation.metrics import undefined_sources
 from uraenas.evaluation.temperature import Temperature, only, stored_temperature
@@ -34,7 +34,6 @@ from uraenas.spaces import Space, facts_of
 from uraenas.spaces.pictures import gallery, standalone
 
 LEAST_TEMPERATURE = 1e-6
-MOST_VARIANTS = 20  # of rows with a category that was never seen: the most frequent ones it may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,29 +105,30 @@ class Ensemble:
 
     def member_log_probabilities(self, images: Any, device: str = "auto") -> Tensor:
         """Log-probabilities [M, N, K] of every member; of a number mean and log-variance."""
+        return self._said(images, device)[0]
+
+    def _said(self, images: Any, device: str) -> tuple[Tensor, Variants | None]:
         predict = self.predictor(device)
-        return self._joined([predict(variant) for variant in self._variants(images)])
+        encoded, variants = self._read(images, predict)
+        return self._joined(predict(encoded), variants), variants
 
-    def _joined(self, variants: list[Tensor]) -> Tensor:
-        return variants[0] if len(variants) == 1 else self.normalisation.target.joined(torch.stack(variants))
+    def _joined(self, said_MNK: Tensor, variants: Variants | None) -> Tensor:
+        return said_MNK if variants is None else variants.joined(said_MNK, self.normalisation.target)
 
-    def _variants(self, images: Any) -> Iterator[np.ndarray]:
-        """What networks read; several where rows have categories that were never seen, since these may be any."""
+    def _read(self, images: Any, predict: Predicting) -> tuple[np.ndarray, Variants | None]:
+        """What networks read, and what they say of rows with a category that was never seen, where there are such."""
         columns = self.normalisation.columns
         if columns is None:
-            yield self._in_units_of_training(images)
-            return
+            return self._in_units_of_training(images), None
         frame = columns.frame(images)
-        encoded, strange = columns.encode(frame)
-        yield encoded
-        for variant in range(1, self.variants if strange.any() else 1):
-            yield columns.encode(frame, variant)[0]
+        encoded, strange_N = columns.encode(frame)
+        return encoded, Variants.of(columns, frame, strange_N, predict) if strange_N.any() else None
 
     @property
     def variants(self) -> int:
         """How many a row with a category that was never seen has."""
         columns = self.normalisation.columns
-        return 1 if columns is None else min(MOST_VARIANTS, columns.most_values)
+        return 1 if columns is None else columns.variants
 
     def predictor(self, device: str) -> Predicting:
         """Made once for each device: members are put there and made ready by the first prediction."""
@@ -166,12 +166,19 @@ class Ensemble:
 
     def look(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor]:
         """Log-probabilities [M, N, K], and p-values [N]: how often an image like the training images looks so."""
-        known = self.require_known()
-        first, *others = self._variants(images)
-        predict = self.predictor(device)
-        log_p, features = predict.look(first)
-        log_p = self._joined([log_p, *map(predict, others)])
-        return log_p, known.p_values(known.scores_of(log_p, features, self.measures))
+        return self._look(images, device)[:2]
+
+    def look_and_split(self, images: Any, device: str = "auto") -> tuple[Tensor, Tensor, UncertaintyBySource]:
+        """The same, and uncertainty by source."""
+        log_p, p_values, variants = self._look(images, device)
+        return log_p, p_values, self._split(log_p, variants)
+
+    def _look(self, images: Any, device: str) -> tuple[Tensor, Tensor, Variants | None]:
+        known, predict = self.require_known(), self.predictor(device)
+        encoded, variants = self._read(images, predict)
+        log_p, features = predict.look(encoded)
+        log_p = self._joined(log_p, variants)
+        return log_p, known.p_values(known.scores_of(log_p, features, self.measures)), variants
 
     def is_foreign(self, images: Any, share: float = SHARE, device: str = "auto") -> np.ndarray:
         """Whether each image is unlike those of the training; of images like them, at most this share is called so."""
@@ -280,8 +287,12 @@ class Ensemble:
 
         Of classes entropy in nats, of numbers variance in the square of their unit.
         """
-        log_p = self._finite(images, device)
-        return self.measures.split(log_p, self.functions)
+        log_p, variants = self._said(images, device)
+        return self._split(self.require_finite(log_p), variants)
+
+    def _split(self, log_p_MNK: Tensor, variants: Variants | None) -> UncertaintyBySource:
+        found = self.measures.split(log_p_MNK, self.functions)
+        return found if variants is None else variants.split(found, self.measures, self.functions)
 
     @property
     def undefined(self) -> dict[str, str]:

@@ -48,16 +48,19 @@ class MembersNetwork(nn.Module):
             one = torch.zeros(1, shape.channels, shape.height, shape.width)
             self.levels = len(self.members[0](one)[1])
 
-    def look(self, images: Tensor) -> tuple[list[Tensor], list[Features]]:
-        """Log-probabilities of each member, or mean and log-variance; and what each network sees."""
+    def look(self, images: Tensor) -> tuple[list[Tensor], list[Features], list[Tensor]]:
+        """Log-probabilities of each member, or mean and log-variance; what each network sees; and what is said of each
+        variant by itself, of all members one after another."""
         x = (images.to(torch.float32).permute(0, 3, 1, 2) - self.mean) / self.deviation
         seen = [member(x) for member in self.members]
         said = [self.target.prediction(seen[place][0][head]) for place, head in self.places]
         features = [levels for _, levels in seen]
         if self.variants == 1:
-            return said, features
-        joined = [self.target.joined(torch.stack(one.chunk(self.variants))) for one in said]
-        return joined, [tuple(level.chunk(self.variants)[0] for level in levels) for levels in features]
+            return said, features, said
+        variants = [one.chunk(self.variants) for one in said]
+        joined = [self.target.joined(torch.stack(own)) for own in variants]
+        first = [tuple(level.chunk(self.variants)[0] for level in levels) for levels in features]
+        return joined, first, [one for own in variants for one in own]
 
     @property
     def outputs(self) -> list[Output]:
@@ -71,7 +74,7 @@ class MembersNetwork(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Log-probabilities [N, M, K], and what each network sees, level by level."""
-        log_p, features = self.look(images)
+        log_p, features, _ = self.look(images)
         levels = (level for seen in features for level in seen) if self.looks else ()
         return torch.stack(log_p, dim=1), *levels
 
@@ -89,7 +92,7 @@ class ImagesNetwork(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         if self.of_bytes == images.is_floating_point():
             images = images * 255 if self.of_bytes else images / 255
-        log_p, _ = self.members.look(images.permute(0, 2, 3, 1))
+        log_p, *_ = self.members.look(images.permute(0, 2, 3, 1))
         return torch.stack(log_p)
 
 

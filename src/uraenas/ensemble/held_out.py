@@ -106,8 +106,12 @@ class HeldOut:
         """In words, whether held-out examples, called so, are too few to promise this coverage."""
         if not math.isinf(self.quantile(coverage)):
             return []
-        apart = f"{self.images_apart:,} held-out {example}s apart"
-        return [f"{apart} are too few to promise a coverage of {coverage:g}: sets hold all classes"]
+        return [
+            f"sets rest on {self.images_apart:,} held-out {example}s that neither temperature nor choice of members "
+            f"has seen: too few to promise a coverage of {coverage:g}: sets hold all classes; needed: "
+            f"{conformal.least_for_coverage(coverage):,} (more {example}s in all or, without train.folds, a larger "
+            "data.held_out)"
+        ]
 
     def quantile(self, coverage: float = COVERAGE) -> float:
         """The score up to which classes belong to a prediction set of this coverage."""

@@ -124,8 +124,16 @@ class Residuals:
         quantiles = list(self.by_target[0].quantiles(coverage).values())  # as many rows as of any other
         if sum(map(math.isfinite, quantiles)) > len(quantiles) // 2:
             return []
-        apart = f"{self.images_apart:,} held-out {example}s apart"
-        return [f"{apart} are too few to promise a coverage of {coverage:g}: intervals hold every number"]
+        folds = len(quantiles)
+        of_folds = f", in {folds} folds," if folds > 1 else ""
+        mend = (
+            "data.apart above 0" if folds > 1 else "a larger data.apart or, with train.folds=0, data.held_out"
+        )
+        return [
+            f"intervals rest on {self.images_apart:,} held-out {example}s{of_folds} that no member judging them has "
+            f"learned from: too few to promise a coverage of {coverage:g}, so that intervals hold every number; "
+            f"needed: {conformal.least_for_coverage(coverage, folds):,} (more {example}s in all, or {mend})"
+        ]
 
 
 def is_stored_in(tensors: Mapping[str, Tensor]) -> bool:

@@ -23,16 +23,15 @@ def predict_rows(ensemble: Ensemble, rows: Any, asked: Asked = USUAL) -> list[di
     An interval or set holds the true value of rows like the held-out ones as often as `coverage` says. Foreign is a row
     unlike the training rows; of rows like them, at most `share` is called so. Of classes it abstains where a row is
     foreign, and where it is less sure than held-out rows allow for the risk. A category that was never seen may be
-    any that was: the prediction is the mixture over those, so it is at least as unsure as for them on average.
+    any that was (`unseen.py`): the prediction is the mixture over those, at least as unsure as for them on average.
     Nothing is said of a row whose prediction would not be a number.
     """
     columns = ensemble.normalisation.columns
     if columns is None:
         raise UraenasError("this ensemble predicts images, not rows of a table")
     frame = columns.frame(rows)
-    members, p_values = ensemble.look(frame)
+    members, p_values, split = ensemble.look_and_split(frame)
     finite = torch.isfinite(members).all(dim=2).all(dim=0).tolist()
-    split = ensemble.measures.split(members, ensemble.functions)
     sources = {source: getattr(split, source) for source in SOURCES}
     foreign = p_values <= require_share("share", asked.share)
     said = SAYINGS[ensemble.normalisation.target.name](ensemble, members, sources, foreign, asked)

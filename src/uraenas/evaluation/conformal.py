@@ -55,6 +55,15 @@ def conformal_places(counts: Sequence[int], coverage: float) -> list[int]:
     return [count + 1 - own for own, count in zip(beyond, counts, strict=True)]
 
 
+def least_for_coverage(coverage: float, groups: int = 1) -> int:
+    """How many images, in groups of one size, give more than half of the groups a quantile that is finite.
+
+    That takes ⌊K/2⌋ + 1 steps of 1 / (n + 1) out of K (1 − c).
+    """
+    steps = groups // 2 + 1
+    return groups * max(1, math.ceil(steps / (groups * (1 - coverage)) - 1e-9) - 1)
+
+
 def conformal_quantile(scores_n: Tensor, coverage: float) -> float:
     """The ⌈(n + 1)·c⌉-th smallest score; infinite where n images are too few to promise this coverage."""
     (place,) = conformal_places([len(scores_n)], coverage)

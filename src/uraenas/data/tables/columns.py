@@ -28,6 +28,7 @@ from uraenas.data.tables.frame import (
     require_column,
     text_of,
 )
+from uraenas.data.tables.variants import taken_for
 
 MOST_CATEGORIES = 1000
 MOST_VALUE = 1e100  # of a number: its square is finite
@@ -91,7 +92,7 @@ class Number:
         missing = np.isnan(values)
         return np.where(missing, not self.flagged, self.is_constant & (values != self.median))
 
-    def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, values: np.ndarray, value: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers [N, width], and whether each row's value may be any that was seen [N]."""
         missing = np.isnan(values)
         known = np.where(missing, self.median, values)[:, None]
@@ -169,11 +170,11 @@ class Category:
         """Whether each was never seen in training [N]."""
         return self.encode(values, 0)[1]
 
-    def encode(self, values: np.ndarray, variant: int) -> tuple[np.ndarray, np.ndarray]:
-        """The same; a value that was never seen is taken for one that was, another in each variant."""
+    def encode(self, values: np.ndarray, value: int) -> tuple[np.ndarray, np.ndarray]:
+        """The same; a value that was never seen is taken for this one of those that were."""
         found = as_texts(values)[:, None] == np.array(self.values, dtype=str)
         strange = ~found.any(axis=1)
-        found[strange, variant % len(self.values)] = True
+        found[strange, value] = True
         return found.astype(np.float64), strange
 
 
@@ -192,9 +193,14 @@ class Columns:
         return sum(part.width for part in self.parts)
 
     @property
-    def most_values(self) -> int:
-        """That an unseen value of any column may be taken for."""
-        return max((part.most_values for part in self.parts), default=1)
+    def variants(self) -> int:
+        """How many a row has where values were never seen in training; all that it may be, unless they are too many."""
+        return len(self.taken_for)
+
+    @cached_property
+    def taken_for(self) -> list[list[int]]:
+        """By variant and column, the value that one which was never seen is taken for."""
+        return taken_for([part.most_values for part in self.parts])
 
     @property
     def marks(self) -> list[tuple[str, str]]:
@@ -215,7 +221,8 @@ class Columns:
 
     def encode(self, frame: Frame, variant: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Images of one pixel [N, 1, 1, D] in float32, and whether a row has a category that was never seen [N]."""
-        pairs = [part.encode(frame[part.name], variant) for part in self.parts]
+        chosen = zip(self.parts, self.taken_for[variant], strict=True)
+        pairs = [part.encode(frame[part.name], value) for part, value in chosen]
         rows = np.concatenate([values for values, _ in pairs], axis=1)
         with np.errstate(over="ignore"):  # what is then infinite has no prediction, which is told
             images = rows.astype(np.float32)[:, None, None]

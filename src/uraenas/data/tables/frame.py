@@ -7,18 +7,13 @@ from typing import Any
 import numpy as np
 
 from uraenas.base.errors import UraenasError
+from uraenas.data.tables.dates import date_among
 
 Frame = dict[str, np.ndarray]  # by name: what there is, or once it is checked float64 [N] or texts [N]
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # texts that say so, in any case
 NO_CLASS = frozenset({"", "?"})  # the same of classes that are words: one of them may be None or NA
 EXACT = 2**53  # whole numbers up to here are different in float64
-DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
-
-# With a year of two digits or a month by name it may be anything else, too, so all values of a column must be such.
-SHORT_DATE = re.compile(
-    r"(0?[1-9]|[12]\d|3[01])[-/.](0?[1-9]|[12]\d|3[01])[-/.]\d{2}|\d{1,2}[-. ]+[A-Za-z]{3,9}[-., ]+\d{2,4}"
-)
 COMMAS = re.compile(
     r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?,\d+([eE][+-]?\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?"
 )  # 1,5 and 1.234,5 and 1,234.5
@@ -98,11 +93,8 @@ def column_of(name: str, values: np.ndarray) -> np.ndarray:
     numbers = [number_of(text) for text in texts]
     if None not in numbers:
         return _finite(name, np.array(numbers, np.float64))
-    for text in texts:
-        if DATE.fullmatch(text):
-            raise _no_dates(name, text)
-    if all(SHORT_DATE.fullmatch(text) for text in texts if text):
-        raise _no_dates(name, next(filter(None, texts)))
+    if date := date_among(texts):
+        raise _no_dates(name, date)
     strange = [text for text, number in zip(texts, numbers, strict=True) if number is None]
     if all(map(COMMAS.fullmatch, strange)):
         raise UraenasError(
@@ -179,6 +171,6 @@ def _finite(name: str, values: np.ndarray) -> np.ndarray:
 
 def _no_dates(name: str, value: Any) -> UraenasError:
     return UraenasError(
-        f"column {name} holds dates such as {value}; make numbers of them (a year, a month, days since a day), "
+        f"column {name} holds dates such as {value}; make numbers of them (a year, a month, days since a day, hours), "
         "or leave it out (of a file by data.leave_out)"
     )

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,12 @@ def load_table(path: Path, settings: TableSettings) -> Dataset:
         return _without_index(name, frame, settings)
     if not settings.target:
         settings = replace(settings, target=",".join(name for name in frame if name.startswith("y")))
+    found = _with_test_rows(path, name, frame, settings)
+    return replace(found, notes=(*_on_ignored(path), *found.notes))
+
+
+def _with_test_rows(path: Path, name: str, frame: Frame, settings: TableSettings) -> Dataset:
+    """The dataset of arrays, whose rows for testing are those of the file where it has some."""
     tested = _arrays_in(path, 2)
     if tested is None:
         return table_dataset(name, frame, settings)
@@ -54,6 +61,14 @@ def load_table(path: Path, settings: TableSettings) -> Dataset:
     joined = {column: np.concatenate([frame[column], more[column]]) for column in frame}
     counts = [len(next(iter(part.values()))) for part in (frame, more)]
     return table_dataset(name, joined, settings, np.repeat([False, True], counts))
+
+
+def _on_ignored(path: Path) -> Iterator[str]:
+    """Said of arrays that are no part of the table; one of them may be meant to say which rows are for testing."""
+    _, names = read_npz(path, set())
+    used = next(keys for keys in ARRAYS if keys[0] in names)
+    if others := [name for name in names if name not in used]:
+        yield f"ignored in {path.name}: {', '.join(others[:8])}; rows for testing are {used[2]} and {used[3]}"
 
 
 def _without_index(name: str, frame: Frame, settings: TableSettings) -> Dataset:

@@ -1,6 +1,6 @@
 """A table divided, its columns learned from training rows alone: the dataset that a run takes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,9 +10,16 @@ from uraenas.base.errors import UraenasError, unknown
 from uraenas.base.words import listed, names_in
 from uraenas.data.dataset import Dataset, LabelledImages
 from uraenas.data.splits import stratified_split
-from uraenas.data.tables.columns import Category, Columns, columns_of
+from uraenas.data.tables.columns import columns_of
 from uraenas.data.tables.frame import MISSING, Frame, checked, of_one_length
 from uraenas.data.tables.labels import kind_of, labels_of, on_numbers_among_texts, target_column
+from uraenas.data.tables.notes import (
+    on_empty_rows,
+    on_nothing_told,
+    on_numbers_for_missing,
+    on_strangers,
+    require_values,
+)
 from uraenas.data.targets import Target
 
 SPLIT_KEY = 8110  # a constant: every run on a file has the same test rows
@@ -72,11 +79,14 @@ def table_dataset(
     read = [(column, frame.pop(column), values[used]) for column, values in raw.items()]
     target, classes, labels = labels_of(name, kind, read, notes)
     divided = _divided(target, labels, None if test is None else test[used], settings, key, notes)
-    notes += _notes_on_strangers(classes, labels[divided["train"]], labels[divided["validation"]])
+    notes += on_strangers(classes, labels[divided["train"]], labels[divided["validation"]])
     columns = columns_of(_taken(frame, divided["train"]), settings.pieces)
+    require_values(name, columns)
     told = [on_numbers_among_texts(*pair) for pair in frame.items() if pair[0] not in categories]
     notes += filter(None, told)
-    notes += _notes_on_nothing_told(columns, _taken(frame, divided["test"]))
+    notes += on_empty_rows(frame, used)
+    notes += on_numbers_for_missing(frame)
+    notes += on_nothing_told(columns, _taken(frame, divided["test"]))
     parts = {}
     for part, rows in divided.items():
         images, strange = columns.encode(_taken(frame, rows))
@@ -112,24 +122,6 @@ def _divided(
     train, held_out = (rest[place] for place in places)
     found = {"train": train, "test": test if len(test) else train, "validation": held_out}
     return {**found, "apart": apart} if len(apart) else found
-
-
-def _notes_on_strangers(classes: Sequence[str], *learned: np.ndarray) -> Iterator[str]:
-    """Said of classes that no network learns."""
-    strangers = np.setdiff1d(np.arange(len(classes)), np.concatenate(learned))
-    if len(strangers):
-        of = f"{len(strangers):,} of {len(classes):,} classes, such as {classes[strangers[0]]}"
-        yield f"in test rows alone, and so never predicted: {of}"
-
-
-def _notes_on_nothing_told(columns: Columns, test: Frame) -> Iterator[str]:
-    """Said of columns that networks could learn nothing from; of one value only if test rows have others."""
-    for part in columns.parts:
-        if isinstance(part, Category):
-            if part.is_empty:
-                yield f"{part.name} has no value in any training row, and tells nothing"
-        elif part.is_constant and np.nanmax(np.abs(test[part.name] - part.median), initial=0) > 0:
-            yield f"{part.name} is {part.median:g} in all training rows, not in all test rows, and tells nothing"
 
 
 def rows_apart(rows: int, share: float) -> int:

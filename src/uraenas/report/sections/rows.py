@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from uraenas.base.words import as_precise
+from uraenas.data.catalog import EMBEDDED
+from uraenas.data.tables.reading import ENDINGS
 from uraenas.evaluation import metrics, numbers
 from uraenas.evaluation.drift import Moved, moved
 from uraenas.report.blocks import Cell, Line, Note, Section, Table
@@ -22,10 +24,9 @@ def drift(facts: RunFacts) -> Section:
     found = Section(
         "drift",
         "Training and test rows",
-        "Guarantees hold for rows like those it learned from. Test rows drawn at random differ from training rows by "
-        "chance alone; rows of another time or place may differ by more. A number moves by its mean, in standard "
-        "deviations of the training rows (sd), and in its spread, which is 1 in training; a category by the share "
-        "of rows that would have to change. By chance: how far it moves on average where nothing has changed.",
+        f"Guarantees hold for rows like those it learned from. {_whence(facts)} A number moves by its mean, in "
+        "standard deviations of the training rows (sd), and in its spread, which is 1 in training; a category by the "
+        "share of rows that would have to change. By chance: how far it moves on average where nothing has changed.",
     )
     if facts.inputs is None or facts.test is None:
         found.blocks.append(Note("The columns or the test rows are not at hand, so drift is left out."))
@@ -39,6 +40,21 @@ def drift(facts: RunFacts) -> Section:
         return found
     found.blocks += [Note(_said(columns)), _table(facts, columns)]
     return found
+
+
+def _whence(facts: RunFacts) -> str:
+    """What test rows say of drift: those that are drawn from the one file are no rows of another time or place."""
+    name = str(facts.settings["data.name"])
+    if facts.part == "test" and not (name in EMBEDDED or name.lower().endswith(ENDINGS)):
+        return (
+            "Rows drawn at random differ from training rows by chance alone; rows of another time or place may differ "
+            "by more."
+        )
+    return (
+        f"These {facts.part} rows were drawn at random from the same rows as the training rows, so this is a check "
+        "that should find nothing. Rows of another time or place may differ; it finds that where they are the test "
+        "rows (x_test and y_test of an .npz file)."
+    )
 
 
 def _learned_from(facts: RunFacts) -> int:

@@ -1,0 +1,77 @@
+"""What a user should know of a table's columns and rows, in words."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from uraenas.base.errors import UraenasError
+from uraenas.data.tables.columns import Category, Columns
+from uraenas.data.tables.frame import Frame
+
+# Of a number that may stand for a missing value: how far it is from all others, in the distance of their quartiles, in
+# which share of rows it is at least, and of how many different others. One of nines need be far from quartiles alone.
+FAR, LEAST_SHARE, LEAST_TIMES = 10.0, 0.01, 2
+LEAST_OTHERS = 10
+NINES = re.compile("-?999*")
+
+
+def on_strangers(classes: Sequence[str], *learned: np.ndarray) -> Iterator[str]:
+    """Said of classes that no network learns."""
+    strangers = np.setdiff1d(np.arange(len(classes)), np.concatenate(learned))
+    if len(strangers):
+        of = f"{len(strangers):,} of {len(classes):,} classes, such as {classes[strangers[0]]}"
+        yield f"in test rows alone, and so never predicted: {of}"
+
+
+def on_nothing_told(columns: Columns, test: Frame) -> Iterator[str]:
+    """Said of columns that networks could learn nothing from; of one value only if test rows have others."""
+    for part in columns.parts:
+        if isinstance(part, Category):
+            if part.is_empty:
+                yield f"{part.name} has no value in any training row, and tells nothing"
+        elif part.is_constant and np.nanmax(np.abs(test[part.name] - part.median), initial=0) > 0:
+            yield f"{part.name} is {part.median:g} in all training rows, not in all test rows, and tells nothing"
+
+
+def on_empty_rows(frame: Frame, numbers_N: np.ndarray) -> Iterator[str]:
+    """Said of rows, of these numbers in their file, without a value in any column that is read."""
+    empty = np.all([np.isnan(own) if own.dtype.kind == "f" else own == "" for own in frame.values()], axis=0)
+    if empty.any():
+        such = f"{empty.sum():,} rows, such as row {numbers_N[empty][0] + 1}"
+        yield f"{such}, have no value but the target's: they are predicted alike; leave them out if that is not meant"
+
+
+def on_numbers_for_missing(frame: Frame) -> Iterator[str]:
+    """Said of columns in which one number, such as -999, is the least or largest, far from all others, and often so."""
+    for name, values in frame.items():
+        others = values[~np.isnan(values)] if values.dtype.kind == "f" else values[:0]
+        for end in (np.min, np.max):
+            while len(others) > LEAST_OTHERS and _is_far(others, value := end(others), len(values)):
+                count = int((others == value).sum())
+                others = others[others != value]
+                yield (
+                    f"{name} is {value:.12g} in {count:,} rows and {others.min():.6g} to {others.max():.6g} in others; "
+                    "if that means that it is missing, leave these cells empty"
+                )
+
+
+def _is_far(known: np.ndarray, value: float, rows: int) -> bool:
+    """Whether this value of a column is often there, and far from its others."""
+    others = known[known != value]
+    if len(known) - len(others) < max(LEAST_TIMES, LEAST_SHARE * rows) or len(others) < LEAST_OTHERS:
+        return False
+    low, high = np.quantile(others, [0.25, 0.75])
+    reach = FAR * (high - low)
+    if NINES.fullmatch(f"{value:.12g}"):
+        return bool(0 < reach < max(low - value, value - high))
+    apart = max(others.min() - value, value - others.max())
+    return bool(0 < reach < apart) and len(np.unique(others)) >= LEAST_OTHERS
+
+
+def require_values(name: str, columns: Columns) -> None:
+    """Refuse a table of which training rows say nothing."""
+    if all(isinstance(part, Category) and part.is_empty for part in columns.parts):
+        raise UraenasError(
+            f"{name}: no training row has a value in any column but the target; there is nothing to learn from"
+        )

@@ -1,7 +1,6 @@
 """The server: what it says is what predict says, and what is wrong gets one line with a status of 4xx."""
 
 import base64
-import http.client
 import io
 import json
 import os
@@ -14,23 +13,21 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import became
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from uraenas import Run
 from uraenas.base.errors import UraenasError
 from uraenas.deploy.serving import Limits
-from uraenas.deploy.serving.connection import Connection
 from uraenas.deploy.serving.following import Following
-from uraenas.deploy.serving.limits import TOKEN_NEEDED, Rate, Refused
+from uraenas.deploy.serving.limits import TOKEN_NEEDED, Refused
 from uraenas.deploy.serving.model import Model
 from uraenas.deploy.serving.running import application, bound, following, is_open
 from uraenas.ensemble.asked import Asked
@@ -177,38 +174,6 @@ def test_a_tensor_holds_numbers_alone(client: Any, pixel: Any) -> None:
     assert (status, found["error"]) == (400, "data are not the numbers of this shape")
 
 
-def test_who_still_sends_what_is_too_large_is_told_so(serve: Callable, finished_run: Path) -> None:
-    with serve(finished_run, Limits(megabytes=1)) as client:
-        status, answer = client("POST", "/api/predict", b"x" * 18_000_000, connection="close")
-    assert (status, answer["error"]) == (413, "a request has at most 1 MB")
-
-
-def test_all_bodies_together_are_limited(serve: Callable, finished_run: Path) -> None:
-    """While one client sends, another one that would fill the memory is told to come later; and then it may."""
-    body = png(DIGITS[0]) + bytes(900_000)  # what follows an image is not read
-    head = f"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with serve(finished_run, Limits(megabytes=1, megabytes_at_once=1.5, seconds=1000)) as client:
-        for _ in range(3):
-            with socket.create_connection(("127.0.0.1", client.port), timeout=1800) as slow:
-                slow.sendall(head + body[:-5])
-                assert became(lambda: client("POST", "/api/predict", body)[0] == 503)
-                assert client.headers["retry-after"] == "2"
-                assert "later" in client("POST", "/api/predict", body)[1]["error"]
-                slow.sendall(body[-5:])
-                assert slow.recv(100).startswith(b"HTTP/1.1 200")
-            assert client("POST", "/api/predict", body)[0] == 200
-
-
-def test_errors_repeat_little_of_what_was_sent(client: Any) -> None:
-    tensor = {"name": "x" * 100_000, "shape": [1, 8, 8, 1], "datatype": "UINT8", "data": [0] * 64}
-    status, found = client("POST", "/v2/models/uraenas/infer", json.dumps({"inputs": [tensor]}).encode())
-    assert (status, len(found["error"]) < 100) == (400, True)
-    long = Refused(400, f"column area holds {'x' * 100_000!r}, and had numbers in training").why
-    assert long.startswith("column area holds 'xx")
-    assert long.endswith("xx', and had numbers in training")
-    assert len(long) < 400
-
-
 def test_of_several_images_the_one_that_cannot_be_read_is_named(client: Any) -> None:
     files = [png(DIGITS[0]), png(DIGITS[1])[:-30], png(DIGITS[2])]
     body = json.dumps({"images": [base64.b64encode(file).decode() for file in files]}).encode()
@@ -294,67 +259,6 @@ def test_hundreds_of_malformed_requests_and_it_still_answers(client: Any) -> Non
     assert client("POST", "/api/predict", whole)[0] == 200
 
 
-def test_a_slow_request_is_given_up(client: Any) -> None:
-    with socket.create_connection(("127.0.0.1", client.port), timeout=1800) as line:
-        line.sendall(b"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\nhalf")
-        assert line.recv(100).startswith(b"HTTP/1.1 408")
-
-
-SLOW = {
-    "nothing at all": (b"", b""),
-    "headers that never end": (b"GET /healthz HTTP/1.1\r\nHost: here\r\n", b"X-More: 1\r\n"),
-    "headers of the next request": (
-        b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\nGET /healthz HTTP/1.1\r\n",
-        b"X-More: 1\r\n",
-    ),
-    "a body that nobody waits for": (b"GET / HTTP/1.1\r\nHost: here\r\nContent-Length: 9999\r\n\r\n", b"x"),
-}
-
-
-@pytest.mark.parametrize("name", SLOW)
-def test_a_connection_without_a_request_is_given_up(
-    client: Any, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often a little more of it arrives; there is time for some thirty pieces in the allowed second."""
-    monkeypatch.setattr(Connection, "patience", 1.0)
-    begin, more = SLOW[name]
-    with socket.create_connection(("127.0.0.1", client.port)) as line:
-        line.sendall(begin)
-        line.settimeout(0.03)
-        assert became(lambda: is_closed(line, more))
-
-
-def is_closed(line: socket.socket, more: bytes) -> bool:
-    """Whether the server has closed it, which gets a little more if it has not."""
-    try:
-        while line.recv(65536):
-            pass
-    except TimeoutError:
-        with suppress(BrokenPipeError, ConnectionResetError):
-            line.sendall(more)
-        return False
-    except ConnectionResetError:
-        pass
-    return True
-
-
-def test_a_connection_may_wait_for_its_answer_and_between_requests(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The allowed time is that of the headers, not of the connection."""
-    monkeypatch.setattr(Connection, "patience", 1.0)
-    body, line = png(DIGITS[0]), http.client.HTTPConnection("127.0.0.1", client.port, timeout=1800)
-    with closing(line):
-        for _ in range(3):
-            line.putrequest("POST", "/api/predict")
-            line.putheader("Content-Length", str(len(body)))
-            line.endheaders(body[:5])
-            time.sleep(0.7)
-            line.send(body[5:])
-            answer = line.getresponse()
-            assert (answer.status, len(json.load(answer)["predictions"])) == (200, 1)
-
-
 def test_many_clients_at_once_each_get_their_own(client: Any) -> None:
     alone = [client("POST", "/api/predict", png(image))[1]["predictions"][0] for image in DIGITS[:8]]
     with ThreadPoolExecutor(16) as pool:
@@ -373,18 +277,6 @@ def test_many_clients_at_once_each_get_their_own(client: Any) -> None:
         for w in ("count", "sum")
     )
     assert images > batches  # some were predicted together
-
-
-def test_a_token_and_a_rate(serve: Callable[..., Any], finished_run: Path) -> None:
-    with serve(finished_run, Limits(token="secret", rate=5)) as client:
-        assert client("GET", "/healthz")[0] == 200
-        status, found = client("GET", "/api/model")
-        assert (status, client.headers["www-authenticate"]) == (401, "Bearer")
-        assert "secret" not in found["error"]
-        assert client("GET", "/api/model", authorization="Bearer secret")[0] == 200
-        assert {client("GET", "/healthz")[0] for _ in range(20)} == {200, 429}
-        assert became(lambda: client("GET", "/healthz")[0] == 429)
-        assert client.headers["retry-after"] == "2"
 
 
 def test_a_run_in_progress_is_shown_until_it_predicts(
@@ -475,16 +367,6 @@ def test_the_rule_is_told_once(
 def test_whether_other_machines_may_ask_is_known(host: str, others: bool) -> None:
     with bound(host, 0) as listening:
         assert is_open(listening) == others
-
-
-def test_a_rate_is_kept_by_address() -> None:
-    rate = Rate(2)
-    for _ in range(2):
-        rate.take("a", now=0)
-    with pytest.raises(Refused, match="more than 2 requests a second"):
-        rate.take("a", now=0)
-    rate.take("b", now=0)
-    rate.take("a", now=0.5)
 
 
 def test_what_was_begun_is_finished_after_sigterm(finished_run: Path) -> None:

@@ -1,12 +1,12 @@
 """How long do many chains take on many devices, and what limits it?
 
-    python studies/scale.py RUN [--members RUN] [--bandwidth 1e9] [--every 10] [--draws 5]
+    python studies/scale.py RUN [--bandwidth 1e9] [--every 10] [--draws 5]
 
-Measured: seconds of a chain in a full stack (RUN's cost.json), the spread of chains (multiplications of the members of
-the other run, which drew its architectures alike), bytes of a checkpoint and a sample, and the constants below, each
-with its source.
-Simulated: everything past one device. Chains are packed by the same function that packs a run's, and stacks go to
-whichever device is free, the dearest first. Assumed: the bandwidth of the shared file system.
+Measured: seconds of a chain in a full stack (RUN's cost.json), bytes of a checkpoint and a sample, and the constants
+below, each with its source. Simulated: everything past one device. Architectures are drawn from those that RUN's search
+drew (its genotypes.json), and chains take as long as these have multiplications. Chains are packed by the same function
+that packs a run's, and stacks go to whichever device is free, the dearest first. Assumed: the bandwidth of the shared
+file system, and that workers on many nodes are ready as soon as on two.
 """
 
 import argparse
@@ -15,18 +15,22 @@ import json
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uraenas.learning.chains import ChainSpec
 from uraenas.run.directory import Run
 from uraenas.run.places.packing import Unit, pack
+from uraenas.spaces import Shape
 from uraenas.weights import WEIGHTS
 
 CHAINS, DEVICES = (10, 100, 1000), (1, 8, 64, 512)
 # Member-images per second by the size of a stack, likely genotypes, batch 256, one H200: docs/performance.md.
 RATES = {1: 87.8e3, 10: 111.5e3}
-RAY_START = 28.0  # seconds from the first call to workers that are ready; two loaded cores, Ray 2.60
+RAY_START = (
+    28.0  # seconds from the first call to workers that are ready; two nodes on two loaded cores, Ray 2.60
+)
 CAPTURE = 5.0  # seconds to the first captured step with a filled cache; one H200: docs/performance.md
+SHAPE = Shape(32, 32, 3, 10)  # CIFAR-10
 IMAGES = 60_000 * 32 * 32 * 3  # bytes that each worker reads once: CIFAR-10
 
 
@@ -42,13 +46,14 @@ class Measured:
     stack: int
 
 
-def measured(run: Run, drawn: Run) -> Measured:
+def measured(run: Run) -> Measured:
     config, costs = run.config(), run.costs.read()
     chains = [
         spent for item, spent in costs.items() if item.startswith("chains/") and "shared_seconds" not in spent
     ]
-    ensemble = drawn.ensemble()
-    found = [ensemble.space.cost(member.architecture) for member in ensemble.members]
+    space = replace(config.network, shape=SHAPE)
+    drawn = json.loads((run.path / "genotypes.json").read_text())
+    found = [space.cost(space.parse(text)) for text in drawn.values()]
     mean = statistics.fmean(one.multiply_adds for one in found)
     parameters = round(statistics.fmean(one.parameters for one in found))
     weights = config.method(config.methods[0]).weights
@@ -102,14 +107,13 @@ def simulated(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run")
-    parser.add_argument("--members", default="cifar10", help="a run whose architectures stand for all")
     parser.add_argument(
         "--bandwidth", type=float, default=1e9, help="bytes a second, of the shared file system"
     )
     parser.add_argument("--every", type=float, default=10.0, help="engine.checkpoint_seconds")
     parser.add_argument("--draws", type=int, default=5)
     options = parser.parse_args()
-    facts = measured(Run(options.run), Run.find(options.members))
+    facts = measured(Run(options.run))
     print(json.dumps({"measured": vars(facts), "assumed bandwidth": options.bandwidth}))
     alone: dict[tuple[int, int], float] = {}
     for count in CHAINS:

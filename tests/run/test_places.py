@@ -21,7 +21,7 @@ from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
-from uraenas.run.places import Elsewhere, place_of
+from uraenas.run.places import Elsewhere, driver, place_of
 from uraenas.run.places.packing import pack
 from uraenas.run.places.place import Order
 from uraenas.run.show import summary
@@ -97,6 +97,36 @@ def test_a_run_whose_worker_is_killed_ends_as_if_nothing_had_been(finished_run: 
     assert sum(extra) <= 2 * epoch  # of a stack of two chains at most
     assert sum(spent["units"] for item, spent in costs.items() if item.startswith("workers/")) == 4 + 9
     assert '"worker died"' in (out / "log.jsonl").read_text()
+
+
+class Guardian(Watcher):
+    """Stops a worker, as one that hangs, and ends it when the driver says that it is silent."""
+
+    def __init__(self) -> None:
+        super().__init__(self.stop)
+        self.stopped, self.found = 0, ""
+
+    def stop(self, worker: int) -> None:
+        os.kill(worker, signal.SIGSTOP)
+        self.stopped = worker
+
+    def __call__(
+        self, stage: str, done: float, total: float, left: float | None = None, found: str = ""
+    ) -> None:
+        super().__call__(stage, done, total, left, found)
+        if self.stopped and not self.found and "silent for" in found:
+            self.found = found
+            os.kill(self.stopped, signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore:worker-. was ended by SIGKILL")
+def test_a_worker_that_hangs_is_told_and_can_be_ended(finished_run: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(driver, "SILENCE", 2.0)
+    out, guardian = begun(tmp_path / "run", finished_run), Guardian()
+    with pytest.warns(UserWarning, match=r"worker-1 has said nothing for .*; if it hangs, end its process"):
+        worked(out, "processes:1", guardian, **{"engine.checkpoint_seconds": 0})
+    assert guardian.found.startswith("worker-1: ")
+    assert (out / "metrics.json").read_bytes() == (finished_run / "metrics.json").read_bytes()
 
 
 def test_who_is_interrupted_lets_workers_write_down_how_far_they_are(finished_run: Path, tmp_path: Path):

@@ -1,5 +1,6 @@
 """The studies still run, at toy size: their commands stand beside the results."""
 
+import json
 import runpy
 import sys
 from collections.abc import Callable
@@ -114,3 +115,11 @@ def test_networks_learn_how_images_are_turned(study: Study, tmp_path: Path) -> N
 
 def test_the_expected_architecture_has_a_rank(study: Study, finished_run: Path) -> None:
     assert "of 3 on 189 images" in study("genotype_rank", finished_run, "--random", 2)
+
+
+def test_many_chains_take_as_long_as_their_architectures_differ(study: Study) -> None:
+    run = STUDIES.parent / "results/cifar10/seed-0/joint"
+    first, *rows = (json.loads(line) for line in study("scale", run, "--draws", 2).splitlines())
+    assert len(set(first["measured"]["relative"])) > 3
+    assert max(row["spread"] for row in rows) > 0
+    assert {(row["chains"], row["devices"]) for row in rows} >= {(10, 1), (10, 512), (1000, 512)}

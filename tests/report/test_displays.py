@@ -13,7 +13,7 @@ from made_up_run import MakeRun
 from rich.console import Console
 
 from uraenas.base.errors import UraenasError
-from uraenas.cli import printing
+from uraenas.cli import looking, printing
 from uraenas.cli.screen import lines_of
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
@@ -72,6 +72,29 @@ def test_the_demo_is_shown_on_one_screen(make_own_run: MakeRun) -> None:
     assert all(any(line.startswith(f"  {name} ") for line in lines) for name in (*methods, "forest"))
     assert "  one member: drnas" in lines
     assert "  6 members of 6 chains, 1 architecture: uraenas-w, deep-ensemble, snapshot" in lines
+
+
+def test_runs_in_a_list_fold_between_the_parts_of_their_names(
+    make_own_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_own_run("a-run-with-a-rather-long-name-of-seed-10")
+    make_own_run("one_whose_parts_are_" + "endless" * 5)
+    searched, _ = make_own_run("searched")
+    searched.remove("metrics.json")
+    shutil.rmtree(searched.path / "methods")
+    monkeypatch.setattr(looking, "console", Console(width=80))
+    looking.show(tmp_path)
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert max(map(len, lines)) <= 80
+    assert [line.split("  ")[0].strip() for line in lines] == [
+        "a-run-with-a-rather-long-",
+        "name-of-seed-10",
+        "one_whose_parts_are_",
+        "endlessendlessendlessendle",
+        "ssendless",
+        "searched",
+    ]
+    assert "searched" in lines[-1].split()[1:]
 
 
 def test_an_ensemble_shows_its_members(run: Run) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from made_up_run import SHIFTS, MakeRun
 from page_and_files import CALIBRATIONS, METRICS, PLACES, SOURCES, Case, percent, shown, signed
+from reading_html import taken_apart
 
 from uraenas import report
 from uraenas.report.blocks import Choice
@@ -32,6 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "hundred classes": {"classes": 100, "images": 200},
     "one method": {"methods": ("uraenas",)},
     "five nodes": {"space": "five-nodes"},
+    "eight members": {"members": 8, "methods": ("uraenas",), "shifts": ()},
 }
 
 
@@ -204,10 +206,18 @@ def check_confusion(case: Case) -> None:
 
 
 def check_losses(case: Case, kind: str) -> None:
-    losses = [own for name, own in case.file("training.json").items() if name.startswith(kind)]
+    losses = {name: own for name, own in case.file("training.json").items() if name.startswith(kind)}
     for k, tip in enumerate(case.tips(f"loss-{kind}")):
-        assert tip[""] == f"epoch {k + 1}"
-        assert tip["mean"] == f"{np.mean([own[k] for own in losses]):.4f}"
+        assert tip.pop("") == f"epoch {k + 1}"
+        if len(losses) > 1:
+            mean = np.mean([own[k] for own in losses.values()])
+            assert tip.pop(f"mean of {len(losses)}") == f"{mean:.4f}"
+        named = (
+            list(losses)
+            if len(losses) <= 6
+            else sorted(losses, key=lambda name: losses[name][k])[:: len(losses) - 1]
+        )
+        assert tip == {name: f"{losses[name][k]:.4f}" for name in named}
 
 
 def check_sources_by_severity(case: Case, method: str) -> None:
@@ -352,6 +362,15 @@ def test_settings_and_environment_are_those_of_the_run(case: Case) -> None:
         listed = ",".join(map(str, value)) if isinstance(value, list) else str(value) or "(empty)"
         listed = listed.lower() if isinstance(value, bool) else listed
         assert f"{key}{listed}".replace(" ", "") in words
+
+
+def test_figures_of_numbers_say_what_no_other_does(table_runs: dict[str, Path]) -> None:
+    run = Run(table_runs["several"])
+    page = taken_apart(report.build([(run, Pipeline.resume(run.path).measured.test)]))
+    assert len(set(page.svg_labels)) == len(page.svg_labels) > 10
+    observed = [texts[0] for name, texts in page.texts.items() if name.startswith("observed-")]
+    assert observed
+    assert all(words.endswith(": predicted against observed") or "," in words for words in observed)
 
 
 def test_the_diagonal_of_coverages_moves_with_the_axes(table_runs: dict[str, Path]) -> None:

@@ -1,6 +1,7 @@
 """Commands that look: at a run, at what there is to choose from, at how fast this machine is."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -75,18 +76,40 @@ def _list_runs(path: Path, runs: list[Path], as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, default=asdict))
         return
+    rows = {name: _cells(facts) for name, facts in found.items()}
     table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for heading in ("Run", "Data", "Seed", "Last", "State", "Best NLL"):
+    table.add_column("Run", no_wrap=True)
+    for heading in HEADINGS:
         table.add_column(heading, overflow="fold")
-    for name, facts in found.items():
-        if "error" in facts:
-            table.add_row(shown(name), "", "", "", shown(facts["error"]), "")
-            continue
-        last = date(facts["dates"]["last"])[:10] if facts["dates"] else "–"
-        table.add_row(
-            shown(name), shown(facts["dataset"]), str(facts["seed"]), last, _state(facts), _best(facts)
-        )
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows.values(), strict=True)]
+    room = max(console.width // 3, console.width - sum(widths) - 2 * len(widths))
+    for name, cells in rows.items():
+        table.add_row("\n".join(map(shown, _folded(name, room))), *cells)
     console.print(table)
+
+
+HEADINGS = ("Data", "Seed", "Last", "State", "Best NLL")
+
+
+def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
+    """What stands beneath HEADINGS."""
+    if "error" in facts:
+        return "", "", "", shown(facts["error"]), ""
+    last = date(facts["dates"]["last"])[:10] if facts["dates"] else "–"
+    return shown(facts["dataset"]), str(facts["seed"]), last, _state(facts), _best(facts)
+
+
+def _folded(name: str, width: int) -> list[str]:
+    """Lines of at most this width, which end after /, - or _ where parts are not longer."""
+    lines = [""]
+    for part in re.findall("[^/_-]*[/_-]?", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        while len(part) > width:
+            lines[-1:] = [part[:width], ""]
+            part = part[width:]
+        lines[-1] += part
+    return [line for line in lines if line]
 
 
 def _state(facts: dict[str, Any]) -> str:
@@ -96,7 +119,10 @@ def _state(facts: dict[str, Any]) -> str:
     for stage, words in (("report", "reported"), ("evaluate", "evaluated")):
         if facts["stages"][stage] == "done":
             return words
-    return f"trained {facts['stages']['train'].partition(';')[0]}"
+    trained, begun, _ = facts["stages"]["train"].partition(";")
+    if facts["stages"]["search"] == "done" and trained.startswith("0 ") and not begun:
+        return "searched"
+    return f"trained {trained}"
 
 
 def _best(facts: dict[str, Any]) -> str:

@@ -48,7 +48,8 @@ def _sizes(entries: Entries) -> Section:
         "Ensemble size",
         "What another member brings, in every run. Values below the full size are means over random subsets of the "
         "members; bands, where a line is one run and they were kept, are one standard deviation over them: a curve "
-        f"without one is no surer. Colour is the method, shape the run.{references_aside(entries)}",
+        "without one is no surer. Colour is the method, shape the run, or the seeds that a line is the mean of."
+        f"{references_aside(entries)}",
     )
     methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
     lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]

@@ -12,7 +12,7 @@ from uraenas.report.table import Column
 
 
 def keys(entries: Entries, shown: Iterable[Entry] | None = None) -> list[Block]:
-    """Colour is the method, shape the run; of all lines, or of those that are shown."""
+    """Colour is the method, shape the run or its seeds; of all lines, or of those that are shown."""
     drawn = list(entries if shown is None else shown)
     return [Key(_swatches(drawn)), Key(shapes(entries, drawn), methods=False)]
 
@@ -30,7 +30,13 @@ def _swatches(drawn: Iterable[Entry]) -> Legend:
 
 def shapes(entries: Entries, drawn: Iterable[Entry]) -> Legend:
     groups = sorted({entry.group for entry in drawn})
-    return [(entries.of_group(k), "ink", mark(marker(k), 0, 0)) for k in groups]
+    return [(_meaning(entries, k), "ink", mark(marker(k), 0, 0)) for k in groups]
+
+
+def _meaning(entries: Entries, group: int) -> str:
+    """Of a shape: a run, or the runs that its lines are means of."""
+    seeds = len(entries.groups[group])
+    return ("" if seeds == 1 else f"mean of {count(seeds, 'seed')}: ") + entries.of_group(group)
 
 
 def beneath(column: Column, value: Value) -> str:

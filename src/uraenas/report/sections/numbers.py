@@ -7,7 +7,7 @@ from torch import Tensor
 
 from uraenas.base.svg import Scale, element, join, line, mark, padded
 from uraenas.base.words import as_precise
-from uraenas.evaluation import numbers
+from uraenas.evaluation import CALIBRATIONS, numbers
 from uraenas.report.blocks import Cell, Choice, Figure, Grid, Line, Note, Section, Table
 from uraenas.report.chart import Axis, Frame, Series, draw, line_chart, method_key
 from uraenas.report.reading import RunFacts
@@ -81,7 +81,8 @@ def _scatter(facts: RunFacts, method: str, place: int) -> Figure:
     rmse = facts.value(method, "rmse")
     n_words = f"RMSE {rmse:.4g} · {len(shown)} of {facts.n} rows" if rmse is not None else facts.n
     content = element("g", join(parts), class_=colour(method))
-    title = f"{facts.target}, {method}" if facts.target else method
+    title = f"{method}: predicted against observed"
+    title = f"{facts.target}, {title}" if facts.target else title
     return draw(f"observed-{method}{_mark(place)}", title, n_words, frame.figure_height, content)
 
 
@@ -103,7 +104,7 @@ def _diagram(facts: RunFacts, kind: str, place: int) -> Figure:
     ticks = (0, 0.25, 0.5, 0.75, 1)
     frame = Frame(Axis("nominal coverage", 0, 1, ticks=ticks), Axis("", 0, 1, ticks=ticks), height=230)
     title = f"{facts.target}: " * bool(facts.target) + "Observed coverage against nominal"
-    n = f"central intervals · {facts.n}"
+    n = f"central intervals · {CALIBRATIONS[kind]} · {facts.n}"
     words = (lambda v: f"nominal {100 * v:.0f} %"), (lambda v: f"{100 * v:.1f} %")
     ideal = line(*_corners(frame.across, frame.up, 0, 1), "ideal")
     name = f"coverage-{kind}{_mark(place)}"

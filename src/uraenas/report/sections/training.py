@@ -10,6 +10,7 @@ from uraenas.report.reading import RunFacts
 from uraenas.report.style import count
 
 Losses = dict[str, list[float]]
+NAMED = 6  # chains of which all are named
 
 
 def section(facts: RunFacts) -> Section:
@@ -49,7 +50,7 @@ def _figure(kind: str, chains: Losses, example: str) -> Figure:
         places = [(frame.across(k + 1), frame.up(loss)) for k, loss in enumerate(own)]
         lines.append(path(places, "thin"))
     shown = range(0, epochs, max(1, epochs // 100))
-    tips = [_tip(epoch, [own[epoch] for own in chains.values() if epoch < len(own)]) for epoch in shown]
+    tips = [_tip(epoch, {c: own[epoch] for c, own in chains.items() if epoch < len(own)}) for epoch in shown]
     bands = frame.bands([epoch + 1 for epoch in shown], tips)
     content = join([frame.axes(), element("g", *lines, class_="ink"), bands])
     n = f"nats per {example} · n = {count(len(chains), 'chain')}, a line each"
@@ -59,6 +60,11 @@ def _figure(kind: str, chains: Losses, example: str) -> Figure:
     )
 
 
-def _tip(epoch: int, losses: list[float]) -> str:
-    tip = f"epoch {epoch + 1}\nmean\t{statistics.fmean(losses):.4f}"
-    return tip + (f"\nfrom\t{min(losses):.4f}\nto\t{max(losses):.4f}" if len(losses) > 1 else "")
+def _tip(epoch: int, losses: dict[str, float]) -> str:
+    """The loss of each chain, or of many their mean and which have the lowest and the highest."""
+    order = sorted(losses, key=lambda chain: (math.isnan(losses[chain]), losses[chain]))
+    named = list(losses) if len(losses) <= NAMED else [order[0], order[-1]]
+    tip = f"epoch {epoch + 1}" + "".join(f"\n{chain}\t{losses[chain]:.4f}" for chain in named)
+    return tip + (
+        f"\nmean of {len(losses)}\t{statistics.fmean(losses.values()):.4f}" if len(losses) > 1 else ""
+    )

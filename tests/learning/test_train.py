@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -442,6 +443,30 @@ def test_the_losses_of_short_chains_are_pinned(part: LabelledImages) -> None:
 
 
 GOLDEN = [2.3012694, 2.2478273, 2.3005119, 2.2187525, 2.3010983, 2.2457498, 2.3001921, 2.2104505]
+
+
+def test_a_chain_that_leaves_a_fold_out_weighs_prior_and_noise_against_what_it_learns_from(
+    part: LabelledImages,
+) -> None:
+    learned, fold = 3 * len(part) // 4, np.arange(len(part)) % 4
+    where, units = (torch.device("cpu"), torch.float32), Normalisation.of(part.images)
+    loader = Loader(part, units, SETTINGS.batch, 1, False, *where, fold=fold)
+    assert loader.learned == learned
+    stack = StackOfChains(chains("sghmc"), Training(SETTINGS, SPACE, loader, engine(), SEED))
+    assert stack.decay == SETTINGS.decay(learned)
+    last, method = stack.pace.cycle.steps - 1, chains("sghmc")[0].spec.weights
+    size = stack.pace.cycle.step_size_at(last)
+    assert stack.pace.deviation_at(last) == method.noise_deviation(size, learned) > 0
+    variational = [
+        initial_chain(ChainSpec("sampled", WEIGHTS["variational"].make(), 0, GENOTYPES[0]), SPACE, SEED)
+    ]
+    own = StackOfChains(variational, Training(SETTINGS, SPACE, loader, engine(), SEED))
+    layout, penalty = own.stack.weight_layouts[0], variational[0].spec.weights.changes.penalty
+    weights, halfway = layout.views(own.stack.weights.detach()), torch.tensor(0.5)
+    told = own.gradients.wrapping.penalty
+    assert penalty is not None
+    assert told is not None
+    torch.testing.assert_close(told(weights, halfway), penalty(weights, halfway, learned))
 
 
 def test_weights_that_have_another_prior_do_not_decay(part: LabelledImages) -> None:

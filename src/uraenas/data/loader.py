@@ -158,9 +158,10 @@ class Loader:
         self.count, self.padding, self.flip, self.teacher = len(part), padding, flip, teacher
         self.normalise, self.target = normalisation.on(device, dtype), normalisation.target
         self.folds = None if fold is None else Folds(fold, device)
-        learned = self.count - (0 if self.folds is None else self.folds.largest)
-        self.batch = min(batch, learned)
-        self.steps = learned // self.batch  # what is left over sits this epoch out
+        # That a member learns from: all but the fold that it leaves out.
+        self.learned = self.count - (0 if self.folds is None else self.folds.largest)
+        self.batch = min(batch, self.learned)
+        self.steps = self.learned // self.batch  # what is left over sits this epoch out
         self.augmentations = tuple(augmentations) if any(one.changes for one in augmentations) else ()
         self.kinds = max(1, len(self.augmentations))
         images = torch.from_numpy(np.ascontiguousarray(part.images)).to(device)

@@ -50,7 +50,7 @@ class StackOfChains:
         device, dtype = engine.device, engine.dtype
         count = len(chains)
         cycle = cycle_of(self.method, settings.epochs, loader.steps, chains[0].restarts)
-        self.pace = Pace(self.method, cycle, loader.count, device, dtype)
+        self.pace = Pace(self.method, cycle, loader.learned, device, dtype)
 
         self.by_head = bool(self.method.changes.heads)  # whether heads learn from a teacher's members each
         changes, architectures = self.method.changes, [spec.architecture for spec in self.specs]
@@ -64,7 +64,7 @@ class StackOfChains:
         owner = torch.repeat_interleave(torch.arange(count), torch.tensor(self.stack.weight_sizes))
         self.owner = owner.to(device)  # weight → member
         recipes = [spec.recipe for spec in self.specs]
-        self.decay = self._decay(settings.decay(loader.count))
+        self.decay = self._decay(settings.decay(loader.learned))
         self.pacing = self._per_weight([recipe.step_size for recipe in recipes])
         self.sampling_pace = self._per_weight([recipe.step_size * recipe.peak for recipe in recipes])
 
@@ -122,8 +122,8 @@ class StackOfChains:
         )
 
     def _penalty(self) -> Penalty | None:
-        """What the kind of weights adds to the loss, for as many images as there are."""
-        penalty, images = self.method.changes.penalty, self.loader.count
+        """What the kind of weights adds to the loss, for as many images as a chain learns from."""
+        penalty, images = self.method.changes.penalty, self.loader.learned
         return penalty and (lambda weights, progress: penalty(weights, progress, images))
 
     @property

@@ -1,14 +1,15 @@
 """Numbers of the customary UCI tables: joint ensembles, other ensembles, and peers, on the same twenty splits.
 
     python studies/uci.py measure DATA --out rows.jsonl [--sets yacht,energy] [--splits 0,1,2] [--methods uraenas,…]
-                                                        [--jobs 4] [--seconds 600]
+                                                        [--jobs 4] [--seconds 600] [--one-draw]
     python studies/uci.py table rows.jsonl [--methods uraenas,…]
     python studies/uci.py join rows.jsonl newer.jsonl
 
 DATA is a folder of .npz files with x [N, D], y [N] and test [20, N]. What rows.jsonl holds already is not measured
 again, so a study can be cut off and go on. With `join` newer rows take the place of those of the same cell. Chains
 leave out parts of the training rows in turn, and are calibrated on what they left out; intervals rest on a few rows
-that no chain learns from. Peers learn from all training rows. `uci_settings.py` chose the settings on training rows
+that no chain learns from. Those are drawn anew in each split, or with `--one-draw` by one key in all, as in
+results/uci/rows.jsonl. Peers learn from all training rows. `uci_settings.py` chose the settings on training rows
 alone, and `uci_intervals.py` how many rows are apart.
 """
 
@@ -102,11 +103,11 @@ OTHERS = {
 }
 
 
-def dataset(file: Path, split: int, pieces: int = 0, apart: float = 0.0) -> Dataset:
-    """One of the twenty."""
+def dataset(file: Path, split: int, key: int, pieces: int = 0, apart: float = 0.0) -> Dataset:
+    """One of the twenty, divided further by the key."""
     with np.load(file) as arrays:
         rows = arrays["x"], arrays["y"], arrays["test"][split].astype(bool)
-        return of_rows(file.stem, *rows, pieces, apart, SPLIT_KEY + 10 * split)
+        return of_rows(file.stem, *rows, pieces, apart, key)
 
 
 def of_rows(
@@ -118,7 +119,6 @@ def of_rows(
     apart: float = 0.0,
     key: int = SPLIT_KEY,
 ) -> Dataset:
-    """A table divided by the key: rows apart that are alike in all splits would make one draw of twenty."""
     frame = frame_of(x) | {"y": y.astype(np.float64)}
     settings = TableSettings("y", kind="numbers", pieces=pieces, apart=apart)
     return table_dataset(name, frame, settings, test, key)
@@ -249,13 +249,14 @@ TOGETHER = [*(tuple(names) for names, _ in RUNS), *((name,) for name in PEERS)] 
 METHODS = [name for names in TOGETHER for name in names]
 
 
-def cell(task: tuple[Path, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
+def cell(task: tuple[Path, str, int, tuple[str, ...], bool]) -> list[dict[str, Any]]:
     """Rows of methods that are measured at once; seconds are CPU, of a whole run."""
-    folder, one, split, names = task
+    folder, one, split, names, one_draw = task
     run = next((one for one in RUNS if names[0] in one[0]), None)
     pieces = 0 if run is None else PIECES  # peers read columns as they are
     apart = APART if run is not None and run[1]["train.folds"] else 0.0
-    data, begun = dataset(folder / f"{one}.npz", split, pieces, apart), time.process_time()
+    key = SPLIT_KEY if one_draw else SPLIT_KEY + 10 * split
+    data, begun = dataset(folder / f"{one}.npz", split, key, pieces, apart), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a kernel at its bounds is no news
         if run is None:
@@ -273,12 +274,19 @@ def cell(task: tuple[Path, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
 
 
 def measure(
-    folder: Path, out: Path, sets: list[str], splits: list[int], methods: list[str], jobs: int, seconds: float
+    folder: Path,
+    out: Path,
+    sets: list[str],
+    splits: list[int],
+    methods: list[str],
+    jobs: int,
+    seconds: float,
+    one_draw: bool,
 ) -> None:
     """Append a row for each set, split and method that is not there yet; a whole split before the next."""
     known = {(row["set"], row["split"], row["method"]) for row in _read(out)}
     tasks = [
-        (folder, one, split, wanted)
+        (folder, one, split, wanted, one_draw)
         for split in splits
         for names in TOGETHER
         for one in sets
@@ -332,12 +340,15 @@ def table(out: Path, wanted: list[str]) -> Iterator[str]:
     rows = [row for row in rows if counts[row["set"], row["split"]] == len(methods)]
     sets = [one for one in reversed(SETS) if any(row["set"] == one for row in rows)]
     for metric in SHOWN:
-        yield f"\n**{metric}**\n\n| method | {' | '.join(sets)} | mean rank | uraenas better |"
+        last = "mean gap to 90 %, points" if metric == "coverage90" else "mean rank"
+        yield f"\n**{metric}**\n\n| method | {' | '.join(sets)} | {last} | uraenas better |"
         yield f"|---|{'---:|' * (len(sets) + 2)}"
         ranks = _ranks(rows, metric)
         for method in methods:
             cells = [_cell([r[metric] for r in rows if _is(r, one, method) and metric in r]) for one in sets]
             mean = f"{np.mean(ranks[method]):.2f}" if ranks.get(method) else "–"
+            if metric == "coverage90":
+                mean = _mean_gap([row for row in rows if row["method"] == method])
             yield f"| {method} | {' | '.join(cells)} | {mean} | {_sign_test(ranks, method)} |"
 
 
@@ -350,6 +361,14 @@ def _sign_test(ranks: dict[str, list[int]], other: str) -> str:
     better = sum(a < b for a, b in zip(ranks[METHODS[0]], ranks[other], strict=True))
     count = len(ranks[other])
     return f"{better} of {count}, p = {binomtest(better, count).pvalue:.2g}"
+
+
+def _mean_gap(rows: list[dict[str, Any]]) -> str:
+    """How far the mean coverage of each set is from 90 %, on average over sets."""
+    held: dict[str, list[float]] = {}
+    for row in rows:
+        held.setdefault(row["set"], []).append(row["coverage90"])
+    return f"{100 * np.mean([abs(np.mean(own) - 0.9) for own in held.values()]):.1f}"
 
 
 def _is(row: dict[str, Any], one: str, method: str) -> bool:
@@ -393,6 +412,7 @@ def main() -> None:
     measuring.add_argument("--splits", default=",".join(map(str, range(20))))
     measuring.add_argument("--jobs", type=int, default=1)
     measuring.add_argument("--seconds", type=float, default=math.inf)
+    measuring.add_argument("--one-draw", action="store_true")
     showing, joining = commands.add_parser("table"), commands.add_parser("join")
     for command in (showing, joining):
         command.add_argument("rows", type=Path)
@@ -408,7 +428,7 @@ def main() -> None:
         return
     splits = [int(one) for one in chosen.splits.split(",")]
     named = (chosen.sets.split(","), splits, chosen.methods.split(","))
-    measure(chosen.data, chosen.out, *named, chosen.jobs, chosen.seconds)
+    measure(chosen.data, chosen.out, *named, chosen.jobs, chosen.seconds, chosen.one_draw)
 
 
 if __name__ == "__main__":

@@ -53,11 +53,10 @@ def built_anew(ensemble: Ensemble, threads: int) -> Way:
             stack.put(place, member.weights, member.statistics)
         stack.eval()
         x = units(torch.from_numpy(images))
-        flat = stack.weights.detach().split(stack.weight_sizes)
 
         def of_member(m: int) -> Any:
             with torch.no_grad():
-                return stack.run([m], [flat[m]], x)
+                return stack.run([m], stack.weights_of(range(m, m + 1)), x)
 
         with workers.threads():
             return torch.cat(workers.each(of_member, range(len(stack)))).softmax(dim=-1).mean(dim=0)

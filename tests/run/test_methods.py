@@ -137,7 +137,7 @@ def passed(weights: WeightMethod) -> tuple[Any, ...]:
     stack.initialise([1])
     images, draw = torch.linspace(-1, 1, 2 * 16).view(1, 2, 1, 4, 4), Draw(torch.tensor(3))
     images = torch.cat([images] * weights.changes.repeats, dim=1)
-    logits = stack.run([0], [stack.weights], images, weights.forward, [draw])
+    logits = stack.run([0], stack.weights, images, weights.forward, [draw])
     penalty, views = weights.changes.penalty, stack.weight_layouts[0].views(stack.weights.detach())
     added = penalty and penalty(views, torch.tensor(0.5), 100).item()
     (layout,), fitted = stack.weight_layouts, {}

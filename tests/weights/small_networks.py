@@ -86,7 +86,7 @@ def images(count: int = 6, key: int = 7) -> Tensor:
 def logits_of(method: WeightMethod, stack: Stack, x: Tensor, number: int | None = 0, key: int = 11) -> Tensor:
     """One pass: a step of training where there is no number, else the draw of that number."""
     drawn = Draw(draws.at(key, number or 0), number)
-    return stack.train(number is None).run([0], [stack.weights], x, method.forward, [drawn])[0]
+    return stack.train(number is None).run([0], stack.weights, x, method.forward, [drawn])[0]
 
 
 def member_of(name: str, number: int = 0, **values: Any) -> Member:

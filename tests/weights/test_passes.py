@@ -115,7 +115,7 @@ def test_maps_keep_the_precision_that_the_engine_chose(name: str) -> None:
         return method.forward(Peeking(network, precisions), weights, draw)
 
     with torch.autocast("cpu", torch.bfloat16):
-        stack.run([0], [stack.weights], x, forward, [Draw(torch.tensor(3))])
+        stack.run([0], stack.weights, x, forward, [Draw(torch.tensor(3))])
     assert precisions[0] == torch.float32  # the images
     assert set(precisions[1:]) == {torch.bfloat16}
 
@@ -259,7 +259,7 @@ def pass_by_pass(member: Member, x: Tensor) -> Tensor:
     stack = Stack([member.architecture], SPACE, member.kind.layout).double().eval()
     stack.put(0, member.weights, member.statistics)
     drawn, forward = Draw(draws.at(member.origin.key, member.draw), member.draw), member.kind.method.forward
-    logits = stack.run([0], [stack.weights], x, forward, [drawn] if forward else ())[0]
+    logits = stack.run([0], stack.weights, x, forward, [drawn] if forward else ())[0]
     if heads := len(member.kind.heads):
         logits = logits.chunk(heads, dim=1)[member.draw]
     return torch.log_softmax(logits, dim=1)

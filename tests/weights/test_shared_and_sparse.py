@@ -59,7 +59,7 @@ def test_the_members_of_a_batch_ensemble_in_one_pass_are_networks_with_multiplie
     """Each image is a member's, in turn; where it stands in the batch again, it is another's."""
     method, x = made("batch_ensemble", size=3, repeats=repeats), images(7)
     shared, key = network_of(method).eval(), Draw(torch.tensor(1))
-    (together,) = shared.run([0], [shared.weights], torch.cat([x] * repeats), method.forward, [key])
+    (together,) = shared.run([0], shared.weights, torch.cat([x] * repeats), method.forward, [key])
     time, image = torch.arange(repeats).repeat_interleave(7), torch.arange(7).repeat(repeats)
     views = shared.weight_layouts[0].views(shared.weights.detach())
     plain = Stack([EVERY_OPERATION], SPACE).double().eval()
@@ -76,7 +76,7 @@ def test_the_members_of_a_batch_ensemble_in_one_pass_are_networks_with_multiplie
         own = (image + time) % 3 == m
         torch.testing.assert_close(together[own], alone[image[own]], atol=1e-10, rtol=0)
         assert repeats == 1 or sorted(image[own].tolist()) == list(range(7))  # it sees every image once
-        drawn = shared.run([0], [shared.weights], x, method.forward, [Draw(torch.tensor(1), m)])[0]
+        drawn = shared.run([0], shared.weights, x, method.forward, [Draw(torch.tensor(1), m)])[0]
         torch.testing.assert_close(drawn, alone, atol=1e-10, rtol=0)
 
 
@@ -258,7 +258,7 @@ def test_a_draw_of_gates_is_a_plain_network(space: Any, architecture: Any) -> No
     )
     size = (4, space.shape.channels, space.shape.height, space.shape.width)
     x = draws.normal(torch.tensor(5), math.prod(size), DOUBLE).view(size)
-    expected = gates.run([0], [gates.weights], x, method.forward, [drawn])
+    expected = gates.run([0], gates.weights, x, method.forward, [drawn])
     torch.testing.assert_close(plain(x), expected, atol=0, rtol=1e-10)
     out = [
         name for name, one in found.items() if name.endswith((".norm.scale", ".bias")) and (one == 0).any()

@@ -107,19 +107,18 @@ class Engine:
         if self.workers is not None and forward is None:
             return self._side_by_side(self.folded(stack)), _cached_batch(stack.space)
 
-        def of_members(members: list[int], images: Tensor) -> Tensor:
-            flat = stack.weights.split(stack.weight_sizes)
+        def of_members(members: range, images: Tensor) -> Tensor:
             own = [drawn[m] for m in members] if forward else ()
             # A worker's thread does not know that its caller wants none.
             with torch.no_grad(), self.autocast():
-                logits = stack.run(members, [flat[m] for m in members], images, forward, own)
+                logits = stack.run(members, stack.weights_of(members), images, forward, own)
                 return logits.to(self.dtype)
 
         def predict(images: Tensor) -> Tensor:
             if self.workers is None:
-                return of_members(list(range(len(stack))), images)
+                return of_members(range(len(stack)), images)
             with self.threads():
-                parts = self.workers.each(lambda m: of_members([m], images), range(len(stack)))
+                parts = self.workers.each(lambda m: of_members(range(m, m + 1), images), range(len(stack)))
             return torch.cat(parts)
 
         return predict, PREDICTION_BATCH

@@ -83,12 +83,11 @@ class PlainGradients:
             members = range(len(stack))
             return self._of(members, stack.weights, images, labels, weights_MN, step)
         shares = self._shares(workers.count)
-        flat = stack.weights.detach().split([sum(stack.weight_sizes[m] for m in some) for some in shares])
 
         def of_share(number: int) -> tuple[Tensor, Tensor]:
             some = slice(shares[number].start, shares[number].stop)
             importance = None if weights_MN is None else weights_MN[some]
-            own = flat[number].requires_grad_()
+            own = stack.weights_of(shares[number]).detach().requires_grad_()
             return self._of(shares[number], own, images[some], labels[some], importance, step)
 
         losses, gradients = zip(*workers.each(of_share, range(len(shares))), strict=True)
@@ -123,9 +122,8 @@ class PlainGradients:
         wrapping = self.wrapping
         own = [wrapping.draws[m] for m in members] if wrapping.forward else ()
         drawn = [replace(draw, key=draws.at(draw.key, step)) for draw in own]
-        parts = flat.split([self.stack.weight_sizes[m] for m in members])
         with self.engine.autocast():
-            logits_MNK = self.stack.run(members, parts, images, wrapping.forward, drawn)
+            logits_MNK = self.stack.run(members, flat, images, wrapping.forward, drawn)
         target = self.loader.target
         objective = wrapping.objective or target.loss
         logits_MNK = logits_MNK.to(self.engine.dtype)
@@ -137,6 +135,7 @@ class PlainGradients:
         total = losses_M.sum()
         if wrapping.penalty is not None:
             progress = step / wrapping.steps
+            parts = flat.split([self.stack.weight_sizes[m] for m in members])
             for m, part in zip(members, parts, strict=True):
                 total = total + wrapping.penalty(self.stack.weight_layouts[m].views(part), progress)
         (gradient,) = torch.autograd.grad(total, flat)

@@ -25,7 +25,7 @@ def measured_statistics(
     with engine.threads():
         for images in batches:
             stack.put(0, weights, zeros)  # so that a batch leaves MOMENTUM times its own statistics
-            stack.run([0], [stack.weights], images, forward, drawn)
+            stack.run([0], stack.weights, images, forward, drawn)
             total += stack.statistics
             count += 1
     return (total / (count * MOMENTUM)).to(weights)

@@ -56,7 +56,7 @@ def seen_by(
     with engine.threads(), engine.autocast():
         for start in range(0, len(part), LOOK):
             images = normalise(torch.from_numpy(part.images[start : start + LOOK]).to(engine.device))
-            given.append(stack.run([0], [stack.weights], images, forward, [nothing])[0].to(engine.dtype))
+            given.append(stack.run([0], stack.weights, images, forward, [nothing])[0].to(engine.dtype))
     if not read:
         raise UraenasError(f"{space.name} does not call a passage at its last layer, {last}")
     weights = None if part.weights is None else torch.from_numpy(part.weights / part.weights.mean())

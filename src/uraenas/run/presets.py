@@ -51,7 +51,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "evaluate.references": False,
     },
     "table": {  # results/uci/settings.md says how most of these were chosen
-        "methods": "joint-adam,deep-ensemble-adam,random-ensemble-adam",
+        "methods": "joint-adam,deep-ensemble-adam",
         "data.name": "diabetes",
         "data.apart": 0.06,  # results/uci/intervals.md says how it was chosen
         "network.space": "perceptrons",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -89,37 +90,52 @@ class Stack(nn.Module):
     def put(self, m: int, weights: Tensor, statistics: Tensor) -> None:
         """Make these flat vectors the weights and statistics of member m."""
         with torch.no_grad():
-            self.weights.split(self.weight_sizes)[m].copy_(weights)
-            self.statistics.split(self.statistics_sizes)[m].copy_(statistics)
+            for own, given in zip(self._own(m), (weights, statistics), strict=True):
+                own.copy_(given)
 
     def take(self, m: int) -> tuple[Tensor, Tensor]:
         """A copy of member m's flat weights and statistics."""
-        weights = self.weights.detach().split(self.weight_sizes)[m].clone()
-        return weights, self.statistics.split(self.statistics_sizes)[m].clone()
+        weights, statistics = self._own(m)
+        return weights.clone(), statistics.clone()
+
+    def weights_of(self, members: range) -> Tensor:
+        """The flat weights of members in a row, themselves."""
+        return self.weights[self._starts[0][members.start] : self._starts[0][members.stop]]
+
+    def _own(self, m: int) -> tuple[Tensor, Tensor]:
+        start, stop = self._starts[1][m : m + 2]
+        return self.weights_of(range(m, m + 1)).detach(), self.statistics[start:stop]
+
+    @cached_property
+    def _starts(self) -> tuple[list[int], list[int]]:
+        """Where the weights and the statistics of each member begin, and where the last end."""
+        weights, statistics = self.weight_sizes, self.statistics_sizes
+        return [*accumulate(weights, initial=0)], [*accumulate(statistics, initial=0)]
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits [M, N, K] of images [N, C, H, W], or [M, N, C, H, W] where each member has its own."""
-        return self.run(range(len(self)), self.weights.split(self.weight_sizes), images)
+        return self.run(range(len(self)), self.weights, images)
 
     def run(
         self,
         members: Sequence[int],
-        weights: Sequence[Tensor],
+        weights: Tensor,
         images: Tensor,
         forward: Forward | None = None,
         draws: Sequence[Draw] = (),
     ) -> Tensor:
-        """Logits of some members with these flat weights; `forward`, if there is one, is wrapped around each of them.
+        """Logits of some members, whose flat weights are one after another.
 
-        Images [M, N, C, H, W] are those of these members alone.
+        `forward`, if there is one, is wrapped around each of them. Images [M, N, C, H, W] are those of these members
+        alone.
         """
         chosen = [self.architectures[m] for m in members]
         if self.runs_together and forward is None and self.training:
             assert isinstance(self.space, Together)
-            return self.space.together(chosen, torch.cat(list(weights)), images)
-        running = self.statistics.split(self.statistics_sizes)
-        named = [aligned(self.weight_layouts[m].views(w)) for m, w in zip(members, weights, strict=True)]
-        statistics = [self.statistics_layouts[m].views(running[m]) for m in members]
+            return self.space.together(chosen, weights, images)
+        flat = weights.split([self.weight_sizes[m] for m in members])
+        named = [aligned(self.weight_layouts[m].views(w)) for m, w in zip(members, flat, strict=True)]
+        statistics = [self.statistics_layouts[m].views(self._own(m)[1]) for m in members]
         if forward is None:
             return self.space.forward(chosen, named, statistics, images, self.training)
         wrapped = []
@@ -131,10 +147,9 @@ class Stack(nn.Module):
 
     def named(self, m: int) -> tuple[Architecture, Tensors, Tensors]:
         """Member m's architecture, and its weights and statistics by name."""
-        weights = self.weights.detach().split(self.weight_sizes)[m]
-        statistics = self.statistics.split(self.statistics_sizes)[m]
-        views = self.weight_layouts[m].views(weights), self.statistics_layouts[m].views(statistics)
-        return self.architectures[m], aligned(views[0]), views[1]
+        weights, statistics = self._own(m)
+        named = aligned(self.weight_layouts[m].views(weights))
+        return self.architectures[m], named, self.statistics_layouts[m].views(statistics)
 
     @torch.no_grad()
     def trace(

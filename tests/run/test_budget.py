@@ -38,6 +38,7 @@ def given(config, searched=None, cell: float = 0.0) -> SimpleNamespace:
     step = 0.005 * config.values["network.channels"] / 8
     return SimpleNamespace(
         lanes=1,
+        abreast=lambda spec: 1,
         searched=searched,
         search_epoch=10 * 8 * step,
         chain_start=lambda source: 0.0,

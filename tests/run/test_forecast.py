@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from uraenas.base.progress import Lines, in_words
+from uraenas.learning.chains import ChainSpec
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Countdown, Forecast, forecast
@@ -17,6 +18,9 @@ class Given:
 
     lanes, searched = 2, None
     search_epoch = predict = look = shifts = references = 1.0
+
+    def abreast(self, spec: object) -> int:
+        return self.lanes
 
     def chain_start(self, source: str) -> float:
         return 0.0
@@ -206,3 +210,13 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(uraenas, tmp_path):
     assert uraenas(*words, "--json").stdout.startswith('{"run"')
     assert not out.exists()
     assert not Run(out).exists
+
+
+def test_perceptrons_move_as_one_batch_and_are_timed_as_one():
+    """One after another they would take many times as long."""
+    settings = preset("table", {"engine.device": "cpu", "evaluate.suite": "none"})
+    pipeline = Pipeline.checked("unwritten", settings)
+    rates = Rates(pipeline.config, pipeline.task, pipeline.engine)
+    plain, masked = (settings.method(name).weights for name in ("joint-adam", "mc-dropout"))
+    assert rates.abreast(ChainSpec("sampled", plain, 0, "")) == 40
+    assert rates.abreast(ChainSpec("sampled", masked, 0, "")) == rates.lanes < 40

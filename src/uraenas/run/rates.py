@@ -24,7 +24,7 @@ from uraenas.learning.search import Search
 from uraenas.learning.train import StackOfChains, Training
 from uraenas.run.config import Config
 from uraenas.run.task import Task
-from uraenas.spaces import Architecture
+from uraenas.spaces import Architecture, Together, as_it_is
 from uraenas.weights import WeightMethod
 
 PATIENCE = 0.2  # seconds for each rate, unless its first step takes longer
@@ -50,9 +50,9 @@ class Rates:
         self.config, self.task, self.engine, self.searched = config, task, engine, searched
         self.patience, self.clock = patience, clock
         chains = max(chains_for(config.method(name), config.ensemble) for name in config.methods)
-        most = min(engine.stack, max(2, chains))
-        self.lanes = min(engine.workers.count, most) if engine.workers else most
-        self.rounds = max(1, min(ROUNDS, most // self.lanes))  # one after another, in what is measured
+        self.most = min(engine.stack, max(2, chains))
+        self.lanes = min(engine.workers.count, self.most) if engine.workers else self.most
+        self.rounds = max(1, min(ROUNDS, self.most // self.lanes))  # one after another, in what is measured
         # By source and, where it changes the step, kind of weights: to make one, and an epoch of it.
         self._stacks: dict[tuple[str, str], tuple[float, float]] = {}
 
@@ -67,8 +67,14 @@ class Rates:
         unit = steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
         return unit / parts.settings.unit_epochs
 
+    def abreast(self, spec: ChainSpec) -> int:
+        """How many such chains move at once: as many as there are lanes, or all where they are one batch."""
+        weights = spec.weights
+        own = weights.forward is not None or weights.changes.layout is not as_it_is
+        return self.lanes if own or not isinstance(self.task.space, Together) else self.most
+
     def chain_start(self, spec: ChainSpec) -> float:
-        """To make a stack of as many such chains as there are lanes."""
+        """To make a stack of as many such chains as move at once."""
         return self._stack(spec)[0]
 
     def chain_epoch(self, spec: ChainSpec) -> float:
@@ -84,11 +90,13 @@ class Rates:
             begun = self.clock()
             loader = task.loader(task.train, config.train.batch, engine)
             training = Training(config.train, task.space, loader, engine, config.seed)
-            stack = StackOfChains(self._chains(spec.source, weights), training)
+            size = max(self.abreast(spec), self.rounds * self.lanes)
+            stack = StackOfChains(self._chains(spec.source, weights, size), training)
             made = self.clock() - begun
             steps = config.train.epochs * loader.steps
             epoch = loader.steps * self._timed(_any_step(stack), steps) + self._augmenting
-            self._stacks[key] = made / self.rounds, epoch / self.rounds
+            rounds = size / self.abreast(spec)
+            self._stacks[key] = made / rounds, epoch / rounds
             del stack
             if engine.device.type == "cuda":
                 engine.release_memory()
@@ -105,9 +113,9 @@ class Rates:
         loader = self.task.loader(some, config.train.batch, self.engine, config.augmentations)
         return self._timed(lambda step: loader.augment(config.seed, step), 1) * len(train) / few
 
-    def _chains(self, source: str, weights: WeightMethod) -> list[ChainState]:
+    def _chains(self, source: str, weights: WeightMethod, size: int) -> list[ChainState]:
         """Some to measure; where nothing is searched yet, others stand in for their architectures."""
-        config, space, size = self.config, self.task.space, self.rounds * self.lanes
+        config, space = self.config, self.task.space
         method = next(one for one in map(config.method, config.methods) if one.origin == source)
         if method.source.start:
             found = [start.architecture for start in self.task.starts]
@@ -139,7 +147,7 @@ class Rates:
         first = self.config.method(self.config.methods[0])
         weights = mover(first.weights)
         kind, members = Kind.of(weights.trajectory, weights), []
-        for chain in self._chains(first.origin, weights):
+        for chain in self._chains(first.origin, weights, self.rounds * self.lanes):
             tensors, origin = chain.tensors, Origin(chain.spec.name, 0, 0, 0)
             facts = (tensors["weights"], tensors["statistics"], origin, kind)
             members.append(Member(chain.spec.architecture, *facts))

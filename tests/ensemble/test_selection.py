@@ -1,6 +1,7 @@
 """Members are taken in turn over chains, or greedily by held-out NLL."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from uraenas.base import draws
 from uraenas.base.errors import UraenasError
+from uraenas.data.targets import Numbers, Several
 from uraenas.ensemble.selection import SELECTIONS, by_nll, greedy, in_turn, top
 from uraenas.evaluation.metrics import mixture, nll
 
@@ -115,3 +117,20 @@ def test_more_members_than_candidates_is_an_error() -> None:
         greedy(log_p, labels, 4)
     with pytest.raises(UraenasError, match="4 members were asked for, but only 3 candidates"):
         in_turn(["a", "b", "a"], 4)
+
+
+@pytest.mark.parametrize("way", ["greedy", "repeated", "top-k"])
+def test_networks_less_sure_than_the_labels_spread_are_taken_only_for_want_of_others(way: str) -> None:
+    """One row of a hundred lies far off, so that NLL welcomes a network that says nothing of any row."""
+    target = Numbers(scale=10.0)
+    labels = torch.zeros(100, dtype=torch.float64)
+    labels[7] = 60.0
+    log_variances = 2 * torch.tensor([1.0, 90.0, 1.1, 95.0], dtype=torch.float64).log()
+    said = torch.stack([torch.zeros(4, 100), log_variances[:, None].expand(4, 100)], dim=-1).double()
+    assert greedy(said, labels, 2, target, repeated=True)[0] in (1, 3)
+    assert set(by_nll(way, said, labels, 2, target)) <= {0, 2}
+    assert set(by_nll(way, said[[1, 3]], labels, 2, target)) <= {0, 1}
+    if way != "repeated":
+        assert len(set(by_nll(way, said[:3], labels, 3, target))) == 3
+    several, both = Several((target, replace(target, column="z"))), labels[:, None].expand(-1, 2)
+    assert set(by_nll(way, said.repeat(1, 1, 2), both, 2, several)) <= {0, 2}

@@ -11,6 +11,7 @@ from uraenas.data.targets import CLASSES, Target
 from uraenas.evaluation.metrics import groups_of
 
 SELECTIONS = ("in-turn", "greedy", "repeated", "top-k")
+VAGUE = 2.0  # deviations of the training labels
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,26 @@ def by_nll(
     target: Target = CLASSES,
     weights_N: Tensor | None = None,
 ) -> list[int]:
-    """Positions of `count` candidates, chosen by their held-out NLL in one of the ways."""
-    if selection == "top-k":
-        return top(predictions_MNK, labels_N, count, target, weights_N)
-    return greedy(predictions_MNK, labels_N, count, target, selection == "repeated", weights_N)
+    """Positions of `count` candidates, chosen by their held-out NLL in one of the ways; vague ones only for want."""
+    repeated = selection == "repeated"
+    clear = torch.nonzero(~_vague(predictions_MNK, target))[:, 0]
+    if len(clear) < (1 if repeated else count):
+        clear = torch.arange(len(predictions_MNK))
+    judged = predictions_MNK[clear], labels_N, count, target
+    places = top(*judged, weights_N) if selection == "top-k" else greedy(*judged, repeated, weights_N)
+    return clear[places].tolist()
+
+
+def _vague(predictions_MNK: Tensor, target: Target) -> Tensor:
+    """Which candidates give examples more variance, on average, than labels have that are told by nothing [M].
+
+    Where a few labels lie far off, NLL welcomes one of them. Its variance would be most of the ensemble's.
+    """
+    found = torch.zeros(len(predictions_MNK), dtype=torch.bool)
+    for place, part in enumerate(target.parts):
+        variance_M = predictions_MNK[..., 2 * place + 1].double().exp().mean(dim=1).cpu()
+        found |= variance_M > (VAGUE * part.scale) ** 2
+    return found
 
 
 def greedy(

@@ -193,7 +193,7 @@ def check_cost(case: Case, unit: str, metric: str, words: str) -> None:
             continue
         stored, name = {"examples": ("images", "examples seen")}.get(unit, (unit, unit))
         spent = case.file("cost.json")["search"][stored] + case.spent(method, stored)
-        assert tip[name] == f"{spent:,.0f}"
+        assert tip[name] == (f"{spent:,.1f}" if unit == "seconds" else f"{spent:,.0f}")
 
 
 def check_confusion(case: Case) -> None:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
-from uraenas.report.compared.words import keys, legend, references_aside, runs_of, tested_on
+from uraenas.report.compared.words import keys, legend, n_of, references_aside
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.sections.cost import (
     HEADER,
@@ -63,7 +63,7 @@ def _figures(entries: Entries, spent: dict[Entry, Cost], unit: str) -> list[Figu
             metric,
             entries.place(shifted),
             _points(entries, spent, unit, metric, shifted),
-            f"{runs_of(entries)}, {tested_on(entries)}",
+            n_of(spent),
             "runs-cost",
             legend(entries, spent),
         )

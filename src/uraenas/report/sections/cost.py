@@ -195,7 +195,8 @@ def _point(frame: Frame, one: Point, unit: str, metric: str) -> Markup:
     tip = f"{{{colour(one.method)}}}{one.name}\n{METRIC_NAMES[metric]}\t{show(metric, one.value)}"
     if one.ends:
         tip += f"\ninterval\t{show(metric, one.ends[0])} – {show(metric, one.ends[1])}"
-    tip += f"\n{unit}\t{one.amount:,.0f}\nmembers\t{one.members}"
+    amount = f"{one.amount:,.1f}" if unit.endswith("seconds") else f"{one.amount:,.0f}"
+    tip += f"\n{unit}\t{amount}\nmembers\t{one.members}"
     ends = [frame.up(end) for end in one.ends or ()]
     interval = line(x, ends[0], x, ends[1], "interval") if ends else ""
     drawn = [interval, mark(one.marker, x, y, 4.6), rect(x - 9, y - 9, 18, 18, "hit")]

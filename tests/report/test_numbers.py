@@ -327,6 +327,27 @@ def test_what_workers_did_is_not_counted_beside_their_chains(make_own_run: MakeR
     assert f"took {seconds:,.0f} s." in report.build([source])
 
 
+def test_seconds_of_several_workers_are_called_a_sum(make_own_run: MakeRun) -> None:
+    """They worked at a time, so the run took less: on its page, in figures of seconds alone, and side by side."""
+    sources = [make_own_run(name, seed=seed) for seed, name in enumerate("ab")]
+    seconds = sum(part.get("seconds", 0) for part in sources[0][0].costs.read().values())
+    sources[0][0].costs.add({f"workers/worker-{n}": {"seconds": 1000, "units": 3} for n in range(3)})
+    page = taken_apart(report.build(sources[:1]))
+    assert "Seconds on test, summed over 3 workers; n = 1 run." in page.sections["cost"]
+    assert f"computed for {seconds:,.0f} s." in page.sections["cost"]
+    assert "took" not in page.sections["cost"]
+    figures = {name: " ".join(words) for name, words in page.texts.items() if name.startswith("cost-")}
+    assert figures
+    for name, words in figures.items():
+        assert ("seconds summed over 3 workers" in words) == name.startswith("cost-seconds-")
+    together = taken_apart(report.build(sources))
+    assert "; a: summed over 3 workers; means over" in together.sections["compared-cost"]
+    assert "seconds summed over workers" in " ".join(together.texts["runs-cost-seconds-nll-clean"])
+    assert "summed" not in " ".join(together.texts["runs-cost-examples-nll-clean"])
+    sources[0][0].remove("metrics.json")
+    assert "Seconds so far, summed over 3 workers; n = 1 run." in report.build_partial(sources[0][0])
+
+
 def check_chance_and_coverage(case: Case, line: list[str]) -> None:
     mean = case.probabilities[line[0]].mean(axis=0)
     confidence, wrong = mean.max(axis=1), mean.argmax(axis=1) != case.labels

@@ -72,7 +72,8 @@ def _stages(run: Run, facts: dict[str, Any], again: bool) -> Section:
     found.blocks.append(Table("Stages of the run.", ["Stage", "State"], lines))
     if facts["cost"]:
         spent = [Line(stage, [Cell(f"{seconds:,.1f}")]) for stage, seconds in facts["cost"].items()]
-        found.blocks.append(Table("Seconds so far; n = 1 run.", ["Stage", "Seconds"], spent))
+        summed = f", summed over {facts['workers']} workers" if facts["workers"] > 1 else ""
+        found.blocks.append(Table(f"Seconds so far{summed}; n = 1 run.", ["Stage", "Seconds"], spent))
     return found
 
 

@@ -67,7 +67,11 @@ def section(facts: RunFacts) -> Section:
     options = {
         unit.capitalize(): [
             scatter(
-                unit, metric, words, _points(facts, spent, unit, metric, shift), f"{facts.n} {facts.examples}"
+                unit,
+                metric,
+                words,
+                _points(facts, spent, unit, metric, shift),
+                f"{facts.n} {facts.examples}{clocked(unit, facts.summed)}",
             )
             for words, shift in facts.places.items()
             for metric in facts.headline
@@ -83,6 +87,11 @@ def section(facts: RunFacts) -> Section:
     if units:
         found.blocks.append(_table(facts, spent))
     return found
+
+
+def clocked(unit: str, summed: str) -> str:
+    """What a figure says of seconds that no clock on the wall has shown."""
+    return f" · seconds {summed}" if summed and unit.endswith("seconds") else ""
 
 
 def known_units(spent: Sequence[Cost]) -> list[str]:
@@ -229,8 +238,10 @@ def _table(facts: RunFacts, spent: Mapping[str, Cost]) -> Table:
     device = facts.environment.get("device", "an unknown device")
     own = [amounts for item, amounts in facts.costs.items() if not item.startswith("workers/")]
     total = sum(amounts.get("seconds", 0.0) for amounts in own)  # what workers did is booked as chains', too
+    took = "computed for" if facts.summed else "took"
     caption = (
-        f"Seconds on {device}; n = 1 run. The whole run, shared work counted once, took {total:,.0f} s. "
+        f"Seconds on {device}{facts.summed and f', {facts.summed}'}; n = 1 run. The whole run, shared work counted "
+        f"once, {took} {total:,.0f} s. "
         "A member is one pass in prediction. Parameters of members that are draws of one network count once. "
         "–: the run directory does not say."
     )

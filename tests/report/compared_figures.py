@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable
 
 import pytest
-from compared_runs import NAMES, Column, Compared, Line, minus_by_shift, of_members, spent
+from compared_runs import Column, Compared, Line, minus_by_shift, of_members, spent
 from drawn import Drawn, at, middle, points
-from page_and_files import shown, signed, tips
+from page_and_files import METRICS, shown, signed, tips
 from reading_html import Page
 
 
@@ -102,7 +102,7 @@ def check_front(compared: Compared, page: Page, figure: str, unit: str, metric: 
     spots = dict(zip(compared.trained, drawn.groups("spot"), strict=True))
     for line in compared.trained:
         tip = {"": compared.name(line)}
-        tip[NAMES[metric]] = shown(metric, compared.mean(line, metric, column.shift))
+        tip[METRICS[metric]] = shown(metric, compared.mean(line, metric, column.shift))
         tip["interval"] = compared.interval(line, column)
         amount = (
             of_members(compared, line, "operations")
@@ -122,7 +122,7 @@ def check_front(compared: Compared, page: Page, figure: str, unit: str, metric: 
     assert tips(page, figure) == expected
 
 
-ANY, PLACE = f"({'|'.join(NAMES)})", "(clean|shifted|test)"
+ANY, PLACE = f"({'|'.join(METRICS)})", "(clean|shifted|test)"
 FIGURES: dict[str, Callable[..., None]] = {
     rf"runs-size-{ANY}-{PLACE}": check_sizes,
     rf"runs-cost-(seconds|examples|multiply-adds)-{ANY}-{PLACE}": check_front,

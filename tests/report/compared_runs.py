@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from page_and_files import Case, shown
+from page_and_files import OF_CLASSES, Case, shown
 from reading_html import Page, sections, taken_apart
 
 from uraenas import report
 
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}
 TITLES |= {"coverage90": "In 90 %", "width90": "Width 90 %"}
-NAMES = {"accuracy": "Accuracy", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}
-OF_CLASSES = ("accuracy", "ece", "nll")
 OF_NUMBERS = ("rmse", "mae", "crps", "nll", "coverage90", "width90")
 DESCRIBED = ("coverage90", "width90")  # of which no value is better
 
@@ -84,7 +82,7 @@ class Compared:
 
     @property
     def example(self) -> str:
-        return "row" if self.first.file("data.json").get("columns") else "image"
+        return self.first.examples.removesuffix("s")
 
     @property
     def of_numbers(self) -> bool:

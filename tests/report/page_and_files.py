@@ -12,10 +12,11 @@ from reading_html import Page, taken_apart
 
 from uraenas import report
 
-METRICS = {"accuracy": "Accuracy", "ece": "ECE", "nll": "NLL"}
+METRICS = {"accuracy": "Accuracy", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}
+OF_CLASSES = ("accuracy", "ece", "nll")
 IN_UNITS = ("rmse", "mae", "crps", "width90")  # of the target
 CALIBRATIONS = ("raw", "temperature")
-PLACES = {"clean": "none", "shifted": f"mean{len(SHIFTS)}"}
+PLACES = {"clean": "none", "test": "none", "shifted": f"mean{len(SHIFTS)}"}
 SOURCES = {
     "data": "data_uncertainty",
     "weights": "weight_uncertainty",
@@ -108,6 +109,10 @@ class Case:
         """On chains and on the choice of members from them."""
         choice = self.file("cost.json")[f"members/{method}"].get(unit, 0)
         return sum(chain[unit] for chain in self.chains(method)) + choice
+
+    @property
+    def examples(self) -> str:
+        return "rows" if self.file("data.json").get("columns") else "images"
 
     @property
     def labels(self) -> np.ndarray:

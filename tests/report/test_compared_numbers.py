@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from compared_figures import FIGURES
-from compared_runs import NAMES, Column, Compared, Line
+from compared_runs import Column, Compared, Line
 from compared_tables import TABLES
 from made_up_run import MakeRun
-from page_and_files import Case, decimal, shown
+from page_and_files import METRICS, Case, decimal, shown
 from reading_html import single_runs
 
 from uraenas import report
@@ -140,7 +140,7 @@ def test_every_tile_tells_what_the_files_say(compared: Compared) -> None:
             )
             spread = f" ±\u00a0{words}"
         expected += [
-            ("name", f"{NAMES[column.metric]}, {column.words}: best"),
+            ("name", f"{METRICS[column.metric]}, {column.words}: best"),
             ("strong", shown(column.metric, statistics.fmean(values)) + spread),
             ("beneath", "; ".join([compared.name(best), *beside_the_best(compared, column)])),
             *rank(compared, column),

@@ -17,7 +17,7 @@ from uraenas.run.directory import Run
 from uraenas.shifts import SUITES
 from uraenas.spaces import SPACES, CellSpace
 
-pytest.register_assert_rewrite("compared_tables", "compared_figures", "single_figures")
+pytest.register_assert_rewrite("compared_tables", "compared_figures", "single_figures", "single_tables")
 
 
 @pytest.fixture(scope="session")

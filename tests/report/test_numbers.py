@@ -13,6 +13,7 @@ from made_up_run import MakeRun
 from page_and_files import CALIBRATIONS, OF_CLASSES, PLACES, Case, shown, signed
 from reading_html import taken_apart
 from single_figures import CHECKS
+from single_tables import TABLES, check_classes
 
 from uraenas import report
 from uraenas.report.blocks import Choice
@@ -47,6 +48,20 @@ def test_every_figure_tells_what_the_files_say(case: Case) -> None:
 def test_every_figure_of_a_table_tells_what_the_files_say(table_runs: dict[str, Path], kind: str) -> None:
     run = Run(table_runs[kind])
     check_figures(Case((run, Pipeline.resume(run.path).measured.test)))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes", "several"])
+def test_every_table_and_tile_of_a_table_tells_what_the_files_say(
+    table_runs: dict[str, Path], kind: str
+) -> None:
+    run = Run(table_runs[kind])
+    case = Case((run, Pipeline.resume(run.path).measured.test))
+    for at, caption in enumerate(case.page.captions):
+        ((check, found),) = [(c, f) for p, c in TABLES.items() if (f := re.fullmatch(p, caption, re.DOTALL))]
+        check(case, at, *found.groups())
+    headline = OF_CLASSES if kind == "classes" else ("rmse", "crps", "nll")
+    values = [words for tag, words in case.page.tiles if tag == "strong"]
+    assert values == [shown(metric, case.value("uraenas-adam", metric)) for metric in headline]
 
 
 def check_figures(case: Case) -> None:
@@ -91,6 +106,8 @@ def test_other_tables_equal_the_files(case: Case) -> None:
             f"{case.value(line[0], metric):.4f}" for metric in ("aurc", "adaptive_ece", "brier")
         ]
         check_chance_and_coverage(case, line)
+    (classes,) = [k for k, caption in enumerate(case.page.captions) if "images by class" in caption]
+    check_classes(case, classes)
     (costs,) = [table for table in case.page.tables if "Examples seen" in table[0]]
     search = case.file("cost.json")["search"]
     for line in costs[1:]:
@@ -115,7 +132,7 @@ def test_what_workers_did_is_not_counted_beside_their_chains(make_own_run: MakeR
     source = make_own_run()
     seconds = sum(part.get("seconds", 0) for part in source[0].costs.read().values())
     source[0].costs.add({"workers/worker-1": {"seconds": 1000, "units": 3}})
-    assert f"took {seconds:,.0f} s." in report.build([source])
+    assert f"took {seconds:,.1f} s." in report.build([source])
 
 
 def test_seconds_of_several_workers_are_called_a_sum(make_own_run: MakeRun) -> None:
@@ -125,7 +142,7 @@ def test_seconds_of_several_workers_are_called_a_sum(make_own_run: MakeRun) -> N
     sources[0][0].costs.add({f"workers/worker-{n}": {"seconds": 1000, "units": 3} for n in range(3)})
     page = taken_apart(report.build(sources[:1]))
     assert "Seconds on test, summed over 3 workers; n = 1 run." in page.sections["cost"]
-    assert f"computed for {seconds:,.0f} s." in page.sections["cost"]
+    assert f"computed for {seconds:,.1f} s." in page.sections["cost"]
     assert "took" not in page.sections["cost"]
     figures = {name: " ".join(words) for name, words in page.texts.items() if name.startswith("cost-")}
     assert figures

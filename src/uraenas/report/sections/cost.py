@@ -241,7 +241,7 @@ def _table(facts: RunFacts, spent: Mapping[str, Cost]) -> Table:
     took = "computed for" if facts.summed else "took"
     caption = (
         f"Seconds on {device}{facts.summed and f', {facts.summed}'}; n = 1 run. The whole run, shared work counted "
-        f"once, {took} {total:,.0f} s. "
+        f"once, {took} {total:,.1f} s. "
         "A member is one pass in prediction. Parameters of members that are draws of one network count once. "
         "–: the run directory does not say."
     )

@@ -1,8 +1,9 @@
 """A small table of houses, and a run on it for each kind of target."""
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def table(path: Path, rows: int = 90) -> Path:
     return path
 
 
-def make_runs(folder: Path, uraenas: Callable) -> None:
+def make_runs(folder: Path, uraenas: Callable, changes: Mapping[str, object] = MappingProxyType({})) -> None:
     """`numbers` predicts the price, `classes` whether it was sold, `several` price and rooms at once."""
     folder.mkdir()
     houses = table(folder / "houses.csv")
@@ -51,7 +52,7 @@ def make_runs(folder: Path, uraenas: Callable) -> None:
         ("several", "price,rooms", "sold", "uraenas-adam"),
     )
     for kind, target, other, methods in wanted:
-        settings = {**TINY, "data.target": target, "data.leave_out": other}
+        settings = {**TINY, "data.target": target, "data.leave_out": other, **changes}
         assigned = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         done = uraenas(
             "run", houses, "--preset", "table", "--methods", methods, *assigned, "--out", folder / kind

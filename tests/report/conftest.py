@@ -1,18 +1,23 @@
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import open_page, start_chromium
+from compared_runs import Compared, Line
 from made_up_run import MakeRun, Source, write_run
+from page_and_files import Case
 
+from made_up_tables import make_runs
 from uraenas import report
 from uraenas.base.parts import Part
 from uraenas.learning.methods import DEFAULT, METHODS
 from uraenas.run.directory import Run
 from uraenas.shifts import SUITES
 from uraenas.spaces import SPACES, CellSpace
+
+pytest.register_assert_rewrite("compared_tables", "compared_figures", "single_figures", "single_tables")
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +49,29 @@ def make_own_run(make_run: MakeRun, tmp_path: Path) -> MakeRun:
 def demo(make_run: MakeRun) -> Source:
     """A finished run with its labelled test set; not to be changed."""
     return make_run()
+
+
+@pytest.fixture(scope="session")
+def compared(make_run: MakeRun) -> Compared:
+    """Two seeds of one thing, and a third run whose seed one of them has."""
+    seeds = {"a": {"seed": 1}, "b": {"seed": 2}, "c": {"seed": 1, "methods": ("uraenas", "deep-ensemble")}}
+    lines = [
+        ("drnas", "ab"),
+        ("uraenas", "ab"),
+        ("uraenas", "c"),
+        ("deep-ensemble", "ab"),
+        ("deep-ensemble", "c"),
+    ]
+    cases = {name: Case(make_run(name, **settings)) for name, settings in seeds.items()}
+    return Compared(cases, [Line(*line) for line in lines], Line("deep-ensemble", "ab"))
+
+
+@pytest.fixture(scope="session")
+def table_runs_of_another_seed(made_once: Callable[..., Path], uraenas: Callable) -> dict[str, Path]:
+    """The same as `table_runs`, of seed 1 and with references."""
+    changes = {"seed": 1, "evaluate.references": "true"}
+    made = made_once("more-tables", lambda out: make_runs(out, uraenas, changes))
+    return {kind: made / kind for kind in ("numbers", "classes", "several")}
 
 
 @pytest.fixture(scope="module")

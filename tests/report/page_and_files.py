@@ -12,9 +12,11 @@ from reading_html import Page, taken_apart
 
 from uraenas import report
 
-METRICS = {"accuracy": "Accuracy", "ece": "ECE", "nll": "NLL"}
+METRICS = {"accuracy": "Accuracy", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}
+OF_CLASSES = ("accuracy", "ece", "nll")
+IN_UNITS = ("rmse", "mae", "crps", "width90")  # of the target
 CALIBRATIONS = ("raw", "temperature")
-PLACES = {"clean": "none", "shifted": f"mean{len(SHIFTS)}"}
+PLACES = {"clean": "none", "test": "none", "shifted": f"mean{len(SHIFTS)}"}
 SOURCES = {
     "data": "data_uncertainty",
     "weights": "weight_uncertainty",
@@ -26,14 +28,19 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
+def decimal(metric: str, value: float, sign: str = "") -> str:
+    """With three decimals, or three digits where that is in a target's unit and small or huge."""
+    digits = metric in IN_UNITS and value and not 0.1 <= abs(value) < 1e6
+    return f"{value:{sign}#.3g}" if digits else f"{value:{sign}.3f}"
+
+
 def shown(metric: str, value: float) -> str:
-    return f"{percent(value)} %" if metric == "accuracy" else f"{value:.3f}"
+    return f"{percent(value)} %" if metric in ("accuracy", "coverage90") else decimal(metric, value)
 
 
 def signed(metric: str, value: float) -> str:
-    return f"{100 * value if metric == 'accuracy' else value:+.{2 if metric == 'accuracy' else 3}f}".replace(
-        "-", "−"
-    )
+    words = f"{100 * value:+.2f}" if metric == "accuracy" else decimal(metric, value, "+")
+    return words.replace("-", "−")
 
 
 @dataclass
@@ -81,9 +88,10 @@ class Case:
     @cached_property
     def probabilities(self) -> dict[str, np.ndarray]:
         """What the members predict [M, N, K]."""
-        file = "methods/{}/predictions/demo.safetensors"
-        read = self.source[0].read_tensors
-        return {m: read(file.format(m))[0]["log_probabilities"].double().exp().numpy() for m in self.sizes}
+        run, file = self.source[0], f"methods/{{}}/predictions/{self.rows[0]['dataset']}.safetensors"
+        kept = {method: file.format(method) for method in self.sizes if run.has(file.format(method))}
+        stored = {method: run.read_tensors(name)[0] for method, name in kept.items()}
+        return {method: own["log_probabilities"].double().exp().numpy() for method, own in stored.items()}
 
     def chains(self, method: str) -> list[dict[str, float]]:
         """What cost.json says of the chains that this method's members could come from."""
@@ -91,6 +99,8 @@ class Case:
             "uraenas": "sampled-sghmc",
             "drnas": "expected-point-00",
             "deep-ensemble": "expected-point",
+            "uraenas-adam": "sampled-adam",
+            "deep-ensemble-adam": "expected-adam",
         }
         costs = self.file("cost.json").items()
         return [cost for name, cost in costs if name.startswith(f"chains/{kinds[method]}")]
@@ -99,6 +109,10 @@ class Case:
         """On chains and on the choice of members from them."""
         choice = self.file("cost.json")[f"members/{method}"].get(unit, 0)
         return sum(chain[unit] for chain in self.chains(method)) + choice
+
+    @property
+    def examples(self) -> str:
+        return "rows" if self.file("data.json").get("columns") else "images"
 
     @property
     def labels(self) -> np.ndarray:

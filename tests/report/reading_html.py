@@ -15,6 +15,7 @@ class Page(HTMLParser):
     tables: list[list[list[str]]] = field(default_factory=list)  # lines of cells, without what is small
     small: list[list[list[str]]] = field(default_factory=list)  # the same for what is printed small beneath
     marks: list[list[list[str]]] = field(default_factory=list)  # the same for how they are marked
+    captions: list[str] = field(default_factory=list)  # of the tables
     tiles: list[tuple[str, str]] = field(default_factory=list)  # the class of a part, and its words
     best: list[str] = field(default_factory=list)
     figures: dict[str, list[str]] = field(default_factory=dict)  # name → tips
@@ -58,6 +59,7 @@ class Page(HTMLParser):
             self.tables.append([])
             self.small.append([])
             self.marks.append([])
+            self.captions.append("")
         if tag == "tr":
             self.tables[-1].append([])
             self.small[-1].append([])
@@ -87,6 +89,8 @@ class Page(HTMLParser):
             self.small[-1][-1][-1] += data
         if "li" in self.open_tags[-2:-1] and self.open_tags[-1] in ("strong", "span") and not self._section:
             self.tiles.append((self._class or self.open_tags[-1], data))
+        if "caption" in self.open_tags:
+            self.captions[-1] += data
         if "text" in self.open_tags[-1:]:
             self.texts[self._figure].append(data)
         if any(tag in ("td", "th") for tag in self.open_tags[-3:]) and not self._small and data.strip():
@@ -102,6 +106,18 @@ def unpacked(html: str) -> str:
         return ">" + zlib.decompress(base64.b64decode(found[1])).decode()
 
     return re.sub(r' data-packed="([^"]+)">', inside, html)
+
+
+def sections(html: str) -> dict[str, Page]:
+    """Each section by itself, by its id."""
+    found = re.findall(r'<section id="([^"]+)"[^>]*>(.*?)</section>', unpacked(html), re.DOTALL)
+    return {name: taken_apart(inside) for name, inside in found}
+
+
+def single_runs(html: str) -> list[Page]:
+    """What a comparison says of each run alone, or the page of one run of it."""
+    found = re.findall(r"<article[^>]*>(.*?)</article>", unpacked(html), re.DOTALL)
+    return [taken_apart(inside) for inside in found]
 
 
 def taken_apart(html: str) -> Page:

@@ -1,4 +1,4 @@
-"""Every number on a page of several runs, held against the files of these runs."""
+"""What a page of several runs says and when it does not judge; test_compared_numbers holds its numbers."""
 
 import cProfile
 import itertools
@@ -6,15 +6,13 @@ import math
 import pstats
 import re
 import shutil
-import statistics
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from made_up_run import SHIFTS, MakeRun
-from page_and_files import CALIBRATIONS, METRICS, PLACES, Case, shown, signed, tips
+from compared_runs import Column, Compared, Line
+from made_up_run import MakeRun
+from page_and_files import CALIBRATIONS, Case, shown
 from reading_html import Page, taken_apart, unpacked
 
 from uraenas import report
@@ -23,201 +21,6 @@ from uraenas.report.compared.abstaining import coverage_between
 from uraenas.report.entries import Difference
 from uraenas.report.sections.reliability import RISKS, coverage_at
 from uraenas.run.directory import Run
-
-TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL"}
-COLUMNS = [(metric, words) for words in PLACES for metric in METRICS]
-
-
-@dataclass
-class Compared:
-    """Two seeds of one thing, and a third run whose seed one of them has."""
-
-    cases: dict[str, Case]
-
-    @cached_property
-    def page(self) -> Page:
-        return taken_apart(report.build([case.source for case in self.cases.values()]))
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """Methods and, by letter, their runs."""
-        return [
-            ("drnas", "ab"),
-            ("uraenas", "ab"),
-            ("uraenas", "c"),
-            ("deep-ensemble", "ab"),
-            ("deep-ensemble", "c"),
-        ]
-
-    def values(self, line: tuple[str, str], metric: str, shift: str, **more: object) -> list[float]:
-        return [self.cases[run].value(line[0], metric, shift, **more) for run in line[1]]
-
-    def mean(self, line: tuple[str, str], metric: str, shift: str, **more: object) -> float:
-        return statistics.fmean(self.values(line, metric, shift, **more))
-
-    def tied(self, one: str, other: str, place: tuple[str, str], calibration: str) -> bool:
-        """Whether the deep ensemble of one run and uraenas of another print alike."""
-        lines = (("deep-ensemble", one), ("uraenas", other))
-        shift = PLACES[place[1]]
-        values = [self.mean(line, place[0], shift, calibration=calibration) for line in lines]
-        return len({shown(place[0], value) for value in values}) == 1
-
-    def interval(self, line: tuple[str, str], metric: str, shift: str) -> str:
-        """Over resamples of the test set, of one run as of the mean over seeds."""
-        drawn = [self.cases[run].source[0].replicates() for run in line[1]]
-        mean = np.mean([one[f"{shift}/{line[0]}/raw/{metric}"].double().numpy() for one in drawn], axis=0)
-        return " – ".join(shown(metric, end) for end in np.quantile(mean, [0.025, 0.975]))
-
-    def difference(
-        self, line: tuple[str, str], to: tuple[str, str], metric: str, shift: str, calibration: str
-    ) -> tuple[float, float, float, bool]:
-        """Value, interval, and whether pairs agree; c has the seed of a."""
-        pairs = [("c" if line[1] == "c" else run, "c" if to[1] == "c" else run) for run in "ab"]
-        pairs = pairs[:1] if "c" in line[1] + to[1] else pairs
-        name = "{}/{}/" + f"{calibration}/{metric}"
-        found, replicates = [], []
-        for own, theirs in pairs:
-            values = [
-                self.cases[run].value(method, metric, shift, calibration=calibration)
-                for run, method in ((own, line[0]), (theirs, to[0]))
-            ]
-            found.append(values[0] - values[1])
-            both = [self.cases[run].source[0].replicates() for run in (own, theirs)]
-            drawn = [
-                r[name.format(shift, m)].double().numpy() for r, m in zip(both, (line[0], to[0]), strict=True)
-            ]
-            replicates.append(drawn[0] - drawn[1])
-        low, high = np.quantile(np.mean(replicates, axis=0), [0.025, 0.975])
-        return statistics.fmean(found), low, high, len({value > 0 for value in found}) == 1
-
-
-@pytest.fixture(scope="module")
-def compared(make_run: MakeRun) -> Compared:
-    seeds = {"a": {"seed": 1}, "b": {"seed": 2}, "c": {"seed": 1, "methods": ("uraenas", "deep-ensemble")}}
-    return Compared({name: Case(make_run(name, **settings)) for name, settings in seeds.items()})
-
-
-@pytest.mark.parametrize("calibration", CALIBRATIONS)
-def test_the_table_has_means_over_seeds_or_intervals(compared: Compared, calibration: str) -> None:
-    at = 2 * CALIBRATIONS.index(calibration)
-    table, small = compared.page.tables[at][1:], compared.page.small[at][1:]
-    assert [(line[0], words[0]) for line, words in zip(table, small, strict=True)] == [
-        (method, {"ab": "a, b", "c": "c"}[runs]) for method, runs in compared.lines
-    ]
-    for own, line, words in zip(compared.lines, table, small, strict=True):
-        for k, (metric, place) in enumerate(COLUMNS):
-            more = {"shift": PLACES[place], "calibration": calibration}
-            mean = compared.mean(own, metric, **more)
-            assert line[2 + k] == shown(metric, mean).removesuffix(" %")
-            if own[1] == "ab":
-                spread = statistics.stdev(compared.values(own, metric, **more))
-                assert words[2 + k] == f"± {shown(metric, spread).removesuffix(' %')}"
-            else:
-                row = compared.cases["c"].row(own[0], metric, **more)
-                ends = [shown(metric, row[end]).removesuffix(" %") for end in ("low", "high")]
-                assert words[2 + k] == " – ".join(ends)
-
-
-@pytest.mark.parametrize("calibration", CALIBRATIONS)
-def test_differences_are_paired_by_seed_and_by_image(compared: Compared, calibration: str) -> None:
-    at, baseline = 2 * CALIBRATIONS.index(calibration) + 1, ("deep-ensemble", "ab")
-    others = [line for line in compared.lines if line != baseline]
-    shown_lines = zip(compared.page.tables[at][1:], compared.page.small[at][1:], strict=True)
-    for own, (line, words) in zip(others, shown_lines, strict=True):
-        for k, (metric, place) in enumerate(COLUMNS):
-            value, low, high, _ = compared.difference(own, baseline, metric, PLACES[place], calibration)
-            assert line[1 + k] == signed(metric, value)
-            assert words[1 + k] == f"{signed(metric, low)} – {signed(metric, high)}"
-
-
-def test_the_best_and_all_whose_paired_interval_to_it_holds_zero_are_marked_alike(compared: Compared) -> None:
-    expected = []
-    for own in compared.lines:
-        for metric, place in COLUMNS:
-            values = {line: compared.mean(line, metric, PLACES[place]) for line in compared.lines}
-            best = (max if metric == "accuracy" else min)(values.values())
-            tied = [line for line in values if shown(metric, values[line]) == shown(metric, best)]
-            marked = own in tied
-            for one in tied:
-                _, low, high, agreed = compared.difference(own, one, metric, PLACES[place], "raw")
-                marked |= low <= 0 <= high or not agreed or (low > 0) == (metric == "accuracy")
-            if marked:
-                expected.append(shown(metric, values[own]).removesuffix(" %"))
-    found = compared.page.best[: len(expected)]
-    assert found == expected
-    assert len(expected) < len(COLUMNS) * len(compared.lines)
-
-
-def test_maps_show_the_difference_of_every_cell(compared: Compared) -> None:
-    groups = {"ab": 1, "c": 2}
-    for (method, runs), metric in itertools.product(compared.lines, METRICS):
-        figure = f"minus-{metric}-{method}-{groups[runs]}"
-        if (method, runs) == ("deep-ensemble", "ab"):
-            assert figure not in compared.page.figures
-            continue
-        told = tips(compared.page, figure)
-        assert len(told) == len(SHIFTS) * 2
-        for tip in told:
-            shift, severity = tip[""].replace(" ", "_").split(",_severity_")
-            baseline = ("deep-ensemble", "ab" if runs == "ab" else "a")  # c has the seed of a
-            own, theirs = (
-                compared.mean(line, metric, shift, severity=int(severity))
-                for line in ((method, runs), baseline)
-            )
-            assert tip[f"{method} − deep-ensemble"] == signed(metric, own - theirs)
-
-
-def test_dots_and_curves_tell_what_the_files_say(compared: Compared) -> None:
-    names = {"ab": "a, b", "c": "c"}
-    for metric, words in COLUMNS:
-        dots = tips(compared.page, f"runs-{'c' * (words == 'shifted')}{TITLES[metric]}")
-        assert len(dots) == len(compared.lines)
-        for own, tip in zip(compared.lines, dots, strict=True):
-            assert tip[""] == own[0]
-            assert tip[names[own[1]]] == shown(metric, compared.mean(own, metric, PLACES[words]))
-            assert tip["interval"] == compared.interval(own, metric, PLACES[words])
-            if own[1] == "ab":
-                seeds = [shown(metric, value) for value in compared.values(own, metric, PLACES[words])]
-                assert tip["2 seeds"] == ", ".join(seeds)
-        for tip in tips(compared.page, f"runs-size-{metric}-{words}"):
-            members = int(tip.pop("").split()[0])
-            for own in compared.lines:
-                name = own[0] if own[0] == "drnas" else f"{own[0]} ({names[own[1]]})"
-                if members > compared.cases["a"].sizes[own[0]]:
-                    assert name not in tip
-                    continue
-                value = compared.mean(own, metric, PLACES[words], members=members)
-                assert tip[name].split(" (")[0] == shown(metric, value)
-
-
-def test_costs_are_means_over_seeds_and_the_front_has_them(compared: Compared) -> None:
-    (table,) = [
-        t for t in compared.page.tables if "Examples seen" in t[0] and len(t) == 1 + len(compared.lines)
-    ]
-    for (method, runs), line in zip(compared.lines, table[1:], strict=True):
-        cases = [compared.cases[run] for run in runs]
-        search = statistics.fmean(case.file("cost.json")["search"]["seconds"] for case in cases)
-        training = statistics.fmean(case.spent(method, "seconds") for case in cases)
-        assert line[3:5] == [f"{search:,.1f}", f"{training:,.1f}"]
-        told = {tip[""]: tip for tip in tips(compared.page, "runs-cost-seconds-nll-shifted")}
-        name = method if method == "drnas" else f"{method} ({', '.join(runs)})"
-        assert told[name]["seconds"] == f"{search + training:,.0f}"
-        assert told[name]["NLL"] == shown("nll", compared.mean((method, runs), "nll", PLACES["shifted"]))
-        assert told[name]["interval"] == compared.interval((method, runs), "nll", PLACES["shifted"])
-
-
-def test_abstaining_is_told_from_aurc_and_predictions(compared: Compared) -> None:
-    (table,) = [t for t in compared.page.tables if "cAURC" in t[0]]
-    for own, line in zip(compared.lines, table[1:], strict=True):
-        assert line[4:6] == [f"{compared.mean(own, 'aurc', PLACES[words]):.4f}" for words in PLACES]
-        shares = []
-        for run in own[1]:
-            case = compared.cases[run]
-            mean = case.probabilities[own[0]].mean(axis=0)
-            wrong = (mean.argmax(axis=1) != case.labels)[np.argsort(-mean.max(axis=1), kind="stable")]
-            within = (wrong.cumsum() / np.arange(1, len(wrong) + 1) <= 0.05).nonzero()[0]
-            shares.append((within[-1] + 1) / len(wrong) if len(within) else 0.0)
-        assert line[3] == f"{100 * statistics.fmean(shares):.1f} %"
 
 
 @pytest.fixture(scope="module")
@@ -286,17 +89,6 @@ def test_settings_of_methods_that_only_some_runs_have_are_no_differences(beside_
 
 
 def test_differences_of_one_seed_have_hollow_signs(compared: Compared) -> None:
-    baseline, pages = ("deep-ensemble", "ab"), compared.page
-    others = [line for line in compared.lines if line != baseline]
-    found = set()
-    for own, cells in zip(others, pages.marks[1][1:], strict=True):
-        for (metric, place), mark in zip(COLUMNS, cells[1:], strict=True):
-            _, low, high, agreed = compared.difference(own, baseline, metric, PLACES[place], "raw")
-            words = "" if low <= 0 <= high or not agreed else "worse"
-            words = "better" if words and (low > 0) == (metric == "accuracy") else words
-            assert mark == (f"{words} one-seed" if words and own[1] == "c" else words)
-            found.add(mark)
-    assert found >= {"better", "worse"}
     html = report.build([compared.cases["a"].source, compared.cases["c"].source])
     signs = set(re.findall(r'class="sign" aria-hidden="true" title="([^"]+)">(.)<', unpacked(html)))
     words = {"△": "better on these data, one seed", "▽": "worse on these data, one seed"}
@@ -312,13 +104,20 @@ def test_methods_that_share_no_seed_are_neither_marked_nor_called_worse(compared
     sources = [compared.cases[name].source for name in "ab"]
     html = report.build(sources, methods=[("deep-ensemble",), ("uraenas",)])
     section = html.split('id="compared"')[1].split("</section>")[0]
-    ties = {kind: sum(compared.tied("a", "b", place, kind) for place in COLUMNS) for kind in CALIBRATIONS}
-    columns, tied = len(COLUMNS) * len(CALIBRATIONS), sum(ties.values())
+    ties = {kind: sum(_tied(compared, column, kind) for column in compared.columns) for kind in CALIBRATIONS}
+    columns, tied = len(compared.columns) * len(CALIBRATIONS), sum(ties.values())
     marked = [section.count(f'<td class="{mark}"') for mark in ("best", "unjudged")]
     assert marked == [columns + tied, columns - tied]
     assert not re.search('class="(better|worse)', section)
-    assert section.count("; not judged: ") == len(COLUMNS) - ties["raw"] > 0
+    assert section.count("; not judged: ") == len(compared.columns) - ties["raw"] > 0
     assert "so without a sign: uraenas." in section
+
+
+def _tied(compared: Compared, column: Column, calibration: str) -> bool:
+    """Whether the deep ensemble of a and uraenas of b print alike."""
+    lines = (Line("deep-ensemble", "a"), Line("uraenas", "b"))
+    means = [compared.mean(line, column.metric, column.shift, calibration=calibration) for line in lines]
+    return len({shown(column.metric, mean) for mean in means}) == 1
 
 
 @pytest.mark.parametrize("bootstrap", [0, 30])
@@ -372,15 +171,6 @@ def test_colour_is_the_method_and_shape_the_run(compared: Compared) -> None:
     shapes = [("<circle" in group.split('class="dot"')[0].rpartition("/>")[2]) for group in groups]
     # Circles for the first runs, squares for the other.
     assert shapes == [line[1] == "ab" for line in compared.lines]
-
-
-def test_tiles_name_the_best_and_our_rank(compared: Compared) -> None:
-    section = compared.page.sections["compared"]
-    values = {line: compared.mean(line, "nll", PLACES["shifted"]) for line in compared.lines}
-    order = sorted(values, key=values.__getitem__)
-    assert shown("nll", values[order[0]]) in section
-    ours = ("uraenas", "ab")
-    assert f"uraenas (a, b): rank {1 + order.index(ours)} of {len(order)}" in section
 
 
 def test_strangers_are_told_what_methods_are_and_which_seeds_are_paired(compared: Compared) -> None:

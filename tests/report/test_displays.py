@@ -5,6 +5,7 @@ import runpy
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,25 @@ def test_runs_in_a_list_fold_between_the_parts_of_their_names(
         "searched",
     ]
     assert "searched" in lines[-1].split()[1:]
+
+
+def test_of_a_directory_of_runs_those_with_metrics_are_reported(
+    make_own_run: MakeRun, tmp_path: Path, uraenas: Callable
+) -> None:
+    for name in ("a", "b", "searched"):
+        run, _ = make_own_run(name)
+    run.remove("metrics.json")
+    out = tmp_path / "page.html"
+    told = uraenas("report", tmp_path, "--out", out)
+    assert told.returncode == 0, told.stderr
+    assert "left out, as they hold no metrics yet: searched" in told.stderr
+    assert 'data-runs="a, b"' in out.read_text(encoding="utf-8")
+    assert uraenas("report", tmp_path, "--format", "md").stdout.count("| uraenas |") == 2
+    for name in ("a", "b"):
+        Run(tmp_path / name).remove("metrics.json")
+    refused = uraenas("report", tmp_path)
+    assert refused.returncode == 2
+    assert f"no run in {tmp_path} holds metrics yet" in refused.stderr
 
 
 def test_an_ensemble_shows_its_members(run: Run) -> None:

@@ -5,11 +5,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from short_runs import FEW
+from short_runs import FEW, stopped_in_training
 
 from uraenas.cli.following import watched
 from uraenas.report import build_partial
@@ -107,6 +108,31 @@ def test_one_that_was_killed_says_where_it_stopped(
     shown = uraenas("show", own_run).stdout
     assert "at train 75 %; the same command goes on from there" in shown
     assert uraenas("show", own_run, "--follow").stdout.splitlines()[0] == shown.splitlines()[0]
+
+
+def test_one_that_was_interrupted_says_where_and_when_and_not_that_it_is_over(
+    uraenas: Callable, tmp_path: Path
+) -> None:
+    """Also while the process that worked there lives on, as in a notebook."""
+    out = tmp_path / "runs" / "run"
+    few = [word for key, value in FEW.items() for word in ("--set", f"{key}={value}")]
+    command = ("run", "--preset", "tiny", *few, "--out", out)
+    with stopped_in_training():
+        assert uraenas(*command).returncode == 130
+    facts = summary(out)
+    assert facts["progress"]["working"] is False
+    assert facts["dates"]["last"] == facts["progress"]["time"] > facts["dates"]["begun"]
+    begun, *_, stopped = uraenas("show", out).stdout.splitlines()[1:]
+    last = f"{datetime.fromtimestamp(facts['progress']['time']):%Y-%m-%d %H:%M}"
+    assert begun.endswith(f"last worked on {last}")
+    assert f"stopped {last}, at train" in stopped
+    assert " so far: " in uraenas("show", out).stdout
+    assert "searched, stopped at train" in " ".join(uraenas("show", out.parent).stdout.split())
+    assert "train, stopped" in build_partial(Run(out))
+    assert uraenas(*command).returncode == 0
+    shown = uraenas("show", out).stdout
+    assert "stopped" not in shown
+    assert "so far" not in shown
 
 
 def test_show_needs_no_torch_and_eighty_columns(finished_run: Path) -> None:

@@ -16,7 +16,7 @@ from uraenas.base.parts import values_of
 from uraenas.base.words import printable
 from uraenas.cli.options import Preset
 from uraenas.cli.printing import AsJson, console, outside_table, shown
-from uraenas.cli.screen import date, lines_of, progress_words
+from uraenas.cli.screen import date, lines_of, place_words, progress_words
 from uraenas.run.presets import PRESETS
 
 
@@ -114,15 +114,21 @@ def _folded(name: str, width: int) -> list[str]:
 
 def _state(facts: dict[str, Any]) -> str:
     """How far a run has come, in a word or two."""
-    if facts["progress"]:
-        return progress_words(facts["progress"])
+    progress = facts["progress"]
+    if progress and progress["working"]:
+        return progress_words(progress)
+    reached = _reached(facts["stages"])
+    return ", ".join([*reached, f"stopped at {place_words(progress)}"] if progress else reached) or "begun"
+
+
+def _reached(stages: dict[str, str]) -> list[str]:
     for stage, words in (("report", "reported"), ("evaluate", "evaluated")):
-        if facts["stages"][stage] == "done":
-            return words
-    trained, begun, _ = facts["stages"]["train"].partition(";")
-    if facts["stages"]["search"] == "done" and trained.startswith("0 ") and not begun:
-        return "searched"
-    return f"trained {trained}"
+        if stages[stage] == "done":
+            return [words]
+    trained = stages["train"].partition(";")[0]
+    if not trained.startswith("0 "):
+        return [f"trained {trained}"]
+    return ["searched"] if stages["search"] == "done" else []
 
 
 def _best(facts: dict[str, Any]) -> str:

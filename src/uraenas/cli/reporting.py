@@ -41,7 +41,9 @@ def _without_collecting() -> Iterator[None]:
 def make_report(
     runs: Annotated[
         list[str],
-        typer.Argument(help="One run directory, or several to be compared; RUN:METHOD,METHOD picks methods."),
+        typer.Argument(
+            help="A run directory, or several to be compared, or one that holds them; RUN:METHOD,METHOD picks methods."
+        ),
     ],
     form: Annotated[str, typer.Option("--format", help="html, md, csv or latex.")] = "html",
     calibration: Annotated[
@@ -105,7 +107,7 @@ def make_report(
         )
     if form == "html" and shifted:
         raise UraenasError("--shifted is for tables (--format md, csv or latex); a page has the widest mean")
-    picks = [_picked(text) for text in runs]
+    picks = [one for text in runs for one in _of_directory(*_picked(text), as_json)]
     against = _as_path(against, [path for path, _ in picks])
     if form == "html":
         written = out or (picks[0][0] if _is_one_run(picks) else Path()) / "report.html"
@@ -129,6 +131,23 @@ def _picked(text: str) -> Pick:
     if not colon or Path(text).exists():
         return Path(text), ()
     return Path(path), tuple(dict.fromkeys(names.split(",")))
+
+
+def _of_directory(path: Path, methods: tuple[str, ...], quiet: bool) -> list[Pick]:
+    """The run itself; of a directory of runs those that hold metrics."""
+    from uraenas.run.location import is_run
+    from uraenas.run.show import runs_in
+
+    if is_run(path) or not (every := list(runs_in(path))):
+        return [(path, methods)]
+    measured = [run for run in every if (run / "metrics.json").exists()]
+    if not measured:
+        raise UraenasError(
+            f"no run in {path} holds metrics yet; how far they are says: uraenas show {shlex.quote(str(path))}"
+        )
+    if others := [str(run.relative_to(path)) for run in every if run not in measured]:
+        note([f"left out, as they hold no metrics yet: {', '.join(map(printable, others))}"], quiet)
+    return [(run, methods) for run in measured]
 
 
 def _is_one_run(picks: list[Pick]) -> bool:

@@ -23,6 +23,7 @@ def lines_of(path: Path, facts: dict[str, Any]) -> Group:
     if cost := facts["cost"]:
         each = ", ".join(f"{stage} {in_words(seconds)}" for stage, seconds in cost.items())
         total = in_words(sum(cost.values()))
+        total += "" if facts["stages"]["evaluate"] == "done" else " so far"
         # Several workers compute at a time, and seconds of all are summed.
         several = facts["workers"] > 1
         took = f"computed for {total}, summed over {facts['workers']} workers" if several else f"took {total}"
@@ -54,11 +55,10 @@ def _alike(members: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
 
 
 def progress_words(facts: dict[str, Any]) -> str:
-    share = 100 * facts["done"] / facts["total"] if facts["total"] else 100.0
-    words = [f"{facts['stage']} {share:.0f} %"]
+    words = [place_words(facts)]
     if facts["found"]:
         words.append(shown(facts["found"]))
-    if facts.get("speed"):
+    if facts.get("speed") and facts["working"]:
         words.append(
             f"{facts['speed']:.3g} steps/s" if facts["stage"] == "train" else f"{facts['speed']:.3g}/s"
         )
@@ -66,6 +66,12 @@ def progress_words(facts: dict[str, Any]) -> str:
         words.append(f"{in_words(facts['left'])} left")
     said = "running: " if facts["working"] else f"stopped {date(facts['time'])}, at "
     return said + ", ".join(words) + ("" if facts["working"] else "; the same command goes on from there")
+
+
+def place_words(facts: dict[str, Any]) -> str:
+    """The stage, and how much of it is done."""
+    share = 100 * facts["done"] / facts["total"] if facts["total"] else 100.0
+    return f"{facts['stage']} {share:.0f} %"
 
 
 def _headline(lines: list[dict[str, Any]]) -> Table:

@@ -44,9 +44,10 @@ def _tiles(progress: dict[str, Any] | None) -> list[Tile]:
         return [Tile("State", "at rest", "nobody works on it; the same command goes on from here")]
     share = 100 * progress["done"] / progress["total"] if progress["total"] else 100.0
     state = "running" if progress["working"] else "stopped"
-    told = time.strftime("%H:%M:%S", time.localtime(progress["time"]))
-    tiles = [Tile(f"{progress['stage']}, {state}", f"{share:.0f} %", progress["found"], f"told at {told}")]
-    if progress.get("speed"):
+    form = "told at %H:%M:%S" if progress["working"] else "on %Y-%m-%d at %H:%M"
+    told = time.strftime(form, time.localtime(progress["time"]))
+    tiles = [Tile(f"{progress['stage']}, {state}", f"{share:.0f} %", progress["found"], told)]
+    if progress.get("speed") and progress["working"]:
         tiles.append(Tile("Speed", f"{progress['speed']:.3g} / s", "steps, rounds or sets of this stage"))
     if "left" in progress and progress["working"]:
         tiles.append(Tile("Time left", in_words(progress["left"]), "of the whole run, where it was forecast"))
@@ -71,7 +72,8 @@ def _stages(run: Run, facts: dict[str, Any], again: bool) -> Section:
     found.blocks.append(Table("Stages of the run.", ["Stage", "State"], lines))
     if facts["cost"]:
         spent = [Line(stage, [Cell(f"{seconds:,.1f}")]) for stage, seconds in facts["cost"].items()]
-        found.blocks.append(Table("Seconds so far; n = 1 run.", ["Stage", "Seconds"], spent))
+        summed = f", summed over {facts['workers']} workers" if facts["workers"] > 1 else ""
+        found.blocks.append(Table(f"Seconds so far{summed}; n = 1 run.", ["Stage", "Seconds"], spent))
     return found
 
 

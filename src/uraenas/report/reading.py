@@ -199,6 +199,12 @@ class RunFacts:
         return f"{self.data.example}s"
 
     @property
+    def summed(self) -> str:
+        """What its seconds are, where several workers computed at a time."""
+        workers = sum(item.startswith("workers/") for item in self.costs)
+        return f"summed over {workers} workers" if workers > 1 else ""
+
+    @property
     def classes(self) -> tuple[str, ...]:
         return self.data.classes
 

@@ -57,7 +57,8 @@ def progress_of(path: Path) -> dict[str, Any] | None:
         return None  # it was just taken away
     process, told = facts.whole("process"), facts.number("time")
     here = facts.text("host") == platform.node()
-    working = _is_alive(process) if here else time.time() - told < FRESH
+    alive = _is_alive(process) if here else time.time() - told < FRESH
+    working = alive and not facts.has("stopped")
     numbers = {
         name: facts.number(name) for name in ("done", "total", "seconds", "speed", "left") if facts.has(name)
     }

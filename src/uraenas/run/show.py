@@ -28,7 +28,7 @@ def summary(path: Path) -> dict[str, Any]:
     return {
         "dataset": config.text("data.name"),
         "seed": config.any_whole("seed"),
-        "dates": _dates(path),
+        "dates": _dates(path, progress),
         "cost": _seconds(costs),
         "workers": sum(item.startswith("workers/") for item in costs),
         "stages": _stages(path, config, methods, members, metrics, progress),
@@ -90,8 +90,11 @@ def _require_own(path: Path, facts: Fields, key: str) -> None:
         raise DamagedFile(f"{facts.where} is a file of another run")
 
 
-def _dates(path: Path) -> dict[str, float]:
-    """When it began and when it was last worked on, in seconds since 1970, where its log says so."""
+def _dates(path: Path, progress: Mapping[str, Any] | None) -> dict[str, float]:
+    """When it began and when it was last worked on, in seconds since 1970, where its log says so.
+
+    Hours may lie between two lines of a log; who works here tells every few seconds that he does.
+    """
     times = []
     try:
         with (path / "log.jsonl").open(encoding="utf-8", errors="replace") as lines:
@@ -100,7 +103,8 @@ def _dates(path: Path) -> dict[str, float]:
                     times.append(float(json.loads(line)["time"]))
     except (OSError, ValueError, LookupError, TypeError):
         pass  # a log is for reading
-    return {"begun": times[0], "last": times[-1]} if times else {}
+    told = 0.0 if progress is None else progress["time"]
+    return {"begun": times[0], "last": max(times[-1], told)} if times else {}
 
 
 def _costs(path: Path) -> dict[str, float]:

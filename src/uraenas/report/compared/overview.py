@@ -8,7 +8,7 @@ from uraenas.learning.recipes import RECIPES
 from uraenas.learning.sources import SOURCES
 from uraenas.report.blocks import Cell, Choice, Facts, Figure, Grid, Line, Note, Section, Table, Tile, Tiles
 from uraenas.report.chart import HEAD, WIDTH, beside, draw
-from uraenas.report.compared.words import beneath, keys, runs_of, said, shapes, tested_on
+from uraenas.report.compared.words import beneath, keys, n_of, said, shapes, tested_on
 from uraenas.report.entries import Difference, Entries, Entry, Value
 from uraenas.report.paper import reference
 from uraenas.report.sections.methods import CALIBRATIONS, few_tested, lead_of, shown
@@ -145,13 +145,14 @@ def _tile(entries: Entries, column: Column) -> Tile:
     assert value is not None
     ours = next((one for name in PRIMARY for one in entries if one.method == name), None)
     rank = ""
-    if ours is not None and ours.value(metric, ours.shift(shifted)) is not None:
+    if len(entries) > 1 and ours is not None and ours.value(metric, ours.shift(shifted)) is not None:
         place = entries.rank(ours, metric, shifted)
         rank = f"{entries.names[ours]}: rank {place} of {len(entries)} lines"
-    return Tile(title, said(metric, value), f"{entries.names[best]}; {_others(entries, best, column)}", rank)
+    beneath = "; ".join([entries.names[best], *_others(entries, best, column)])
+    return Tile(title, said(metric, value), beneath, rank)
 
 
-def _others(entries: Entries, best: Entry, column: Column) -> str:
+def _others(entries: Entries, best: Entry, column: Column) -> list[str]:
     """Who is not clearly worse than the best, and of whom that cannot be said."""
     standing = entries.standing(column.metric, column.shifted)
     found: dict[str, list[str]] = {}
@@ -165,8 +166,7 @@ def _others(entries: Entries, best: Entry, column: Column) -> str:
         parts.append(
             f"clearly ahead of {others}" + (f" on these {entries.examples}, one seed" if once else "")
         )
-    parts += [f"not judged: {_few(found['unjudged'])}"] if "unjudged" in found else []
-    return "; ".join(parts)
+    return parts + ([f"not judged: {_few(found['unjudged'])}"] if "unjudged" in found else [])
 
 
 def _few(names: list[str]) -> str:
@@ -318,7 +318,7 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
     percent = " in %" if column.metric == "accuracy" else ""
     bars = f"bars: 95 % intervals over {entries.runs[0].part} {entries.examples}"
     bars += " · small dots: seeds" if entries.folded else ""
-    n = f"{direction(column.metric)} · {bars} · {runs_of(entries)}, {tested_on(entries)}"
+    n = f"{direction(column.metric)} · {bars} · {n_of(shown)}"
     title = f"{METRIC_NAMES[column.metric]}{percent}, {words}"
     summary = ", ".join(f"{entries.names[e]} {show(column.metric, v.mean)}" for e, v in shown.items())
     return draw(f"runs-{column.title}", title, n, bottom + 24, join(parts), shapes(entries, shown), summary)

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 
 from uraenas.report.blocks import Cell, Choice, Figure, Line, Note, Section, Table
-from uraenas.report.compared.words import keys, legend, references_aside, runs_of, tested_on
+from uraenas.report.compared.words import keys, legend, n_of, references_aside
 from uraenas.report.entries import Entries, Entry
 from uraenas.report.sections.cost import (
     HEADER,
@@ -12,6 +12,7 @@ from uraenas.report.sections.cost import (
     Cost,
     Point,
     cells_of,
+    clocked,
     cost_of,
     known_columns,
     known_units,
@@ -63,7 +64,7 @@ def _figures(entries: Entries, spent: dict[Entry, Cost], unit: str) -> list[Figu
             metric,
             entries.place(shifted),
             _points(entries, spent, unit, metric, shifted),
-            f"{runs_of(entries)}, {tested_on(entries)}",
+            n_of(spent) + clocked(unit, "summed over workers" if _summed(entries) else ""),
             "runs-cost",
             legend(entries, spent),
         )
@@ -101,6 +102,12 @@ def _points(entries: Entries, spent: dict[Entry, Cost], unit: str, metric: str, 
     return found
 
 
+def _summed(entries: Entries) -> list[str]:
+    """Runs whose seconds are those of several workers, and how many these were."""
+    of_runs = zip(entries.labels, entries.runs, strict=True)
+    return [f"{label}: {facts.summed}" for label, facts in of_runs if facts.summed]
+
+
 def _table(entries: Entries, spent: dict[Entry, Cost]) -> Table:
     lines = [
         Line(
@@ -114,8 +121,6 @@ def _table(entries: Entries, spent: dict[Entry, Cost]) -> Table:
     devices = ", ".join(
         dict.fromkeys(str(f.environment.get("device", "an unknown device")) for f in entries.runs)
     )
-    caption = (
-        f"Seconds on {devices}; means over the seeds whose run directory says it. A member is one pass in prediction. "
-        "–: none says it."
-    )
+    clocks = "; ".join([f"Seconds on {devices}", *_summed(entries), "means over the seeds"])
+    caption = f"{clocks} whose run directory says it. A member is one pass in prediction. –: none says it."
     return known_columns(Table(caption, ["Method", "Members", *HEADER], lines))

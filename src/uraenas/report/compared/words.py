@@ -65,5 +65,7 @@ def references_aside(entries: Entries) -> str:
     return f" Without {listed(entries.references)}, which are no networks." if entries.references else ""
 
 
-def runs_of(entries: Entries) -> str:
-    return f"n = {count(len(entries.runs), 'run')}"
+def n_of(shown: Iterable[Entry]) -> str:
+    """How many runs a figure of these lines rests on, and how many images or rows."""
+    runs = list(dict.fromkeys(facts for entry in shown for facts in entry.runs))
+    return f"n = {count(len(runs), 'run')}, {' and '.join(dict.fromkeys(one.tested for one in runs))}"

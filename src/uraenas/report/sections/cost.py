@@ -67,7 +67,11 @@ def section(facts: RunFacts) -> Section:
     options = {
         unit.capitalize(): [
             scatter(
-                unit, metric, words, _points(facts, spent, unit, metric, shift), f"{facts.n} {facts.examples}"
+                unit,
+                metric,
+                words,
+                _points(facts, spent, unit, metric, shift),
+                f"{facts.n} {facts.examples}{clocked(unit, facts.summed)}",
             )
             for words, shift in facts.places.items()
             for metric in facts.headline
@@ -83,6 +87,11 @@ def section(facts: RunFacts) -> Section:
     if units:
         found.blocks.append(_table(facts, spent))
     return found
+
+
+def clocked(unit: str, summed: str) -> str:
+    """What a figure says of seconds that no clock on the wall has shown."""
+    return f" · seconds {summed}" if summed and unit.endswith("seconds") else ""
 
 
 def known_units(spent: Sequence[Cost]) -> list[str]:
@@ -195,7 +204,8 @@ def _point(frame: Frame, one: Point, unit: str, metric: str) -> Markup:
     tip = f"{{{colour(one.method)}}}{one.name}\n{METRIC_NAMES[metric]}\t{show(metric, one.value)}"
     if one.ends:
         tip += f"\ninterval\t{show(metric, one.ends[0])} – {show(metric, one.ends[1])}"
-    tip += f"\n{unit}\t{one.amount:,.0f}\nmembers\t{one.members}"
+    amount = f"{one.amount:,.1f}" if unit.endswith("seconds") else f"{one.amount:,.0f}"
+    tip += f"\n{unit}\t{amount}\nmembers\t{one.members}"
     ends = [frame.up(end) for end in one.ends or ()]
     interval = line(x, ends[0], x, ends[1], "interval") if ends else ""
     drawn = [interval, mark(one.marker, x, y, 4.6), rect(x - 9, y - 9, 18, 18, "hit")]
@@ -228,8 +238,10 @@ def _table(facts: RunFacts, spent: Mapping[str, Cost]) -> Table:
     device = facts.environment.get("device", "an unknown device")
     own = [amounts for item, amounts in facts.costs.items() if not item.startswith("workers/")]
     total = sum(amounts.get("seconds", 0.0) for amounts in own)  # what workers did is booked as chains', too
+    took = "computed for" if facts.summed else "took"
     caption = (
-        f"Seconds on {device}; n = 1 run. The whole run, shared work counted once, took {total:,.0f} s. "
+        f"Seconds on {device}{facts.summed and f', {facts.summed}'}; n = 1 run. The whole run, shared work counted "
+        f"once, {took} {total:,.1f} s. "
         "A member is one pass in prediction. Parameters of members that are draws of one network count once. "
         "–: the run directory does not say."
     )

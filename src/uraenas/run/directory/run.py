@@ -118,14 +118,25 @@ class Run(RunFiles):
         with hold(self.path) as self.require_here:
             try:
                 yield
-            finally:
+            except BaseException:
+                with suppress(UraenasError, OSError):
+                    self._tell_stopped()
+                raise
+            else:
                 with suppress(UraenasError):  # where it was, another may be at work
                     self.remove(PROGRESS)  # nobody works here any more
+            finally:
                 self.require_here = anywhere
 
     def tell_progress(self, facts: Mapping[str, Any]) -> None:
         """Write down how far the work here has come, for whoever looks meanwhile."""
         self._write(PROGRESS, {**facts, "process": os.getpid(), "host": platform.node(), "time": time.time()})
+
+    def _tell_stopped(self) -> None:
+        """Leave how far the work of this process had come, and when it ended."""
+        told = self._read(PROGRESS)
+        if told is not None and told.whole("process") == os.getpid():
+            self.tell_progress({**told.stored, "stopped": True})
 
     # Search
 

@@ -1,12 +1,15 @@
 """What the server allows: sizes, alone and together, times, a rate and a token."""
 
+import base64
 import http.client
 import json
+import select
 import socket
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,6 +95,58 @@ def is_closed(line: socket.socket, more: bytes) -> bool:
     except ConnectionResetError:
         pass
     return True
+
+
+def unread(port: int, request: bytes) -> socket.socket:
+    """A client with little room for an answer, which sends a request and reads nothing."""
+    line = socket.socket()
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    line.connect(("127.0.0.1", port))
+    line.sendall(request)
+    return line
+
+
+def is_reset(line: socket.socket) -> bool:
+    found = select.poll()
+    found.register(line, select.POLLERR)
+    return bool(found.poll(0))
+
+
+def test_clients_that_never_read_are_given_up_and_others_are_answered(
+    serve: Callable[..., Any], finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the fifty is right to ask, and asks for more than the kernel holds; nobody has to wait for them."""
+    monkeypatch.setattr(Connection, "to_read", 1.0)
+    body, images = png(DIGITS[0]), json.dumps({"images": [base64.b64encode(png(DIGITS[0])).decode()] * 8})
+    head = "POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length:"
+    predict = f"{head} {len(images)}\r\n\r\n{images}".encode()
+    asked = predict + b"GET /openapi.json HTTP/1.1\r\nHost: here\r\n\r\n" * 5
+    with serve(finished_run, Limits(), unsent=4096) as client, ExitStack() as open_lines:
+        lines = [open_lines.enter_context(closing(unread(client.port, asked))) for _ in range(50)]
+        while not all(map(is_reset, lines)):
+            assert client("POST", "/api/predict", body)[0] == 200
+        assert "uraenas_waiting_images 0.0" in client("GET", "/metrics")[1]
+
+
+def test_who_takes_enough_of_an_answer_has_all_the_time_it_needs() -> None:
+    """As much in each interval as is asked of it, and not the whole in one."""
+    timers: list[tuple[Any, ...]] = []
+    left = iter([500_000, 400_000, 300_000, 200_001])
+    connection = Connection.__new__(Connection)
+    connection.loop = SimpleNamespace(call_later=lambda *timer: timers.append(timer))
+    ended: list[str] = []
+    connection.transport = SimpleNamespace(
+        get_write_buffer_size=lambda: next(left),
+        get_extra_info=lambda name: SimpleNamespace(setsockopt=lambda *option: ended.append(name)),
+        abort=lambda: ended.append("aborted"),
+    )
+    connection._await_reader()
+    while timers:
+        assert not ended
+        seconds, judge, *before = timers.pop()
+        assert seconds == connection.to_read
+        judge(*before)
+    assert (ended, list(left)) == (["socket", "aborted"], [])
 
 
 def test_a_connection_may_wait_for_its_answer_and_between_requests(

@@ -142,6 +142,12 @@ WRONG: dict[str, tuple[dict[str, Any], bytes, int | str, str]] = {
         "",
         "BYTES are UTF-8",
     ),
+    "many texts": (
+        {"inputs": [image_tensor(datatype="BYTES", parameters={"binary_data_size": 52})]},
+        bytes(52),
+        "",
+        "an input has at most 12 texts",
+    ),
     "an output twice": (
         {"inputs": [image_tensor()], "outputs": [{"name": "label"}] * 2},
         PIXELS,

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -64,7 +65,8 @@ class Connection(H11Protocol):
         if before - self.transport.get_write_buffer_size() >= self.pace:
             self._await_reader()
             return
-        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        with suppress(OSError):  # on systems that lay out this option in another way
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self.transport.abort()
 
     def _stop_reading(self) -> None:

@@ -16,7 +16,8 @@ import pytest
 from browsing import became
 from test_serving import DIGITS, png
 
-from uraenas.deploy.serving import Limits
+from uraenas.deploy.serving import Limits, app
+from uraenas.deploy.serving.bodies import Bodies
 from uraenas.deploy.serving.connection import Connection
 from uraenas.deploy.serving.limits import Rate, Refused
 
@@ -27,19 +28,25 @@ def test_who_still_sends_what_is_too_large_is_told_so(serve: Callable, finished_
     assert (status, answer["error"]) == (413, "a request has at most 1 MB")
 
 
-def test_all_bodies_together_are_limited(serve: Callable, finished_run: Path) -> None:
+def test_all_bodies_together_are_limited(
+    serve: Callable, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While one client sends, another one that would fill the memory is told to come later; and then it may."""
     body = png(DIGITS[0]) + bytes(900_000)  # what follows an image is not read
     head = f"POST /api/predict HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with serve(finished_run, Limits(megabytes=1, megabytes_at_once=1.5, seconds=1000)) as client:
+    limits = Limits(megabytes=1, megabytes_at_once=1.5, seconds=1000)
+    held = Bodies(limits)
+    monkeypatch.setattr(app, "Bodies", lambda limits: held)
+    with serve(finished_run, limits) as client:
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", client.port), timeout=1800) as slow:
                 slow.sendall(head + body[:-5])
-                assert became(lambda: client("POST", "/api/predict", body)[0] == 503)
-                assert client.headers["retry-after"] == "2"
-                assert "later" in client("POST", "/api/predict", body)[1]["error"]
+                assert became(lambda: held.held == len(body) - 5)  # else it may be the one that is refused
+                status, answer = client("POST", "/api/predict", body)
+                assert (status, client.headers["retry-after"], "later" in answer["error"]) == (503, "2", True)
                 slow.sendall(body[-5:])
                 assert slow.recv(100).startswith(b"HTTP/1.1 200")
+            assert became(lambda: held.held == 0)
             assert client("POST", "/api/predict", body)[0] == 200
 
 

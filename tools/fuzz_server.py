@@ -9,6 +9,7 @@ hold no traceback: give `--log server.log`.
 
 import argparse
 import base64
+import gzip
 import io
 import json
 import math
@@ -35,9 +36,12 @@ def png(chance: random.Random) -> bytes:
     return file.getvalue()
 
 
-def request(verb: str, path: str, body: bytes = b"", kind: str = "", length: str = "") -> bytes:
+def request(
+    verb: str, path: str, body: bytes = b"", kind: str = "", length: str = "", more: str = ""
+) -> bytes:
     lines = [f"{verb} {path} HTTP/1.1", "Host: localhost", "Connection: close"]
     lines += [f"Content-Type: {kind}"] if kind else []
+    lines += [more] if more else []
     lines.append(f"Content-Length: {length or len(body)}")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
@@ -109,12 +113,47 @@ def tensor(model: str, image: list[int]) -> Callable[[random.Random], bytes]:
     return make
 
 
+def binary(model: str, image: list[int]) -> Callable[[random.Random], bytes]:
+    """A tensor as bytes behind the JSON, of whose sizes one is wrong."""
+    size = math.prod(image)
+
+    def make(chance: random.Random) -> bytes:
+        given: dict[str, Any] = {"name": "images", "shape": [1, *image], "datatype": "UINT8"}
+        wrong = chance.choice([None, -1, size + 1, size - 1, 1.5, "1", [size], 10**12])
+        given["parameters"] = {"binary_data_size": size if (is_header := chance.random() < 0.5) else wrong}
+        told = json.dumps({"inputs": [given]}).encode()
+        length = (
+            chance.choice(["-1", "x", "", "9" * 30, str(len(told) + size + 1), "3"])
+            if is_header
+            else len(told)
+        )
+        line = f"Inference-Header-Content-Length: {length}"
+        return request("POST", f"/v2/models/{model}/infer", told + bytes(size), more=line)
+
+    return make
+
+
+def balloon(chance: random.Random) -> bytes:
+    """Two megabytes that would be a hundred when they are read, or nested too deep to be."""
+    pieces = [b"[],", b"{},", b'{"a":0},', b"[", b'{"a":', b'"ab",', b"0,"]
+    piece = chance.choice(pieces)
+    body = chance.choice([b"[", b'{"images":[', b'{"inputs":[']) + piece * (2_000_000 // len(piece)) + b"0]}"
+    return request("POST", "/api/predict", body, "application/json")
+
+
+def compressed(chance: random.Random) -> bytes:
+    line = f"Content-Encoding: {chance.choice(['gzip', 'br', 'deflate', 'zstd', 'gzip, gzip', 'x'])}"
+    return request("POST", "/api/predict", gzip.compress(png(chance)), more=line)
+
+
 def elsewhere(chance: random.Random) -> bytes:
     paths = [
         "/nothing",
         "/api",
         "/v2/models/none",
         "/v2/models/none/infer",
+        "/v2/models/none/ready",
+        "/v2/models//ready",
         "/../etc/passwd",
         "/%00",
         "/api/predict/x",
@@ -195,6 +234,8 @@ def main() -> None:
             spoiled_image,
             no_json,
             other_json,
+            balloon,
+            compressed,
             elsewhere,
             other_verb,
             too_large,
@@ -203,6 +244,7 @@ def main() -> None:
     }
     facts = json.loads(metadata)
     kinds["tensor"] = tensor(facts["model"], facts["image"])
+    kinds["binary"] = binary(facts["model"], facts["image"])
     found, wrong = Counter[str](), []
     begun = time.perf_counter()
 

@@ -269,6 +269,9 @@ def test_a_torch_file_is_read_by_torch_alone(
     assert next(iter(facts["outputs"])) == "probabilities"
     refused = uraenas("export", finished_run, "--format", "torch", "--out", path, "--precision", "int8")
     assert (refused.returncode, "--precision is for --format onnx or web" in refused.stderr) == (2, True)
+    refused = uraenas("export", finished_run, "--format", "onnx", "--out", path)
+    assert (refused.returncode, path.read_bytes()[:2]) == (2, b"PK")
+    assert "digits.pt2 would be taken for --format torch, and this is --format onnx" in refused.stderr
 
 
 @pytest.mark.parametrize(

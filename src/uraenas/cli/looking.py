@@ -21,7 +21,9 @@ from uraenas.run.presets import PRESETS
 
 
 def show(
-    path: Annotated[Path, typer.Argument(help="A run directory, or one that holds several.")],
+    path: Annotated[
+        Path, typer.Argument(help="A run directory, one that holds several, or a file that export wrote.")
+    ],
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on showing a run in progress until it is over.")
     ] = False,
@@ -30,11 +32,19 @@ def show(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a run is, how far it has come and what it has found; of a directory of runs, list them."""
+    """Say what a run is, how far it has come and what it has found; of a directory of runs, list them.
+
+    Of a file that `export` wrote it says what made it.
+    """
     from uraenas.run.location import found, is_run
     from uraenas.run.show import runs_in, summary
 
     path = found(path)
+    if path.is_file() and not follow and not members:
+        from uraenas.cli.exported import show_file
+
+        show_file(path, as_json)
+        return
     if not is_run(path) and (runs := list(runs_in(path))):
         _list_runs(path, runs, as_json)
         return

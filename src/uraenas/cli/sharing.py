@@ -25,6 +25,7 @@ FullPrecision = Annotated[
 ]
 
 FILES = ("onnx", "torch", "web")
+ENDINGS = {".onnx": "onnx", ".pt2": "torch"}
 FORMATS_WITH = {
     "--runtime": ("web",),
     "--full-precision": ("run",),
@@ -124,6 +125,10 @@ def _export_file(
 
     if len(names) > 1:
         raise UraenasError(f"a file holds one method, not {', '.join(names)}; choose one (--methods)")
+    if (meant := ENDINGS.get(out.suffix.lower(), form)) != form:
+        raise UraenasError(
+            f"{out.name} would be taken for --format {meant}, and this is --format {form}; choose another name (--out)"
+        )
     method = "".join(names)
     if form == "web":
         if not runtime:

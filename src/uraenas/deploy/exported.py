@@ -2,9 +2,11 @@
 
 import json
 import zipfile
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -13,20 +15,48 @@ from uraenas.base.fields import Fields
 from uraenas.data.tables import Columns
 from uraenas.deploy.columns import feeds
 from uraenas.engine.runtime import Session
+from uraenas.engine.runtime.graph import require_onnx
 
 FACTS = "facts.json"  # the metadata in a file of `torch.export`
+MOST_FACTS = 64 << 20  # bytes
 
 
 def is_exported(path: Path) -> bool:
     """Whether a file was written by `export`, in any of its formats."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as parts:
-            return any(name.endswith(f"/{FACTS}") for name in parts.namelist())
     try:
-        stored = Session(str(path), threads=1).alone.get_modelmeta().custom_metadata_map
+        return bool(facts_of(path))
     except UraenasError:
         return False
-    return "uraenas" in stored
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """The metadata of a file that `export` wrote, in any of its formats."""
+    is_zip = zipfile.is_zipfile(path)
+    if not is_zip:
+        require_onnx()
+    try:
+        found = _facts_in_zip(path) if is_zip else _facts_in_onnx(path)
+        return {"uraenas": found["uraenas"], **found}
+    except (UraenasError, ValueError, RecursionError, KeyError, TypeError, OSError, BadZipFile) as error:
+        raise UraenasError(f"{path} was not written by `uraenas export`") from error
+
+
+def _facts_in_zip(path: Path) -> Any:
+    """Of a file of `torch.export`."""
+    with zipfile.ZipFile(path) as parts:
+        (entry,) = [one for one in parts.infolist() if one.filename.endswith(f"/{FACTS}")]
+        if entry.file_size > MOST_FACTS:
+            raise ValueError(entry.file_size)
+        return json.loads(parts.read(entry))
+
+
+def _facts_in_onnx(path: Path) -> dict[str, Any]:
+    stored = Session(str(path), threads=1).alone.get_modelmeta().custom_metadata_map
+    return _decoded(stored if "uraenas" in stored else {})
+
+
+def _decoded(stored: Mapping[str, str]) -> dict[str, Any]:
+    return {name: json.loads(text) for name, text in stored.items()}
 
 
 class Exported:
@@ -55,7 +85,7 @@ class Exported:
     def facts(self) -> dict[str, Any]:
         """The file's metadata."""
         stored = self.session.alone.get_modelmeta().custom_metadata_map
-        return {name: json.loads(text) for name, text in stored.items()}
+        return _decoded(stored)
 
     @cached_property
     def columns(self) -> Columns | None:

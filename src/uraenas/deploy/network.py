@@ -192,7 +192,8 @@ class _Foreign(nn.Module):
         above = count - torch.searchsorted(ranked.sort(dim=1).values, ranked.contiguous())
         self.count, self.levels = count, len(known.seen[0].levels)
         self.names = known.names[: known.ranked]
-        self.reach = {name: max(float(reach), 1e-12) for name, reach in known.reach.items()}
+        # In one order: a file of tensors gives them in another each time, and the bits would differ.
+        self.reach = {name: max(float(reach), 1e-12) for name, reach in sorted(known.reach.items())}
         self.weight = len(held_out) * math.log(count + 1) / math.log(2)
         self.beyond: Tensor
         self.register_buffer("beyond", beyond(held_out, known.reach_S, count).float())

@@ -20,6 +20,7 @@ from uraenas.deploy.columns import of_columns
 from uraenas.deploy.exported import FACTS, Exported, is_exported
 from uraenas.deploy.network import EnsembleNetwork, NumbersNetwork
 from uraenas.deploy.parity import parity_of_images, parity_of_rows
+from uraenas.deploy.provenance import provenance
 from uraenas.engine.runtime import graph
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.asked import USUAL, Asked
@@ -76,7 +77,8 @@ def export_file(
     if ensemble.normalisation.columns is not None and (form, wanted.precision) != ("onnx", "float32"):
         raise UraenasError("an ensemble for rows of a table is written as ONNX in float32")
     network = _network(ensemble, wanted).eval()
-    facts = {"run": run.identity, "method": method, **_facts(ensemble, network, wanted)}
+    facts: dict[str, Any] = {"run": run.identity, "method": method, "provenance": provenance(run, method)}
+    facts |= _facts(ensemble, network, wanted)
     if (teacher := run.teacher()) is not None:
         facts["teacher"] = teacher
     if folds := run.config().train.folds:

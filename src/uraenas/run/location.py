@@ -42,7 +42,7 @@ def require_run(path: Path) -> None:
     if path.is_file():
         raise UraenasError(
             f"{path} is a file, and a run is a directory; a file that `uraenas export` wrote runs in Python: "
-            f"uraenas.deploy.Exported({str(path)!r})"
+            f"uraenas.deploy.Exported({str(path)!r}); uraenas show {shlex.quote(str(path))} says what it is"
         )
     if not is_run(path):
         why = "" if path.exists() else ": it does not exist"

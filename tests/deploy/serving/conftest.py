@@ -1,5 +1,6 @@
 import http.client
 import json
+import socket
 import sys
 import threading
 import time
@@ -45,15 +46,18 @@ class Client:
         return answer.status, content if "octet-stream" in kind else content.decode()
 
 
-def serving(run: Path, limits: Limits, **rule: float) -> AbstractContextManager[Client]:
-    return answering(application(Run(run), "", limits, Asked(**rule)))
+def serving(run: Path, limits: Limits, unsent: int = 0, **rule: float) -> AbstractContextManager[Client]:
+    return answering(application(Run(run), "", limits, Asked(**rule)), unsent)
 
 
 @contextmanager
-def answering(app: Any) -> Iterator[Client]:
+def answering(app: Any, unsent: int = 0) -> Iterator[Client]:
+    """A server whose kernel takes so many bytes of an answer that is not read; 0: its usual megabytes."""
     import uvicorn
 
     server, listening = uvicorn.Server(configuration(app)), bound("127.0.0.1", 0)
+    if unsent:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, unsent)
     port = listening.getsockname()[1]
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()

@@ -69,6 +69,13 @@ def test_a_model_is_asked_with_and_without_its_version(client: Any, path: str) -
     assert client("GET", "/v2")[1]["extensions"] == ["binary_tensor_data"]
 
 
+@pytest.mark.parametrize("path", ["/v2/models/none", f"{MODEL}/versions/2", f"{MODEL}/versions/1/stats"])
+def test_another_model_is_told_which_there_is(client: Any, path: str) -> None:
+    for verb, part in (("GET", ""), ("GET", "/ready"), ("POST", "/infer")):
+        status, found = client(verb, path + part, b"{}" if verb == "POST" else None)
+        assert (status, found) == (404, {"error": f"the model here is {MODEL}, in version 1"})
+
+
 def test_tensors_come_and_go_as_bytes(client: Any, finished_run: Path) -> None:
     """As Triton's client asks where nothing else is said: all outputs, as bytes."""
     asked = {"inputs": [image_tensor()], "parameters": {"binary_data_output": True}, "id": "7"}
@@ -141,6 +148,12 @@ WRONG: dict[str, tuple[dict[str, Any], bytes, int | str, str]] = {
         struct.pack("<I", 3) + b"ab",
         "",
         "BYTES are UTF-8",
+    ),
+    "many texts": (
+        {"inputs": [image_tensor(datatype="BYTES", parameters={"binary_data_size": 52})]},
+        bytes(52),
+        "",
+        "an input has at most 12 texts",
     ),
     "an output twice": (
         {"inputs": [image_tensor()], "outputs": [{"name": "label"}] * 2},

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.batching import Batcher
 from uraenas.deploy.serving.bodies import Bodies
-from uraenas.deploy.serving.inference import Handler, Inference
+from uraenas.deploy.serving.inference import VERSION, Handler, Inference
 from uraenas.deploy.serving.limits import OPEN, TOKEN_NEEDED, Limits, Rate, Refused
 from uraenas.deploy.serving.openapi import document
 from uraenas.deploy.serving.reference import reference
@@ -179,7 +179,9 @@ class Server:
         """Another path or method; counted, too, but not by paths, of which strangers could make up any number."""
         assert isinstance(error, HTTPException)
         status = error.status_code
-        why = "there is nothing here; see /docs" if status == 404 else "another method is expected; see /docs"
+        why = "another method is expected; see /docs" if status == 405 else "there is nothing here; see /docs"
+        if status == 404 and request.url.path.startswith("/v2/models/"):
+            why = f"the model here is /v2/models/{self.model.name}, in version {VERSION}"
         self.requests.labels(OTHER, str(status)).inc()
         return JSONResponse({"error": why}, status, {**(error.headers or {}), **NO_SNIFFING})
 

@@ -56,6 +56,8 @@ class Bodies:
             raise Refused(400, "the request broke off") from error
         if size > most:
             raise too_large
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused(415, "bodies are read as they are; send this without Content-Encoding")
         if not size:
             raise Refused(400, "the request has no body")
 

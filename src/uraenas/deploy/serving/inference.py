@@ -4,6 +4,7 @@ import asyncio
 import json
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 from uraenas.base.versions import version_of
 from uraenas.deploy.serving.bodies import Bodies
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import Output, Served, parsed
+from uraenas.deploy.serving.parsing import parsed
+from uraenas.deploy.serving.served import Output, Served
 
 Handler = Callable[[Request], Awaitable[Response]]
 Predicted = Callable[[list[Any]], Awaitable[list[dict[str, Any]]]]
@@ -55,22 +57,34 @@ class Inference:
 
     async def infer(self, request: Request) -> Response:
         async with self.bodies.of(request) as body:
-            given = await asyncio.to_thread(_given, body, request.headers.get(HEADER))
-            inputs = given.get("inputs")
-            if not isinstance(inputs, list):
-                raise Refused(400, f"expected inputs: {', '.join(one['name'] for one in self.model.inputs)}")
-            wanted = _wanted(self.model.outputs, given)
-            rows = await self.predicted(await asyncio.to_thread(self.model.tensors, inputs, self.most))
-        facts = {"model_name": self.model.name, "model_version": VERSION, **_identity(given)}
-        return _answer(facts, [(output.tensor(rows), is_binary) for output, is_binary in wanted])
+            asked = await asyncio.to_thread(self._asked, body, request.headers.get(HEADER))
+            rows = await self.predicted(asked.items)
+        facts = {"model_name": self.model.name, "model_version": VERSION, **asked.identity}
+        return _answer(facts, [(output.tensor(rows), is_binary) for output, is_binary in asked.wanted])
+
+    def _asked(self, body: bytes, header: str | None) -> "_Asked":
+        """What a request asks for. Nothing else of its JSON is kept while it waits for its batch."""
+        given = _given(body, header, self.model.room(self.most), self.most)
+        inputs = given.get("inputs")
+        if not isinstance(inputs, list):
+            raise Refused(400, f"expected inputs: {', '.join(one['name'] for one in self.model.inputs)}")
+        wanted = _wanted(self.model.outputs, given)
+        return _Asked(self.model.tensors(inputs, self.most), wanted, _identity(given))
 
 
-def _given(body: bytes, header: str | None) -> dict[str, Any]:
-    """A request, with the data of those inputs whose bytes follow the JSON."""
+@dataclass(frozen=True)
+class _Asked:
+    items: list[Any]
+    wanted: list[tuple[Output, bool]]  # and whether each is wanted as bytes
+    identity: Mapping[str, str]
+
+
+def _given(body: bytes, header: str | None, room: int, most: int) -> dict[str, Any]:
+    """A request, with the data of those inputs whose bytes follow the JSON; of texts at most so many."""
     if header is not None and not (header.isdecimal() and len(header) < 20 and int(header) <= len(body)):
         raise Refused(400, f"{HEADER} must be the number of bytes of the JSON")
     length = len(body) if header is None else int(header)
-    given, rest = parsed(body[:length]), memoryview(body)[length:]
+    given, rest = parsed(body[:length], room), memoryview(body)[length:]
     given = given if isinstance(given, dict) else {}
     inputs = given.get("inputs")
     for tensor in inputs if isinstance(inputs, list) else []:
@@ -79,7 +93,7 @@ def _given(body: bytes, header: str | None) -> dict[str, Any]:
             continue
         if type(size) is not int or not 0 <= size <= len(rest):
             raise Refused(400, "binary_data_size must be the number of an input's bytes behind the JSON")
-        tensor["data"], rest = _values(tensor.get("datatype"), rest[:size]), rest[size:]
+        tensor["data"], rest = _values(tensor.get("datatype"), rest[:size], most), rest[size:]
     if rest:
         raise Refused(400, f"{len(rest)} bytes behind the JSON belong to no input")
     return given
@@ -90,10 +104,10 @@ def _parameters(thing: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _values(kind: Any, content: memoryview) -> np.ndarray | list[str]:
+def _values(kind: Any, content: memoryview, most: int) -> np.ndarray | list[str]:
     """Numbers as they lie there; texts with the length of each, in four bytes, before it."""
     if kind == TEXTS:
-        return _texts(content)
+        return _texts(content, most)
     if not isinstance(kind, str) or kind not in KINDS:
         raise Refused(400, f"datatype must be one of: {', '.join((*KINDS, TEXTS))}")
     try:
@@ -102,10 +116,13 @@ def _values(kind: Any, content: memoryview) -> np.ndarray | list[str]:
         raise Refused(400, f"the bytes of an input are no whole numbers of {kind}") from error
 
 
-def _texts(content: memoryview) -> list[str]:
-    found, place = [], 0
+def _texts(content: memoryview, most: int) -> list[str]:
+    found: list[str] = []
+    place = 0
     try:
         while place < len(content):
+            if len(found) == most:
+                raise Refused(400, f"an input has at most {most:,} texts")
             (size,) = struct.unpack_from("<I", content, place)
             place += 4 + size
             if place > len(content):

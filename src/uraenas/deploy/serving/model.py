@@ -12,7 +12,8 @@ from uraenas.base.errors import UraenasError
 from uraenas.data.pictures import MOST_PIXELS, picture_of
 from uraenas.deploy.page import page
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
+from uraenas.deploy.serving.parsing import LIST, VALUE, parsed
+from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.predict import Rule, rows_from
 from uraenas.evaluation.metrics import SOURCES
@@ -53,7 +54,7 @@ class Model:
     def request(self, body: bytes, kind: str, most: int) -> tuple[list[np.ndarray], list[str]]:
         """One image as the body, or several as base64 in JSON: {"images": […]}."""
         is_json = kind.startswith("application/json") or body.lstrip()[:1] == b"{"  # as no image begins
-        files = _decoded(parsed(body), most) if is_json else [body]
+        files = _decoded(parsed(body, self.room(most)), most) if is_json else [body]
         images, notes = [], []
         for number, file in enumerate(files, start=1):
             try:
@@ -64,6 +65,11 @@ class Model:
             images.append(image)
             notes.append(note)
         return images, notes
+
+    def room(self, items: int) -> int:
+        """Of numbers in lists by row and pixel."""
+        height, width, channels = self.image
+        return items * height * (width * (channels * VALUE + LIST) + LIST)
 
     def about(self) -> dict[str, Any]:
         rule, threshold = self.rule, self.rule.threshold

@@ -17,13 +17,13 @@ WRONG = {
     401: "A token is needed: Authorization: Bearer …",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
-    415: "Forms are not read.",
+    415: "Forms and compressed bodies are not read.",
     422: "An image or a row cannot be predicted.",
     429: "More requests a second than one address may send.",
     500: "The server failed; its log says why.",
     503: "Too much is being sent, or waits; try again later.",
 }
-OF_ALL, OF_BODIES = (429, 500), (400, 408, 413, 422, 503)
+OF_ALL, OF_BODIES = (429, 500), (400, 408, 413, 415, 422, 503)
 RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
 AS_BYTES = {
     "name": HEADER,
@@ -82,7 +82,7 @@ def _operations(served: Served) -> dict[str, Operation]:
             "Predict.",
             {JSON: _named("Predictions")},
             served.bodies,
-            (*OF_BODIES, 415),
+            OF_BODIES,
         ),
         "/api/model": Operation("model", "What it takes, says and promises.", {JSON: _named("Model")}),
         "/healthz": Operation("health", "Whether the server answers.", {JSON: _named("Ready")}),

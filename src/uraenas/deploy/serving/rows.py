@@ -1,6 +1,5 @@
 """What the server says of rows of a table: a number with its interval, or a class with its set, and doubt by source."""
 
-import csv
 import math
 import sys
 from collections.abc import Mapping
@@ -12,10 +11,10 @@ import numpy as np
 from uraenas.base.errors import UraenasError
 from uraenas.data.tables import Category, Frame
 from uraenas.data.tables.frame import as_texts
-from uraenas.data.tables.reading import frame_in_text
 from uraenas.data.targets import names_of
 from uraenas.deploy.serving.limits import Refused
-from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, parsed, require_number
+from uraenas.deploy.serving.parsing import FIELD, TABLE, parsed, rows_in_csv
+from uraenas.deploy.serving.served import FLAG, NUMBER, TEXT, Output, require_number
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.asked import Asked
 from uraenas.ensemble.predict import Rule
@@ -54,9 +53,9 @@ class RowsModel:
         """{"rows": [{column: value, …}, …]}, or a CSV file with a line of names."""
         given: Any = None
         if kind.startswith("text/csv"):
-            given = _csv(body)
+            given = rows_in_csv(body, self.room(most))
         elif body.lstrip()[:1] in (b"{", b"["):  # what else is JSON holds no rows
-            found = parsed(body)
+            found = parsed(body, self.room(most))
             given = found.get("rows") if isinstance(found, dict) else None
         if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
             raise Refused(
@@ -80,7 +79,9 @@ class RowsModel:
             shape, kind, data = (named[name].get(key) for key in ("shape", "datatype", "data"))
             if kind not in KINDS[of_column]:
                 raise Refused(400, f"datatype of {name} must be {' or '.join(KINDS[of_column])}")
-            data = data.tolist() if isinstance(data, np.ndarray) else data
+            if isinstance(data, np.ndarray):
+                require_number(data.size, most, "rows")
+                data = data.tolist()
             if not isinstance(data, list) or not isinstance(shape, list) or shape[1:] not in ([], [1]):
                 raise Refused(400, f"shape of {name} must be [N], and data a list")
             flat = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
@@ -112,6 +113,9 @@ class RowsModel:
         }
         lists = {name: own.tolist() for name, own in texts.items()}
         return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+    def room(self, items: int) -> int:
+        return items * (len(self.of_column) * FIELD + TABLE)
 
     def about(self) -> dict[str, Any]:
         asked, target = self.asked, self.ensemble.normalisation.target
@@ -208,11 +212,3 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
 def _is_end(name: str) -> bool:
     """Whether a field is an end of an interval."""
     return name.rpartition(".")[2] in ("low", "high")
-
-
-def _csv(body: bytes) -> list[dict[str, str]]:
-    try:
-        frame = frame_in_text(body)
-    except (UraenasError, csv.Error) as error:
-        raise Refused(400, f"this is no table: {error}") from error
-    return [dict(zip(frame, row, strict=True)) for row in zip(*frame.values(), strict=True)]

@@ -1,6 +1,5 @@
-"""What a server asks of a model, whatever it predicts, and what all models need to read a request."""
+"""What a server asks of a model, whatever it predicts, and what all need to read a request."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -57,6 +56,9 @@ class Served(Protocol):
     def request(self, body: bytes, kind: str, most: int) -> tuple[list[Any], list[str]]:
         """The items in the body of /api/predict, and a note on each."""
 
+    def room(self, items: int) -> int:
+        """Bytes of memory that the JSON of so many items takes at most, once it is read."""
+
     def about(self) -> dict[str, Any]:
         """What /api/model says."""
 
@@ -80,14 +82,6 @@ class Served(Protocol):
     @property
     def schema(self) -> dict[str, Any]:
         """A prediction's fields, as OpenAPI says it."""
-
-
-def parsed(body: bytes) -> Any:
-    """JSON."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "the body is not JSON") from error
 
 
 def require_number(count: int, most: int, what: str) -> None:

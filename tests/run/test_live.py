@@ -122,11 +122,11 @@ def test_one_that_was_interrupted_says_where_and_when_and_not_that_it_is_over(
     facts = summary(out)
     assert facts["progress"]["working"] is False
     assert facts["dates"]["last"] == facts["progress"]["time"] > facts["dates"]["begun"]
-    begun, *_, stopped = uraenas("show", out).stdout.splitlines()[1:]
+    said = " ".join(uraenas("show", out).stdout.split())  # the path above may take a line more
     last = f"{datetime.fromtimestamp(facts['progress']['time']):%Y-%m-%d %H:%M}"
-    assert begun.endswith(f"last worked on {last}")
-    assert f"stopped {last}, at train" in stopped
-    assert " so far: " in uraenas("show", out).stdout
+    assert f"last worked on {last}" in said
+    assert f"stopped {last}, at train" in said
+    assert " so far: " in said
     assert "searched, stopped at train" in " ".join(uraenas("show", out.parent).stdout.split())
     assert "train, stopped" in build_partial(Run(out))
     assert uraenas(*command).returncode == 0

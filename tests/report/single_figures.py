@@ -81,7 +81,7 @@ def check_reliability(case: Case, method: str, calibration: str) -> None:
 def check_risk(case: Case) -> None:
     for tip in case.tips("risk-coverage"):
         coverage, answered = re.match(
-            rf"coverage ([\d.]+) %, ([\d,]+) {case.examples}$", tip.pop("")
+            rf"coverage ([\d.]+) %, ([\d,]+) of {len(case.labels):,} {case.examples}$", tip.pop("")
         ).groups()
         answered = int(answered.replace(",", ""))
         assert coverage == f"{100 * answered / len(case.labels):.1f}"

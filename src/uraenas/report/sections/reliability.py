@@ -166,7 +166,7 @@ def _risk(facts: RunFacts) -> Figure:
         f"error among the answered, in %, log scale above 0 · as predicted · {facts.n}",
         series,
         frame,
-        lambda v: f"coverage {100 * v:.1f} %, {round(v * images):,} {facts.examples}",
+        lambda v: f"coverage {100 * v:.1f} %, {round(v * images):,} of {images:,} {facts.examples}",
         lambda v: f"{100 * v:.2f} %" if v else "0, no error",
         marks=False,
     )

@@ -338,3 +338,10 @@ def test_the_estimator_has_a_budget(monkeypatch):
 
 
 GENOTYPE = "|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|"
+
+
+def test_networks_that_move_as_one_batch_stay_one_stack(tmp_path):
+    cpu = {"engine.device": "cpu"}
+    table, images = (Pipeline.checked(tmp_path / name, preset(name, cpu)) for name in ("table", "digits"))
+    assert Choice(table, given, 60.0).stack == table.config.engine.stack
+    assert Choice(images, given, 60.0).stack == images.engine.workers.count < images.config.engine.stack

@@ -42,6 +42,7 @@ from uraenas.run.fine_tuning import (
 from uraenas.run.forecast import Forecast, forecast
 from uraenas.run.pipeline import Pipeline
 from uraenas.run.rates import PATIENCE, Rates
+from uraenas.spaces import Together
 
 SHARE = 0.2  # of the time: at most this for the search, and for shifted images
 RESERVE = 0.1
@@ -202,9 +203,11 @@ class Choice:
         self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed and not self.tuned
         self.seconds, self.room = seconds, (1 - RESERVE) * seconds
         self.steps = self.task.steps(self.asked.train.batch)  # of an epoch
-        workers = pipeline.engine.workers
-        # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing.
-        self.stack = min(self.asked.engine.stack, workers.count if workers else self.asked.engine.stack)
+        # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing, unless
+        # all are one batch.
+        self.stack, workers = self.asked.engine.stack, pipeline.engine.workers
+        if workers and not isinstance(self.task.space, Together):
+            self.stack = min(self.stack, workers.count)
         self.rates: Rates  # of the width and batch at hand
         self.kinds = [self.asked.method(name).weights for name in self.asked.methods]
 

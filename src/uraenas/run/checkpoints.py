@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -127,6 +127,15 @@ class Checkpoints:
         """Whether a chain is there and over."""
         state = self._stored_chain(spec)
         return state is not None and state.is_over(self.epochs)
+
+    def require_finished(self, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
+        """Refuse to choose members from chains that are not there."""
+        for method, specs in plans.items():
+            if missing := next((spec for spec in specs if not self.has_finished(spec)), None):
+                raise UraenasError(
+                    f"{self.run.path} has no finished chain {missing.name}, which {method} needs, and members were "
+                    "asked for without training"
+                )
 
     def _explored(self, spec: ChainSpec) -> tuple[ChainState, dict[str, float]] | None:
         """Where the chains of a root part, and what another has spent on the way there."""

@@ -133,7 +133,7 @@ class Pipeline:
             check_chains(run, chains_of, config, pipeline.task.facts)
             theirs = Checkpoints(chains_of, config.train.epochs, pipeline.task.space, config.seed)
             planned = pipeline._planned(chains_of.searched())
-            _require_finished(theirs, {name: specs for name, (specs, _) in planned.items()})
+            theirs.require_finished({name: specs for name, (specs, _) in planned.items()})
         return pipeline
 
     def begin(self) -> None:
@@ -281,7 +281,7 @@ class Pipeline:
     def choose(self, searched: Searched | None) -> None:
         """Give the methods their members from chains that are there already; none is trained."""
         plans = self._plans(searched)
-        _require_finished(self.checkpoints, plans)
+        self.checkpoints.require_finished(plans)
         self._choose(plans)
 
     @property
@@ -369,17 +369,6 @@ class Pipeline:
             return self.run.metrics()
         except UraenasError:
             return Metrics([])
-
-
-def _require_finished(checkpoints: Checkpoints, plans: Mapping[str, Sequence[ChainSpec]]) -> None:
-    """Refuse to choose members from chains that are not there."""
-    for method, specs in plans.items():
-        for spec in specs:
-            if not checkpoints.has_finished(spec):
-                raise UraenasError(
-                    f"{checkpoints.run.path} has no finished chain {spec.name}, which {method} needs, and members were "
-                    "asked for without training"
-                )
 
 
 def _with_earlier_settings(run: Run, config: Config) -> Config:

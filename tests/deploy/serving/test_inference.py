@@ -117,7 +117,7 @@ def test_rows_come_as_bytes(serve: Callable[..., Any], table_runs: dict[str, Pat
 
 
 PIXELS = DIGITS[:2].tobytes()
-WRONG: dict[str, tuple[dict[str, Any], bytes, int | str, str]] = {
+WRONG: dict[str, tuple[Any, bytes, int | str, str]] = {
     "no length": ({"inputs": [image_tensor()]}, PIXELS, "many", "must be the number of bytes"),
     "a length beyond the body": ({"inputs": [image_tensor()]}, PIXELS, 9999, "must be the number of bytes"),
     "a length within the JSON": ({"inputs": [image_tensor()]}, PIXELS, 5, "not JSON"),
@@ -161,7 +161,7 @@ WRONG: dict[str, tuple[dict[str, Any], bytes, int | str, str]] = {
         "",
         "asked for once",
     ),
-    "no object": ([], b"", "", "expected inputs"),  # type: ignore[dict-item]
+    "no object": ([], b"", "", "expected inputs"),
 }
 
 

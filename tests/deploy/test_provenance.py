@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -120,3 +121,11 @@ def test_other_files_are_refused_in_one_line(finished_run: Path, uraenas: Callab
         parts.writestr("model/extra/facts.json", '{"uraenas": "0.2.0", "architectures": 3}')
     (line,) = uraenas("show", tmp_path / "changed").stderr.splitlines()
     assert line.endswith("changed has other metadata than `uraenas export` writes")
+
+
+def test_only_an_onnx_file_wants_onnx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    for name, words in (("photo.png", "was not written by"), ("model.onnx", "onnx is missing; install it")):
+        (tmp_path / name).write_text("nothing of ours")
+        with pytest.raises(UraenasError, match=words):
+            facts_of(tmp_path / name)

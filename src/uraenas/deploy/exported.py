@@ -32,8 +32,8 @@ def is_exported(path: Path) -> bool:
 def facts_of(path: Path) -> dict[str, Any]:
     """The metadata of a file that `export` wrote, in any of its formats."""
     is_zip = zipfile.is_zipfile(path)
-    if not is_zip:
-        require_onnx()
+    if path.suffix == ".onnx" and not is_zip:
+        require_onnx()  # to say what it is; without it no other file is taken for one
     try:
         found = _facts_in_zip(path) if is_zip else _facts_in_onnx(path)
         return {"uraenas": found["uraenas"], **found}

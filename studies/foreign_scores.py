@@ -1,6 +1,6 @@
 """Every score by which an image may look foreign, alone and joined, of one run's ensemble: which should be the default?
 
-    python studies/foreign_scores.py RUN METHOD NAME=FILE.npz … [--choose]
+    python studies/foreign_scores.py RUN METHOD NAME=FILE.npz … [--choose] [--save SCORES.npz]
 
 AUROC against the test images (with --choose against held-out ones, so that choices leave the test images alone) and, in
 brackets, the share turned away at 5 % of the held-out images. Scores: what the prediction says (1 − probability, total
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("method")
     parser.add_argument("sets", nargs="*", metavar="NAME=FILE.npz")
     parser.add_argument("--choose", action="store_true", help="compare with held-out images")
+    parser.add_argument("--save", help="keep the scores of every image in this file, as SET/SCORE")
     given = parser.parse_args()
     run = Run(location.found(given.run))
     ensemble, task = run.ensemble(given.method), prepare(run.config())
@@ -118,6 +119,9 @@ def main() -> None:
                 for word_, value in parts.items():
                     found[word_] = found.get(word_, 0) + value.cpu() / len(features)
         scores[name] = {word: value.numpy() for word, value in found.items()}
+    if given.save:
+        kept = {f"{name}/{word}": value for name, of_set in scores.items() for word, value in of_set.items()}
+        np.savez(given.save, **kept)  # type: ignore[arg-type]
     for words in JOINED:
         for of_set in scores.values():
             of_set[words] = np.sum(

@@ -135,14 +135,24 @@ def cifar(folder: Path) -> dict[str, np.ndarray]:
 
 
 def without(left_out: list[int], folder: Path, out: Path) -> None:
-    """The other classes, numbered anew; of those left out the test images, and some training images to choose by."""
-    parts = cifar(folder)
+    """The other classes, numbered anew; of those left out the test images, and some training images to choose by.
+
+    Held out are the images that the shipped search, from which architectures are drawn, has not seen.
+    """
+    from uraenas import Run
+    from uraenas.run.facts import mark_of
+
+    parts, kept = cifar(folder), {}
     rest = [k for k in range(10) if k not in left_out]
-    kept = {}
     for part in ("train", "test"):
         inside = np.isin(parts[f"y_{part}"], rest)
         kept[f"x_{part}"] = parts[f"x_{part}"][inside]
         kept[f"y_{part}"] = np.searchsorted(rest, parts[f"y_{part}"][inside])
+    seen = Run.pretrained("cifar10").marks
+    unseen = np.array([mark_of(image) not in seen for image in kept["x_train"]])
+    for name in "xy":
+        kept[f"{name}_val"] = kept[f"{name}_train"][unseen]
+        kept[f"{name}_train"] = kept[f"{name}_train"][~unseen]
     words = "-".join(map(str, left_out))
     np.savez(out / f"without-{words}.npz", **kept)  # type: ignore[arg-type]
     for part, name, most in (("test", "left-out", None), ("train", "choose-by", 2000)):

@@ -1,4 +1,4 @@
-"""A small table of houses, and a run on it for each kind of target."""
+"""Small tables of houses, and a run on one for each kind of target."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -20,6 +20,18 @@ TINY = {
     "evaluate.references": "false",
 }
 METHODS = "uraenas-adam,deep-ensemble-adam"
+HEAD = "rooms,area,town,day,price"
+
+
+def lines(count: int = 60) -> list[str]:
+    """Rows of a text file with this head."""
+    random = np.random.default_rng(0)
+    towns = random.choice(["ab", "cd", "ef"], count)
+    areas = random.uniform(40, 200, count)
+    return [
+        f"{'' if n % 7 == 0 else n % 5},{areas[n]:.1f},{towns[n]},2020-01-02,{3 * areas[n]:.2f}"
+        for n in range(count)
+    ]
 
 
 def table(path: Path, rows: int = 90) -> Path:

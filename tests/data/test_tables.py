@@ -1,6 +1,5 @@
-"""Tables: columns as scikit-learn's transformers have them, files of several kinds, and input that cannot be used."""
+"""Tables: columns as scikit-learn's transformers have them, how rows are divided, and input that cannot be used."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -11,13 +10,12 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from made_up_tables import HEAD, lines
 from uraenas.base.errors import UraenasError
 from uraenas.base.fields import Fields
 from uraenas.data import load_dataset
 from uraenas.data.tables import (
-    Category,
     Columns,
-    Frame,
     Number,
     TableSettings,
     columns_of,
@@ -25,27 +23,7 @@ from uraenas.data.tables import (
     read_frame,
     table_dataset,
 )
-from uraenas.data.tables.frame import as_category, as_text, checked, text_of
-from uraenas.data.tables.reading import frame_in_text
-
-HEAD = "rooms,area,town,day,price"
-
-
-def lines(count: int = 60) -> list[str]:
-    random = np.random.default_rng(0)
-    towns = random.choice(["ab", "cd", "ef"], count)
-    areas = random.uniform(40, 200, count)
-    return [
-        f"{'' if n % 7 == 0 else n % 5},{areas[n]:.1f},{towns[n]},2020-01-02,{3 * areas[n]:.2f}"
-        for n in range(count)
-    ]
-
-
-@pytest.fixture
-def houses(tmp_path: Path) -> Path:
-    path = tmp_path / "houses.csv"
-    path.write_text("\n".join([HEAD, *lines()]))
-    return path
+from uraenas.data.tables.frame import as_category, checked
 
 
 def test_columns_are_what_scikit_learns_transformers_make_of_them(houses: Path) -> None:
@@ -87,34 +65,6 @@ def test_a_number_in_pieces_has_come_as_far_through_each_as_its_quantiles_say() 
     assert columns.width == 4  # two values have no pieces
     np.testing.assert_allclose(rows[:, 0, 0, 1], [-1, 0, 1, 1, 1, 1])
     np.testing.assert_allclose(rows[:, 0, 0, 2], [-1, -1, -1, 0, 1, -1])
-
-
-def test_a_category_that_was_never_seen_is_taken_for_another_in_each_variant(houses: Path) -> None:
-    raw = read_frame(houses)
-    columns = columns_of(checked({"town": raw["town"]}))
-    new = columns.frame({"town": ["ab", "zz"]})
-    variants = [columns.encode(new, variant) for variant in range(3)]
-    assert all(strange.tolist() == [False, True] for _, strange in variants)
-    assert {tuple(rows[1].ravel()) for rows, _ in variants} == {(1, 0, 0), (0, 1, 0), (0, 0, 1)}
-    assert len({tuple(rows[0].ravel()) for rows, _ in variants}) == 1
-
-
-def test_files_pandas_and_arrays_hold_the_same_table(houses: Path, tmp_path: Path) -> None:
-    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
-    import pyarrow
-
-    raw = read_frame(houses)
-    wanted = checked({name: raw[name] for name in ("area", "town", "price")})
-    table = pandas.DataFrame({name: list(values) for name, values in wanted.items()})
-    parquet.write_table(
-        pyarrow.table({name: list(values) for name, values in wanted.items()}), tmp_path / "h.parquet"
-    )
-    (tmp_path / "h.tsv").write_text(houses.read_text().replace(",", "\t"))
-    for found in (frame_of(table), read_frame(tmp_path / "h.parquet"), read_frame(tmp_path / "h.tsv")):
-        for name, values in checked({name: found[name] for name in wanted}).items():
-            np.testing.assert_array_equal(values, wanted[name])
-    np.savez(tmp_path / "h.npz", x=np.stack([wanted["area"], wanted["area"]], axis=1), y=wanted["price"])
-    assert list(read_frame(tmp_path / "h.npz")) == ["x0", "x1", "y"]
 
 
 def test_a_dataset_divides_rows_and_learns_columns_from_training_rows_alone(houses: Path) -> None:
@@ -247,14 +197,6 @@ def test_input_that_cannot_be_used_is_refused_in_one_line(case: str, tmp_path: P
     assert "\n" not in str(refused.value)
 
 
-def test_whole_numbers_of_few_values_are_classes_unless_told() -> None:
-    frame = {"x": np.arange(40.0), "y": np.arange(40) % 3}
-    found = table_dataset("rows", frame, TableSettings("y"))
-    assert found.classes == ("0", "1", "2")
-    assert "taken for classes" in found.notes[0]
-    assert table_dataset("rows", frame, TableSettings("y", kind="numbers")).classes == ()
-
-
 def test_a_note_says_where_a_word_made_texts_of_measurements() -> None:
     random = np.random.default_rng(0)
     measured = random.integers(1, 60, 200).astype(str).astype(object)
@@ -272,94 +214,11 @@ def test_a_note_says_where_a_word_made_texts_of_measurements() -> None:
     assert isinstance(clean.columns.parts[0], Number)
 
 
-def test_a_category_is_read_as_in_training_whatever_stands_beside_it() -> None:
-    columns = columns_of(checked({"code": np.array(["007", "1.0", "A12", "7"] * 3, object)}))
-    (code,) = columns.parts
-    together = columns.frame({"code": ["007", "1.0", "A12", "7"]})["code"].tolist()
-    alone = [columns.frame({"code": [one]})["code"][0] for one in ("007", "1.0", "A12", "7")]
-    assert together == alone == ["007", "1.0", "A12", "7"]
-    assert columns.frame({"code": ["7.0", "1", " 007 ", "08", None]})["code"].tolist() == [
-        *("7", "1", "007", "08", "")
-    ]
-    assert columns.frame({"code": np.array([1.0, 8.0, np.nan])})["code"].tolist() == ["1.0", "8", ""]
-    assert code.encode(columns.frame({"code": [np.nan, 1.0]})["code"], 0)[1].tolist() == [True, False]
-    assert columns.frame({"code": np.array([7.0, np.nan])})["code"].tolist() == ["7", ""]
-
-
-@pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])
-def test_truths_are_the_same_as_words_as_truths_and_as_numbers(words: tuple[str, str]) -> None:
-    truths = [True, False, True, True]
-    as_words = [words[not one] for one in truths]
-    forms = (np.array(truths), np.array(truths, object), np.array(truths, float), np.array(as_words, object))
-    for yes, no in (("True", "False"), ("TRUE", "FALSE"), ("true", "false"), ("1", "0")):
-        forms += (np.array([yes if one else no for one in truths], object),)  # as another file may have them
-    learned = (columns_of(checked({"ok": np.array([*as_words, None], object)})),)
-    learned += (columns_of(checked({"ok": np.array([*truths, False])})),)
-    for columns in learned:
-        rows = [columns.encode(columns.frame({"ok": form})) for form in forms]
-        assert not any(strange.any() for _, strange in rows)
-        for images, _ in rows[1:]:
-            np.testing.assert_array_equal(images, rows[0][0])
-    with pytest.raises(UraenasError, match="holds 'maybe', and had numbers"):
-        learned[1].frame({"ok": ["true", "maybe"]})
-    with pytest.raises(UraenasError, match="holds 'true', and had numbers"):
-        columns_of({"area": np.array([3.0, 4.0])}).frame({"area": ["1", "true"]})
-
-
-def test_missing_values_of_pandas_own_types_are_missing() -> None:
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame(
-        {
-            "town": pandas.array(["ab", None, "cd"], dtype="string"),
-            "rooms": pandas.array([1, None, 3], dtype="Int64"),
-            "new": pandas.array([True, None, False], dtype="boolean"),
-        }
-    )
-    found = checked(frame_of(table))
-    assert found["town"].tolist() == ["ab", "", "cd"]
-    np.testing.assert_array_equal(found["rooms"], [1, np.nan, 3])
-    assert found["new"].tolist() == ["True", "", "False"]
-
-
-@pytest.mark.parametrize("codes", [[3, 1, 2], [3.0, 1.0, None], ["03", "1", "2"], [True, False, None]])
-def test_a_category_of_pandas_is_one_whatever_its_values(codes: list, tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    plain = pandas.DataFrame({"x": np.arange(30.0), "code": codes * 10})
-    rows = plain.astype({"code": "category"})
-    rows.to_parquet(tmp_path / "rows.parquet")
-    for frame in (frame_of(rows), read_frame(tmp_path / "rows.parquet")):
-        columns = columns_of(checked(frame))
-        number, category = columns.parts
-        assert (type(number), type(category)) == (Number, Category)
-        assert set(category.values) == {text_of(as_text(one) if type(one) is float else one) for one in codes}
-        known, strange = columns.encode(columns.frame(rows))
-        assert not strange.any()
-        assert known[:, 0, 0, 1:].sum() == 30
-        np.testing.assert_array_equal(columns.encode(columns.frame(plain))[0], known)
-
-
-def test_two_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table([[1.0], [2.0]], names=["a", "a"]), tmp_path / "twice.parquet")
-    with pytest.raises(UraenasError, match=r"twice\.parquet is damaged or of another kind"):
-        read_frame(tmp_path / "twice.parquet")
-
-
 @pytest.mark.parametrize("names", [["a", "a"], [0, "0"]])
 def test_two_columns_of_one_name_in_a_pandas_table_are_refused(names: list) -> None:
     pandas = pytest.importorskip("pandas")
     with pytest.raises(UraenasError, match=f"two columns are called '{names[0]}'; give each"):
         frame_of(pandas.DataFrame([[1.0, 2.0]], columns=names))
-
-
-def test_a_column_of_numbers_may_come_as_a_category() -> None:
-    pandas = pytest.importorskip("pandas")
-    rows = pandas.DataFrame({"x": [1.0, 2.5, 4.0]})
-    columns = columns_of(checked(frame_of(rows)))
-    found = columns.frame(rows.astype({"x": "category"}))
-    np.testing.assert_array_equal(found["x"], [1, 2.5, 4])
 
 
 @pytest.mark.parametrize(
@@ -439,204 +298,3 @@ def test_a_note_says_where_signs_make_texts_of_numbers(form: str) -> None:
     assert not any("a has" in note for note in table_dataset("rows", codes, TableSettings("y")).notes)
     with pytest.raises(UraenasError, match=r"y has 40 different texts .* data.predict=classes"):
         table_dataset("rows", {"x": frame["x"], "y": texts}, TableSettings("y"))
-
-
-def test_text_files_of_many_hands_are_read_alike(tmp_path: Path) -> None:
-    cells = [(f"{n / 7:.3f}", ("a, b", "c")[n % 2], str(n)) for n in range(-20, 20)]
-    plain = [f'{x},"{town}",{y}' for x, town, y in cells]
-    files = {
-        "plain": ["x,town,y", *plain],
-        "blank lines": [" ", "", "x,town,y", "  ", *(line for one in plain for line in (one, " "))],
-        "a space after commas": ["x, town, y", *(f'{x}, "{town}", {y}' for x, town, y in cells)],
-        "a space before commas": ["x ,town ,y", *(f'{x} ,"{town}" ,{y} ' for x, town, y in cells)],
-        "a space after quotes": ['"x" ,"town" ,"y" ', *(f'"{x}" ,"{town}" ,"{y}" ' for x, town, y in cells)],
-        "semicolons": [" ", '"x";"town";"y"', *(f'{x};"{town}";{y}' for x, town, y in cells)],
-        "a minus sign": ["x,town,y", *(line.replace("-", "−") for line in plain)],
-    }
-    rows = []
-    for number, text in enumerate(files.values()):
-        path = tmp_path / f"{number}.csv"
-        path.write_text("\ufeff" + "\r\n".join(text))
-        rows.append(load_dataset(path, table=TableSettings("y", kind="numbers")).train.images)
-        np.testing.assert_array_equal(rows[0], rows[-1])
-    many_commas = tmp_path / "names.csv"
-    many_commas.write_text("\n".join(['"x, in m, or so";"y"', *(f"{x};{y}" for x, _, y in cells)]))
-    assert load_dataset(many_commas, table=TableSettings("y")).columns.names == ("x, in m, or so",)
-
-
-def test_a_lone_cell_that_is_empty_in_quotes_is_a_row_and_a_blank_line_is_none() -> None:
-    """As pandas writes a table of one column with a missing value."""
-    found = frame_in_text(b'x\n1\n""\n  \n\n3\n')
-    assert found["x"].tolist() == ["1", "", "3"]
-
-
-def test_blanks_within_quotes_are_kept() -> None:
-    found = frame_in_text(b'town,y\n"the ""old"" , one" ,1\n"the ""old"", one",2\n')
-    assert found["town"].tolist() == ['the "old" , one', 'the "old", one']
-
-
-def test_both_kinds_of_text_files_may_be_packed(houses: Path, tmp_path: Path) -> None:
-    text = houses.read_text().replace(",", "\t").encode()
-    (tmp_path / "h.tsv.gz").write_bytes(gzip.compress(text))
-    found = load_dataset(tmp_path / "h.tsv.gz", table=TableSettings("price", ("day",)))
-    assert found.columns is not None
-    assert found.columns.names == ("rooms", "area", "town")
-
-
-@pytest.mark.parametrize("called", ["", "Unnamed: 0"])
-def test_an_index_that_pandas_wrote_is_no_column(houses: Path, called: str, tmp_path: Path) -> None:
-    first, *rows = houses.read_text().splitlines()
-    counted = [f"{called},{first}", *(f"{n},{row}" for n, row in enumerate(rows))]
-    (tmp_path / "counted.csv").write_text("\n".join(counted))
-    settings = TableSettings("price", ("day",))
-    found, plain = (
-        load_dataset(path, table=settings) for path in (tmp_path / "counted.csv", tmp_path / "houses.csv")
-    )
-    assert found.columns == plain.columns
-    np.testing.assert_array_equal(found.train.images, plain.train.images)
-    said = f"taken for an index, and left out: the column {called or 'without a name'}"
-    assert found.notes == (said, *plain.notes)
-
-
-def test_the_index_of_a_parquet_file_is_no_column(houses: Path, tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    shuffled = pandas.read_csv(houses).sample(frac=1, random_state=0)
-    shuffled.to_parquet(tmp_path / "shuffled.parquet")
-    settings = TableSettings("price", ("day",))
-    found = load_dataset(tmp_path / "shuffled.parquet", table=settings)
-    assert found.columns.names == ("rooms", "area", "town")
-    assert "__index_level_0__" in found.notes[0]
-    # One that is to be predicted or to count is meant.
-    named = load_dataset(tmp_path / "shuffled.parquet", table=TableSettings("__index_level_0__", ("day",)))
-    assert named.columns.names == ("rooms", "area", "town", "price")
-
-
-def test_an_ending_may_be_in_capitals(houses: Path) -> None:
-    settings = TableSettings("price", ("day",))
-    expected = load_dataset(houses, table=settings)
-    found = load_dataset(houses.rename(houses.with_name("houses.CSV")), table=settings)
-    np.testing.assert_array_equal(found.train.images, expected.train.images)
-
-
-def test_another_encoding_is_named(houses: Path) -> None:
-    houses.write_bytes(houses.read_text().replace("ab", "äb").encode("latin-1"))
-    with pytest.raises(UraenasError, match="it is not in UTF-8"):
-        read_frame(houses)
-
-
-def test_rows_are_called_by_their_place_in_the_file_where_some_are_left_out() -> None:
-    count = 60
-    frame = {"x": np.arange(count, dtype=float), "y": np.arange(count) * 0.5, "w": np.ones(count)}
-    frame["y"][:7], frame["w"][20:23] = np.nan, 0
-    found = table_dataset("t", frame, TableSettings("y", weight="w"))
-    for part in (found.train, found.test, found.validation):
-        assert part is not None
-        assert part.names == tuple(f"row {int(2 * label) + 1}" for label in part.labels)
-
-
-@pytest.mark.parametrize("names", [("x", "y", "x_test", "y_test"), ("X", "y", "X_test", "y_test")])
-def test_rows_for_testing_in_a_file_of_arrays_are_those_tested_on(
-    names: tuple[str, ...], tmp_path: Path
-) -> None:
-    x = np.arange(80.0).reshape(40, 2)
-    parts = (x[:30], x[:30, 0] / 3, x[30:], x[30:, 0] / 3)
-    np.savez(tmp_path / "t.npz", **dict(zip(names, parts, strict=True)))
-    found = load_dataset(tmp_path / "t.npz")
-    np.testing.assert_array_equal(found.test.labels, parts[3])
-    assert len(found.train) + len(found.validation or ()) == 30
-    assert list(read_frame(tmp_path / "t.npz")["x0"]) == list(x[:30, 0])
-    np.savez(tmp_path / "t.npz", **dict(zip(names[:3], parts, strict=False)))
-    with pytest.raises(UraenasError, match="rows for testing must have as many columns and targets"):
-        load_dataset(tmp_path / "t.npz")
-
-
-def in_all_forms(column: list, folder: Path) -> list[Frame]:
-    """A table with this column as y: in CSV, in Parquet, from pandas as objects and as a category."""
-    pandas = pytest.importorskip("pandas")
-    rows = pandas.DataFrame({"x": np.arange(40.0), "y": pandas.array((column * 40)[:40])})
-    rows.to_csv(folder / "rows.csv", index=False)
-    rows.to_parquet(folder / "rows.parquet")
-    rows.astype({"y": "category"}).to_parquet(folder / "category.parquet")
-    files = [read_frame(folder / name) for name in ("rows.csv", "rows.parquet", "category.parquet")]
-    return [frame_of(rows), frame_of(rows.astype({"y": "category"})), *files]
-
-
-@pytest.mark.parametrize("missing", [[], [None]])
-@pytest.mark.parametrize(
-    "codes",
-    [
-        [12345678901234567, 12345678901234568],
-        ["123456789012345678901", "123456789012345678902", "5"],
-        ["007", "012", "7"],
-        ["-1", "+1"],
-        ["1e5", "10e4"],
-        [0.1234567890123456, 0.1234567890123457, 7.5],
-        ["+", "-"],
-        ["None", "NA", "nan", "inf", "1e5", "True", "-1", "null"],
-        [True, False],
-    ],
-)
-def test_classes_are_called_as_they_are_written(codes: list, missing: list, tmp_path: Path) -> None:
-    column = (codes + missing) * 40
-    for frame in in_all_forms(column, tmp_path):
-        found = table_dataset("rows", frame, TableSettings("y", kind="classes"))
-        assert set(found.classes) == set(map(str, codes))
-        called = {
-            int(row.split()[1]) - 1: found.classes[label]
-            for part in found.parts.values()
-            for row, label in zip(part.names, part.labels, strict=True)
-        }
-        assert called == {n: str(code) for n, code in enumerate(column[:40]) if code is not None}
-
-
-def test_a_missing_value_of_a_category_in_a_parquet_file_is_missing(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    town = pyarrow.array(["ab", None, "cd", None]).dictionary_encode()
-    parquet.write_table(pyarrow.table({"town": town}), tmp_path / "rows.parquet")
-    assert checked(read_frame(tmp_path / "rows.parquet"))["town"].tolist() == ["ab", "", "cd", ""]
-
-
-def test_codes_that_are_taken_for_classes_keep_their_digits_and_the_order_of_numbers() -> None:
-    frame = {"x": np.arange(40.0), "y": np.array(["010", "9", "12345678901234567", "12345678901234568"] * 10)}
-    found = table_dataset("rows", frame, TableSettings("y"))
-    assert found.classes == ("9", "010", "12345678901234567", "12345678901234568")
-    assert "y has 4 different whole numbers, taken for classes" in found.notes[0]
-    last = {**frame, "y": frame["y"][2::4].repeat(4)}
-    last["y"][::2] = "12345678901234568"
-    assert len(table_dataset("rows", last, TableSettings("y")).classes) == 2
-
-
-@pytest.mark.parametrize(
-    ("labels", "classes"), [([True, False], ("False", "True")), ([-0.0, 0.0, 1.0], ("0", "1"))]
-)
-def test_truths_are_classes_and_0_has_no_sign(labels: list, classes: tuple[str, ...]) -> None:
-    frame = {"x": np.arange(60.0), "y": np.resize(labels, 60)}
-    found = table_dataset("rows", frame, TableSettings("y"))
-    assert found.classes == classes
-    assert any("whole numbers" in note for note in found.notes) == (classes[0] == "0")
-
-
-def test_notes_say_which_words_are_classes_and_which_say_that_one_is_missing() -> None:
-    words = {"x": np.arange(40.0), "y": np.array(["yes", "no", "NA", "?"] * 10)}
-    found = table_dataset("rows", words, TableSettings("y"))
-    assert set(found.classes) == {"yes", "no", "NA"}
-    assert "10 rows without y (?) are left out" in found.notes
-    assert "y: taken for classes: NA; leave cells empty where nothing is known" in found.notes
-    numbers = {"x": np.arange(40.0), "y": np.array(["1", "1.0", "NA", "?"] * 10)}
-    found = table_dataset("rows", numbers, TableSettings("y"))
-    assert found.classes == ("1", "1.0")
-    assert "20 rows without y (?, NA) are left out" in found.notes
-    assert "y: 1 and 1.0 are one number and two classes, as they are written" in found.notes
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_note_counts_classes_that_no_training_row_has(count: int) -> None:
-    names = np.array(["a", "b"] * 20 + [f"rare {n}" for n in range(count)])
-    test = np.char.startswith(names, "rare") | (np.arange(len(names)) < 10)
-    frame = {"x": np.arange(len(names)) * 1.0, "y": names}
-    note = f"in test rows alone, and so never predicted: {count} of {count + 2} classes, such as rare 0"
-    assert note in table_dataset("rows", frame, TableSettings("y"), test).notes
-    none = table_dataset("rows", frame, TableSettings("y"), np.zeros(len(names), bool))
-    assert not any("never predicted" in one for one in none.notes)

@@ -81,6 +81,8 @@ JOINT = {
 COPIES = {**COMMON, "ensemble.members": 40, "ensemble.selection": "in-turn"}
 VARIED = {**COPIES, **RECIPES, "ensemble.selection": "repeated"}
 PACKAGED["varied-adam"] = Method("expected", "adam", recipes="varied")
+# All that JOINT does but search: each network's architecture is any, with the same probability.
+PACKAGED["unsearched-adam"] = Method("uniform", "adam", recipes="varied")
 # AutoDEUQ holds rows out, as its authors do, and chooses members on them.
 SEARCHED = {
     **COMMON,
@@ -238,6 +240,7 @@ RUNS: list[tuple[dict[str, str], dict[str, Any]]] = [
     (OTHERS, BESIDE),
     ({"deep ensemble of 40": "deep-ensemble-adam"}, COPIES),
     ({"40 recipes": "varied-adam"}, VARIED),
+    ({"no search": "unsearched-adam"}, JOINT),
     ({"autodeuq": "autodeuq"}, SEARCHED),
 ]
 PEERS: dict[str, Callable[[Dataset, int], dict[str, float]]] = {

@@ -108,7 +108,7 @@ class Compared:
     @property
     def trained(self) -> list[Line]:
         """Those with members: references have none."""
-        return [line for line in self.lines if line.method not in ("logistic", "forest")]
+        return [line for line in self.lines if line.method not in ("logistic", "ridge", "forest")]
 
     def group(self, line: Line) -> int:
         """Its shape: the place of its runs among all sets of runs."""

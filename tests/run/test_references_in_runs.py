@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from uraenas.evaluation import REFERENCES
+from uraenas.evaluation import CLASSIFIERS
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
@@ -27,8 +27,8 @@ def compared(uraenas, finished_run, tmp_path_factory):
 def test_they_are_added_to_rows_that_stay_as_they_were(uraenas, compared):
     path, before, done = compared
     after = json.loads((path / "metrics.json").read_text())["rows"]
-    assert [row for row in after if row["method"] not in REFERENCES] == before
-    added = [row for row in after if row["method"] in REFERENCES]
+    assert [row for row in after if row["method"] not in CLASSIFIERS] == before
+    added = [row for row in after if row["method"] in CLASSIFIERS]
     assert {row["shift"] for row in added} == {row["shift"] for row in before}
     assert {row["members"] for row in added} == {1}
     for line in ("does not beat logistic", "does not beat forest"):  # two epochs do not
@@ -44,15 +44,15 @@ def test_page_and_formats_have_them_in_tables(uraenas, compared, tmp_path):
     assert "does not beat forest" in page
     for form in ("md", "csv", "latex"):
         shown = uraenas("report", path, "--format", form).stdout
-        assert all(name in shown for name in REFERENCES)
+        assert all(name in shown for name in CLASSIFIERS)
     both = uraenas("report", path, path, "--out", path / "both.html")
     assert both.returncode == 0, both.stderr
     sections = (path / "both.html").read_text().split("<section ")
     best, sizes = (next(s for s in sections if s.startswith(f'id="{id}"')) for id in SECTIONS)
-    assert all(f"<dt>{name}</dt><dd>{about}</dd>" in best for name, about in REFERENCES.items())
+    assert all(f"<dt>{name}</dt><dd>{about}</dd>" in best for name, about in CLASSIFIERS.items())
     assert "uraenas" in sizes
-    assert f"Without {' and '.join(REFERENCES)}, which are no networks." in sizes
-    assert all(sizes.count(name) == 1 for name in REFERENCES), "they are drawn, or have a key"
+    assert f"Without {' and '.join(CLASSIFIERS)}, which are no networks." in sizes
+    assert all(sizes.count(name) == 1 for name in CLASSIFIERS), "they are drawn, or have a key"
     assert uraenas("report", path, "--against", "forest").returncode == 0
     refused = uraenas("report", f"{path}:forest", "--out", path / "one.html")
     assert refused.returncode == 2

@@ -347,8 +347,9 @@ def read(
 
 
 def _at(temperature: Temperature, place: int) -> Temperature:
-    """That of a target; a reference has one for all."""
-    return temperature[place] if isinstance(temperature, tuple) else temperature
+    """That of one of several targets."""
+    assert isinstance(temperature, tuple)
+    return temperature[place]
 
 
 def _scores(run: Run, method: str, rows: Sequence[Row]) -> dict[str, dict[str, Tensor]]:

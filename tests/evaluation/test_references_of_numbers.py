@@ -8,6 +8,7 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 
+from uraenas.base.fields import MOST_NUMBER
 from uraenas.data import LabelledImages
 from uraenas.data.tables import diabetes
 from uraenas.data.targets import Numbers, Several
@@ -132,6 +133,14 @@ def test_a_row_that_outweighs_all_others_is_no_trouble():
     weights[0] = 1e6
     found = References(replace(TRAIN, weights=weights), HELD_OUT, TARGET, seed=0)
     assert all(np.isfinite(row.value) for row in made(TARGET, found.judged(TEST.images)))
+
+
+def test_one_wild_value_leaves_numbers_that_can_be_stored(references):
+    images = TEST.images.copy()
+    images[0, ..., 0] = 1e30
+    found = made(TARGET, references.judged(images))
+    assert max(abs(row.value) for row in found) < MOST_NUMBER
+    np.testing.assert_array_equal(said(references, "ridge", images)[0][1:], said(references, "ridge")[0][1:])
 
 
 def test_each_of_several_targets_is_predicted_as_if_alone(references, rows):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from uraenas.evaluation import CLASSIFIERS
+from made_up_tables import TINY, table
+from uraenas.evaluation import CLASSIFIERS, REGRESSORS
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.pipeline import Pipeline
@@ -76,3 +77,35 @@ def test_a_run_says_how_many_images_they_learn_from(tmp_path, monkeypatch):
         name: preset(name).evaluate.references for name in ("digits", "tiny", "cifar10", "cifar10-fast")
     }
     assert wanted == {"digits": True, "tiny": False, "cifar10": False, "cifar10-fast": False}
+
+
+@pytest.mark.parametrize("targets", [("price",), ("price", "rooms")], ids=["one", "several"])
+def test_numbers_have_references_of_their_own(uraenas, tmp_path, targets):
+    houses, out = table(tmp_path / "houses.csv"), tmp_path / "run"
+    settings = {
+        **TINY,
+        "data.target": ",".join(targets),
+        "data.leave_out": "sold",
+        "evaluate.references": True,
+    }
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    command = ("run", houses, "--preset", "table", "--methods", "uraenas-adam", *words, "--out", out)
+    done = uraenas(*command)
+    assert done.returncode == 0, done.stderr
+    tables = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("│")]
+    shown = 2 * (1 if len(targets) == 1 else 3)  # the mean of several, and each
+    assert tables.count("ridge") == tables.count("forest") == shown
+    page = (out / "report.html").read_text()
+    for name in REGRESSORS:  # four epochs do not beat them
+        assert f"uraenas-adam does not beat {name}, a plain regression: test RMSE" in " ".join(
+            done.stderr.split()
+        )
+        assert f"does not beat {name}" in page
+    told = json.loads(uraenas(*command, "--json").stdout)
+    found = {row["method"]: row["value"] for row in told["rows"] if row["metric"] == f"{targets[0]}.rmse"}
+    found |= {row["method"]: row["value"] for row in told["rows"] if row["metric"] == "rmse"}
+    assert set(found) == {"uraenas-adam", *REGRESSORS}
+    if len(targets) == 1:
+        assert found["ridge"] < 20, "noise of 10, and what networks read says the rest"
+    left = uraenas(*command, "--set", "evaluate.references=false", "--json")
+    assert {row["method"] for row in json.loads(left.stdout)["rows"]} == {"uraenas-adam"}

@@ -23,6 +23,7 @@ PENALTIES = 10.0 ** np.arange(-2, 5)  # of ridge (scikit-learn's alpha), chosen 
 TREES = 100
 # Of the columns that a split may be of: a third, as Breiman advises for numbers, but with many columns it takes long.
 MOST_TRIED = 30
+FARTHEST = 1000.0  # deviations from the mean label: a line goes on for ever, and one wild test value would undo a run
 
 # inputs [N, D], labels [N] in units of their spread, weights of mean 1 [N] → a model, and its mean squared error
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Any, float]]
@@ -40,7 +41,8 @@ class Gaussians:
         """Mean and log-variance of each target in turn [N, 2 T]."""
         said = []
         for part, model, variance in zip(self.target.parts, self.models, self.variances, strict=True):
-            mean_N = part.centre + part.scale * torch.from_numpy(model.predict(inputs_ND)).double()
+            mean_N = torch.from_numpy(model.predict(inputs_ND)).double().clamp(-FARTHEST, FARTHEST)
+            mean_N = part.centre + part.scale * mean_N
             log_variance = math.log(max(FLOOR, variance)) + 2 * math.log(part.scale)
             said += [mean_N, torch.full_like(mean_N, log_variance)]
         return torch.stack(said, dim=-1)

@@ -347,9 +347,8 @@ def read(
 
 
 def _at(temperature: Temperature, place: int) -> Temperature:
-    """That of one of several targets."""
-    assert isinstance(temperature, tuple)
-    return temperature[place]
+    """That of a target, where each has its own."""
+    return temperature[place] if isinstance(temperature, tuple) else temperature
 
 
 def _scores(run: Run, method: str, rows: Sequence[Row]) -> dict[str, dict[str, Tensor]]:

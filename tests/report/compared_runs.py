@@ -11,6 +11,7 @@ from page_and_files import OF_CLASSES, Case, shown
 from reading_html import Page, sections, taken_apart
 
 from uraenas import report
+from uraenas.evaluation import REFERENCES
 
 TITLES = {"accuracy": "Acc", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}
 TITLES |= {"coverage90": "In 90 %", "width90": "Width 90 %"}
@@ -108,7 +109,7 @@ class Compared:
     @property
     def trained(self) -> list[Line]:
         """Those with members: references have none."""
-        return [line for line in self.lines if line.method not in ("logistic", "forest")]
+        return [line for line in self.lines if line.method not in REFERENCES]
 
     def group(self, line: Line) -> int:
         """Its shape: the place of its runs among all sets of runs."""

@@ -50,7 +50,8 @@ def check_values(compared: Compared, page: Page, at: int, words: str) -> None:
                 assert beneath == f"± {without_percent(column.metric, statistics.stdev(found))}"
             else:
                 row = compared.cases[own.runs].row(own.method, **place)
-                ends = [without_percent(column.metric, row[end]) for end in ("low", "high")]
+                known = [row[end] for end in ("low", "high") if end in row]  # widths have no interval
+                ends = [without_percent(column.metric, end) for end in known]
                 assert beneath == " – ".join(ends)
             expected = compared.standing(column, kind)[own] if column in compared.judged else ""
             assert mark == expected.replace("worse", "")

@@ -11,6 +11,7 @@ from made_up_run import SHIFTS, Source
 from reading_html import Page, taken_apart
 
 from uraenas import report
+from uraenas.evaluation import REFERENCES
 
 METRICS = {"accuracy": "Accuracy", "ece": "ECE", "nll": "NLL", "rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}
 OF_CLASSES = ("accuracy", "ece", "nll")
@@ -68,6 +69,11 @@ class Case:
             row["method"]: max(r["members"] for r in self.rows if r["method"] == row["method"])
             for row in self.rows
         }
+
+    @property
+    def trained(self) -> dict[str, int]:
+        """Without references, which no figure shows."""
+        return {name: size for name, size in self.sizes.items() if name not in REFERENCES}
 
     def row(self, method: str, metric: str, shift: str = "none", **more: Any) -> dict[str, Any]:
         """The one row of metrics.json that says this."""

@@ -22,7 +22,7 @@ def check_difference(case: Case, metric: str, words: str) -> None:
 def check_size(case: Case, metric: str, words: str) -> None:
     for tip in case.tips(f"size-{metric}-{words}"):
         members = int(tip.pop("").split()[0])
-        assert set(tip) == {name for name, most in case.sizes.items() if members <= most}
+        assert set(tip) == {name for name, most in case.trained.items() if members <= most}
         for name, told in tip.items():
             row = case.row(name, metric, PLACES[words], members=members)
             assert told.split(" (")[0] == shown(metric, row["value"])
@@ -35,7 +35,7 @@ def check_severity(case: Case, metric: str, calibration: str) -> None:
     for tip in case.tips(f"severity-{metric}-{calibration}"):
         heading = tip.pop("")
         severity = 0 if heading == "clean" else int(heading.split(",")[0].split()[1])
-        assert set(tip) == set(case.sizes)
+        assert set(tip) == set(case.trained)
         for name, told in tip.items():
             values = [
                 case.value(name, metric, shift, severity=severity, calibration=calibration)
@@ -251,7 +251,7 @@ def check_coverage(case: Case, kind: str, mark: str | None) -> None:
     labels = observed_values(case, target)
     for k, tip in enumerate(told, 1):
         assert tip.pop("") == f"nominal {5 * k} %"
-        assert set(tip) == set(case.sizes)
+        assert set(tip) == set(case.trained)
         for method, words in tip.items():
             below = norm.cdf(labels, *mixture(case, method, target, kind)).mean(axis=0)
             assert words == f"{100 * (np.abs(below - 0.5) <= k / 40).mean():.1f} %"

@@ -7,7 +7,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from uraenas.evaluation import REFERENCES
+from uraenas.evaluation import CLASSIFIERS, REGRESSORS
 from uraenas.report.style import colour, colours_of
 
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB.
@@ -75,13 +75,14 @@ def test_the_distance_is_that_of_the_standard() -> None:
 def test_methods_can_be_told_apart(sight: str, scheme: int) -> None:
     css = resources.files("uraenas.report").joinpath("page.css").read_text(encoding="utf-8")
     found = re.findall(r"\.s\d { --c: light-dark\((#\w{6}), (#\w{6})\)", css)
-    assert len(found) == 8 + len(REFERENCES)
+    assert len(found) == 8 + len(CLASSIFIERS)
     seen = [lab(colours[scheme], np.asarray(SIGHT[sight])) for colours in found]
     assert min(distance(a, b) for a, b in itertools.combinations(seen, 2)) > 10
     assert distance(*seen[8:]) > 40, "references stand beside each other, as small swatches"
 
 
-def test_references_share_no_colour_with_each_other_or_a_method() -> None:
+@pytest.mark.parametrize("references", [CLASSIFIERS, REGRESSORS], ids=["classes", "numbers"])
+def test_references_share_no_colour_with_each_other_or_a_method(references: dict[str, str]) -> None:
     eight = (
         "uraenas",
         "deep-ensemble",
@@ -92,5 +93,5 @@ def test_references_share_no_colour_with_each_other_or_a_method() -> None:
         "drnas",
         "joint",
     )
-    with colours_of((*eight, *REFERENCES)):
-        assert len({colour(name) for name in (*eight, *REFERENCES)}) == 10
+    with colours_of((*eight, *references)):
+        assert len({colour(name) for name in (*eight, *references)}) == 10

@@ -67,8 +67,7 @@ def _of_tables(paths: dict[str, Path], kind: str) -> Compared:
     if kind != "several":
         lines.append(Line("deep-ensemble-adam", "ab"))
     baseline = lines[-1] if kind != "several" else None
-    if kind == "classes":
-        lines += [Line("logistic", "b"), Line("forest", "b")]
+    lines += [Line("logistic" if kind == "classes" else "ridge", "b"), Line("forest", "b")]
     return Compared({name: Case(source) for name, source in sources.items()}, lines, baseline)
 
 

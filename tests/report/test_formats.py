@@ -428,7 +428,7 @@ def test_references_that_learned_from_more_images_are_no_seeds_of_one_thing(
     assert lines("a", "b", "c").count("logistic") == 2
     paths = [run.path for run in runs.values()]
     done = uraenas("report", *paths, "--format", "md", "--over-seeds")
-    assert (done.returncode, "plain classifiers learned from other images" in done.stderr) == (2, True)
+    assert (done.returncode, "references learned from other images" in done.stderr) == (2, True)
 
 
 def test_best_are_marked_among_means_of_as_many_runs(make_run: MakeRun, uraenas: Command) -> None:

@@ -44,17 +44,22 @@ def test_every_figure_tells_what_the_files_say(case: Case) -> None:
     check_figures(case)
 
 
+@pytest.fixture(params=["table_runs", "table_runs_of_another_seed"], ids=["", "with-references"])
+def runs_on_tables(request: pytest.FixtureRequest) -> dict[str, Path]:
+    return request.getfixturevalue(request.param)
+
+
 @pytest.mark.parametrize("kind", ["numbers", "classes", "several"])
-def test_every_figure_of_a_table_tells_what_the_files_say(table_runs: dict[str, Path], kind: str) -> None:
-    run = Run(table_runs[kind])
+def test_every_figure_of_a_table_tells_what_the_files_say(runs_on_tables: dict[str, Path], kind: str) -> None:
+    run = Run(runs_on_tables[kind])
     check_figures(Case((run, Pipeline.resume(run.path).measured.test)))
 
 
 @pytest.mark.parametrize("kind", ["numbers", "classes", "several"])
 def test_every_table_and_tile_of_a_table_tells_what_the_files_say(
-    table_runs: dict[str, Path], kind: str
+    runs_on_tables: dict[str, Path], kind: str
 ) -> None:
-    run = Run(table_runs[kind])
+    run = Run(runs_on_tables[kind])
     case = Case((run, Pipeline.resume(run.path).measured.test))
     for at, caption in enumerate(case.page.captions):
         ((check, found),) = [(c, f) for p, c in TABLES.items() if (f := re.fullmatch(p, caption, re.DOTALL))]

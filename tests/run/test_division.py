@@ -135,8 +135,10 @@ def test_steps_are_counted_without_the_rows_that_a_chain_leaves_out(tmp_path) ->
     assert any(f"2 epochs of 76 rows are {2 * loader.steps} steps" in note for note in pipeline.notes())
 
 
-@pytest.mark.parametrize("kind", ["numbers", "classes"])
-def test_references_are_spoken_of_where_there_are_some(tmp_path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "words"), [("numbers", "ridge and forest"), ("classes", "logistic and forest")]
+)
+def test_it_is_said_how_many_rows_references_learn_from(tmp_path, kind: str, words: str) -> None:
     random = np.random.default_rng(0).random(7000)
     frame = {"x": random, "y": (random > 0.5).astype(float)}
     dataset = table_dataset("rows", frame, TableSettings("y", kind=kind))
@@ -145,11 +147,7 @@ def test_references_are_spoken_of_where_there_are_some(tmp_path, kind: str) -> N
         for note in Pipeline.checked(tmp_path, preset("table"), dataset=dataset).notes()
         if "forest" in note
     ]
-    assert notes == (
-        ["the references logistic and forest learn from 4,000 of 4,480 training rows (evaluate.references)"]
-        if kind == "classes"
-        else []
-    )
+    assert notes == [f"the references {words} learn from 4,000 of 4,480 training rows (evaluate.references)"]
 
 
 def test_numbers_have_no_classes_to_balance() -> None:

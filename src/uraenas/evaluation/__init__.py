@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from uraenas.evaluation.measures import MEASURES, Measures, measures_of
     from uraenas.evaluation.metrics import METRICS, SOURCES, UncertaintyBySource, uncertainty_by_source
     from uraenas.evaluation.outcome import Diverged, Metrics
-    from uraenas.evaluation.references import REFERENCES, References, unbeaten
+    from uraenas.evaluation.references import CLASSIFIERS, REFERENCES, REGRESSORS, References, unbeaten
     from uraenas.evaluation.row import CALIBRATIONS, Row, mean_names, rows_of_target, sizes_of
     from uraenas.evaluation.separation import Separated, separations
     from uraenas.evaluation.sets import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ArchitectureEffect": "architecture",
     "CALIBRATIONS": "row",
+    "CLASSIFIERS": "references",
     "Cell": "evaluator",
     "Diverged": "outcome",
     "EvaluateSettings": "sets",
@@ -42,6 +43,7 @@ _HOMES = {
     "Measures": "measures",
     "Metrics": "outcome",
     "REFERENCES": "references",
+    "REGRESSORS": "references",
     "References": "references",
     "Row": "row",
     "SEED": "sets",

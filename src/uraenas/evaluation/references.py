@@ -1,89 +1,115 @@
-"""What scikit-learn's plain classifiers of pixels reach on the same images: rows that an ensemble should beat."""
+"""What scikit-learn's plain models reach on the same examples: rows that an ensemble should beat."""
 
-import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from uraenas.base import draws
+from uraenas.base.words import three_decimals
 from uraenas.data import LabelledImages, fit_images, in_units_of, stratified_split
-from uraenas.evaluation import calibration, metrics
+from uraenas.data.targets import Target
+from uraenas.evaluation.classifiers import classifiers
 from uraenas.evaluation.evaluator import Judged
+from uraenas.evaluation.measures import measures_of
+from uraenas.evaluation.regressors import regressors
 from uraenas.evaluation.row import Row, sizes_of
 
-REFERENCES = {  # with what they are
+_FOREST = "A random forest on the inputs as they are: no network, but a reference to hold methods against."
+CLASSIFIERS = {  # with what they are
     "logistic": "Logistic regression on the inputs as they are: no network, but a reference to hold methods against.",
-    "forest": "A random forest on the inputs as they are: no network, but a reference to hold methods against.",
+    "forest": _FOREST,
 }
+REGRESSORS = {
+    "ridge": "Ridge regression on the inputs as they are: no network, but a reference to hold methods against.",
+    "forest": _FOREST,
+}
+REFERENCES = CLASSIFIERS | REGRESSORS
 MOST_IMAGES, MOST_SIDE = 4000, 32  # so that they take seconds: more images are drawn from, larger ones shrunk
-STRENGTHS = (1.0, 0.1, 0.01)  # of logistic regression (scikit-learn's C), chosen by held-out NLL
-TREES = 100
 
 
 class References:
-    """Logistic regression and a random forest, fitted to the training images, with their temperatures."""
+    """The plain models of a target, fitted to the training images, with their temperatures."""
 
-    def __init__(self, train: LabelledImages, held_out: LabelledImages, seed: int) -> None:
+    def __init__(self, train: LabelledImages, held_out: LabelledImages, target: Target, seed: int) -> None:
         key = draws.key(seed, "references") & (2**31 - 1)
         if len(train) > MOST_IMAGES:
-            train = train.take(stratified_split(train.labels, (MOST_IMAGES,), key)[0])
-        self.classes = int(train.labels.max()) + 1  # every class has training images
+            strata = target.strata(train.labels) if target.parts else train.labels
+            train = train.take(stratified_split(strata, (MOST_IMAGES,), key)[0])
+        inputs, apart, measures = _inputs(train.images), _inputs(held_out.images), measures_of(target)
         labels = torch.from_numpy(held_out.labels)
         weights = None if held_out.weights is None else torch.from_numpy(held_out.weights)
         with _one_thread():
-            self.logistic = _fitted_logistic(train, held_out)
-            self.forest = _fitted_forest(train, key)
+            self.models = (
+                regressors(inputs, train, target, key)
+                if target.parts
+                else classifiers(inputs, train, apart, held_out, key)
+            )
         self.temperatures = {
-            name: calibration.fit_temperature(log_p, labels, weights)
-            for name, log_p in self._log_probabilities(held_out.images).items()
+            name: measures.fit(measures.mean(said[None]), labels, weights)
+            for name, said in self._said(held_out.images).items()
         }
 
     def judged(self, images: np.ndarray) -> dict[str, Judged]:
         """What each says of these images, as if it were an ensemble of one."""
         return {
-            name: Judged(log_p[None], [name], [name], self.temperatures[name])
-            for name, log_p in self._log_probabilities(images).items()
+            name: Judged(said[None], [name], [name], self.temperatures[name])
+            for name, said in self._said(images).items()
         }
 
-    def _log_probabilities(self, images: np.ndarray) -> dict[str, Tensor]:
-        pixels = _pixels(images)
+    def _said(self, images: np.ndarray) -> dict[str, Tensor]:
+        inputs = _inputs(images)
         with _one_thread():
-            logistic = _log_softmax(self.logistic, pixels)
-            votes = TREES * torch.from_numpy(self.forest.predict_proba(pixels))
-        # One more vote is spread over all classes, so that none has probability 0.
-        return {"logistic": logistic, "forest": ((votes + 1 / self.classes) / (TREES + 1)).log()}
+            return {name: model(inputs) for name, model in self.models.items()}
 
 
 def unbeaten(rows: Iterable[Row], method: str) -> list[str]:
     """A line for each reference that this method does not beat, temperature-scaled.
 
-    It beats one if it is better in accuracy or NLL, and in neither worse: few test images often make accuracies equal.
+    Of numbers it beats one if its RMSE is less. Of classes it does if it is better in accuracy or NLL, and in neither
+    worse: few test images often make accuracies equal.
     """
     rows = list(rows)
     full = sizes_of(rows)
-    found = {
-        (row.method, row.metric): row.value
-        for row in rows
-        if row.shift == "none" and row.calibration == "temperature" and row.members == full[row.method]
-    }
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if row.shift == "none" and row.calibration == "temperature" and row.members == full[row.method]:
+            found.setdefault(row.method, {})[row.metric] = row.value
     lines = []
-    for name in REFERENCES:
-        try:
-            accuracy, nll = ([found[who, metric] for who in (method, name)] for metric in ("accuracy", "nll"))
-        except KeyError:
-            continue  # one of them was not measured
-        behind = accuracy[0] < accuracy[1] or nll[0] > nll[1]
-        if behind or (accuracy[0] == accuracy[1] and nll[0] == nll[1]):
-            values = [f"{100 * a:.2f} % and NLL {n:.3f}" for a, n in zip(accuracy, nll, strict=True)]
-            lines.append(
-                f"{method} does not beat {name}, a plain classifier: test accuracy {values[0]}, against "
-                f"{values[1]}; train longer, or on more data"
-            )
+    for name in filter(REFERENCES.__contains__, found):
+        own, other = found.get(method, {}), found[name]
+        measured = own.keys() & other.keys()
+        if "rmse" in measured:
+            lines += _behind_in_numbers(method, own, name, other)
+        elif {"accuracy", "nll"} <= measured:
+            lines += _behind_in_classes(method, own, name, other)
     return lines
+
+
+def _behind_in_numbers(method: str, own: dict[str, float], name: str, other: dict[str, float]) -> list[str]:
+    """A line if the method does not beat this reference."""
+    if own["rmse"] < other["rmse"]:
+        return []
+    values = [three_decimals("rmse", one["rmse"]) for one in (own, other)]
+    return [
+        f"{method} does not beat {name}, a plain regression: test RMSE {values[0]}, against {values[1]}; try other "
+        "settings, or more data"
+    ]
+
+
+def _behind_in_classes(method: str, own: dict[str, float], name: str, other: dict[str, float]) -> list[str]:
+    """The same."""
+    behind = own["accuracy"] < other["accuracy"] or own["nll"] > other["nll"]
+    same = own["accuracy"] == other["accuracy"] and own["nll"] == other["nll"]
+    if not behind and not same:
+        return []
+    values = [f"{100 * one['accuracy']:.2f} % and NLL {one['nll']:.3f}" for one in (own, other)]
+    return [
+        f"{method} does not beat {name}, a plain classifier: test accuracy {values[0]}, against {values[1]}; train "
+        "longer, or on more data"
+    ]
 
 
 def _one_thread() -> AbstractContextManager[object]:
@@ -93,37 +119,9 @@ def _one_thread() -> AbstractContextManager[object]:
     return threadpool_limits(1, user_api="blas")
 
 
-def _fitted_logistic(train: LabelledImages, held_out: LabelledImages) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    pixels, apart = _pixels(train.images), _pixels(held_out.images)
-    labels = torch.from_numpy(held_out.labels)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # 200 steps need not converge to be a reference
-        fitted = [
-            LogisticRegression(C=strength, max_iter=200).fit(pixels, train.labels, train.weights)
-            for strength in STRENGTHS
-        ]
-    return min(fitted, key=lambda one: metrics.nll(_log_softmax(one, apart), labels))
-
-
-def _fitted_forest(train: LabelledImages, key: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    forest = RandomForestClassifier(TREES, random_state=key)
-    return forest.fit(_pixels(train.images), train.labels, train.weights)
-
-
-def _pixels(images: np.ndarray) -> np.ndarray:
-    """Rows of values from 0 to 1 [N, H·W·C]."""
+def _inputs(images: np.ndarray) -> np.ndarray:
+    """What they read [N, H·W·C]: of pictures values from 0 to 1, of a table what networks read."""
     height, width, channels = images.shape[1:]
     if max(height, width) > MOST_SIDE:
         images = fit_images(images, min(height, MOST_SIDE), min(width, MOST_SIDE), channels)
     return in_units_of(images, np.dtype(np.float32)).reshape(len(images), -1)
-
-
-def _log_softmax(model: Any, pixels: np.ndarray) -> Tensor:
-    scores = torch.from_numpy(np.asarray(model.decision_function(pixels), np.float64))
-    if scores.ndim == 1:  # two classes have one score
-        scores = torch.stack([torch.zeros_like(scores), scores], dim=1)
-    return torch.log_softmax(scores, dim=1)

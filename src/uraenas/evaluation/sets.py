@@ -33,7 +33,7 @@ class EvaluateSettings:
     # images that should be told from the test images: datasets, .npz files or folders, with commas
     outside: str = ""
     test_time: tuple[str, ...] = ()  # other ways to predict, measured beside: views, statistics
-    # logistic regression and a random forest on pixels, as rows to hold methods against
+    # plain models as rows to hold methods against: logistic regression or, of numbers, ridge, and a random forest
     references: bool = True
     keep_predictions: bool = True  # on shifted sets, too; those on the clean set are always kept
 

@@ -107,7 +107,7 @@ def same_learning(one: Tested, other: Tested) -> bool:
 
 
 def same_references(one: Tested, other: Tested) -> bool:
-    """Whether plain classifiers of both learned from the same images in the same way, but for the seed."""
+    """Whether references of both learned from the same images in the same way, but for the seed."""
     same = all(one.settings.get(key) == other.settings.get(key) for key in LEARNED_FROM)
     return same and same_learning(one, other)
 

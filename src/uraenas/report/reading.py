@@ -347,7 +347,7 @@ def read(
 
 
 def _at(temperature: Temperature, place: int) -> Temperature:
-    """That of a target; a reference has one for all."""
+    """That of a target, where each has its own."""
     return temperature[place] if isinstance(temperature, tuple) else temperature
 
 

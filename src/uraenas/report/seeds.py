@@ -30,7 +30,7 @@ def why_no_mean(runs: Sequence[Picked | RunFacts]) -> str:
             return why
     referring = [one for one in runs if any(name in REFERENCES for name in one.sizes)]
     if not all(same_references(referring[0], one) for one in referring):
-        return "their plain classifiers learned from other images; pick methods with RUN:METHOD"
+        return "their references learned from other images; pick methods with RUN:METHOD"
     if all(len(of_method) < 2 for of_method in found.values()):
         return "no method has runs of several seeds"
     return ""

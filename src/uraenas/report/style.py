@@ -6,14 +6,14 @@ from contextvars import ContextVar
 
 from uraenas.base.svg import MARKS
 from uraenas.base.words import three_decimals
-from uraenas.evaluation import REFERENCES
+from uraenas.evaluation import CLASSIFIERS, REGRESSORS
 from uraenas.learning.methods import METHODS
 
 # The colours of the slots are in page.css. These methods keep theirs whatever else is on the page.
 _ORDER = ("uraenas", "deep-ensemble", "uraenas-a", "uraenas-w", "random-ensemble", "snapshot", "drnas")
 _HOMES = {name: place % 8 for place, name in enumerate(dict.fromkeys((*_ORDER, *METHODS)))}
-# They stand beside every method.
-_REFERENCE_SLOTS = {name: 8 + place for place, name in enumerate(REFERENCES)}
+# They stand beside every method; those of classes never beside those of numbers.
+_REFERENCE_SLOTS = {name: 8 + place for own in (CLASSIFIERS, REGRESSORS) for place, name in enumerate(own)}
 _SLOTS: ContextVar[dict[str, int]] = ContextVar("slots", default=_HOMES)
 
 METRIC_NAMES = {

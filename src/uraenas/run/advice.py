@@ -8,7 +8,7 @@ import numpy as np
 from uraenas.data import DATASETS
 from uraenas.data.loader import suited_batch
 from uraenas.evaluation import Metrics, sizes_of
-from uraenas.evaluation.references import MOST_IMAGES, REFERENCES
+from uraenas.evaluation.references import MOST_IMAGES
 from uraenas.learning.chains import epochs_for
 from uraenas.run.config import Config
 from uraenas.run.directory import Run
@@ -25,8 +25,8 @@ def advice(config: Config, task: Task) -> list[str]:
     """What was done to the data, and settings that can hardly work."""
     notes = [*task.dataset.notes, *task.notes, *_on_leaks(task), *recipe_notes(config)]
     example, known = task.dataset.example, len(task.disjoint[0])
-    if config.evaluate.references and task.has_references and known > MOST_IMAGES:
-        words = f"{' and '.join(REFERENCES)} learn from {MOST_IMAGES:,} of {known:,} training {example}s"
+    if config.evaluate.references and task.references and known > MOST_IMAGES:
+        words = f"{' and '.join(task.references)} learn from {MOST_IMAGES:,} of {known:,} training {example}s"
         notes.append(f"the references {words} (evaluate.references)")
     epochs, per_epoch = config.train.epochs, task.steps(config.train.batch)
     few, wanted = (FEW_STEPS_ON, ENOUGH_STEPS_ON) if starts_trained(config) else (FEW_STEPS, ENOUGH_STEPS)

@@ -132,8 +132,9 @@ class Judge:
     @cached_property
     def _references(self) -> References | None:
         """Fitted anew by each evaluation: that takes seconds."""
-        wanted = self.config.evaluate.references and self.task.has_references
-        return References(*self.task.disjoint, self.config.seed) if wanted else None
+        task = self.task
+        wanted = self.config.evaluate.references and task.references
+        return References(*task.disjoint, task.normalisation.target, self.config.seed) if wanted else None
 
     def _cell(self, where: EvaluationSet) -> Cell:
         cell = self._own_cell(where)

@@ -7,7 +7,7 @@ from typing import Any
 
 from uraenas.base.progress import Progress, in_words
 from uraenas.ensemble import at_test_time
-from uraenas.evaluation import REFERENCES, cell_count
+from uraenas.evaluation import cell_count
 from uraenas.learning.chains import RESTARTS, ChainSpec, chain_numbers, chains_for, in_turns, shared_epochs
 from uraenas.learning.loops import LoopSettings
 from uraenas.learning.methods import Assembled
@@ -153,7 +153,7 @@ def _evaluating(sets: Mapping[str, int], config: Config, task: Task, rates: Rate
     seen += sum(at_test_time.passes(way, *facts) for way in config.evaluate.test_time)
     predicted = most * images * seen * _rounds(sum(distinct.values()), rates) * rates.predict
     shifted = rates.shifts * images * len(config.evaluate.severities) if most > 1 else 0.0
-    references = len(REFERENCES) if config.evaluate.references else 0
+    references = len(task.references) if config.evaluate.references else 0
     measured = sum(left * rates.cell(_members(config.method(name), config)) for name, left in sets.items())
     measured += references * most * rates.cell(1)
     return predicted + shifted + measured + (rates.references if references else 0.0)

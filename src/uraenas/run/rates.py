@@ -190,14 +190,15 @@ class Rates:
 
     @cached_property
     def references(self) -> float:
-        """To fit the reference classifiers: to a few images, and in proportion."""
+        """To fit the references: to a few images, and in proportion."""
         config, task = self.config, self.task
-        if not (config.evaluate.references and task.has_references):
+        if not (config.evaluate.references and task.references):
             return 0.0
-        most = min(len(task.train), MOST_IMAGES)
-        few = stratified_split(task.train.labels, (min(1.0, FITTED / len(task.train)),), 0)[0]
+        most, target = min(len(task.train), MOST_IMAGES), task.normalisation.target
+        strata = target.strata(task.train.labels) if target.parts else task.train.labels
+        few = stratified_split(strata, (min(1.0, FITTED / len(task.train)),), 0)[0]
         some = task.train.take(few)
-        return self._lap(lambda: References(some, task.disjoint[1], config.seed)) * most / len(some)
+        return self._lap(lambda: References(some, task.disjoint[1], target, config.seed)) * most / len(some)
 
     def _timed(self, step: Callable[[int], object], steps: int) -> float:
         """The mean over steps from all of so many, for those that explore and those that sample differ."""

@@ -13,7 +13,7 @@ from uraenas.data.augment import Augmentation
 from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
 from uraenas.data.splits import folds_of
 from uraenas.engine import Engine
-from uraenas.evaluation import Measures, measures_of
+from uraenas.evaluation import CLASSIFIERS, REGRESSORS, Measures, measures_of
 from uraenas.learning.chains import Start
 from uraenas.learning.search import SearchTask
 from uraenas.run.config import Config
@@ -99,9 +99,11 @@ class Task:
         return self.train.take(np.flatnonzero(self.fold)), self.train.take(np.flatnonzero(self.fold == 0))
 
     @property
-    def has_references(self) -> bool:
-        """Whether there are plain classifiers to hold methods against."""
-        return 0 < len(self.dataset.classes) == len(np.unique(self.train.labels))
+    def references(self) -> list[str]:
+        """The plain models to hold methods against; none where a class has no training images."""
+        if self.dataset.target.parts:
+            return list(REGRESSORS)
+        return list(CLASSIFIERS) if len(self.dataset.classes) == len(np.unique(self.train.labels)) else []
 
     @property
     def measures(self) -> Measures:

@@ -23,6 +23,7 @@ FLOOR = 1e-6  # of a variance, relative to that of the training labels: none is 
 RARE = 6  # a class of fewer examples goes with the largest, where that is allowed
 FAR = 1000  # deviations from 0 to the centre; float32 has an error of 6e-5 deviations there
 MOST_LABEL = 1e14  # metrics are in units of the label, and stored numbers have limits
+MOST_DEVIATIONS = 1e4  # from the training labels' mean, of any other label: NLL is then at most 5e13
 LEAST_SPREAD = 1e-15  # the smallest variance, FLOOR times its square, is a number in float32, too
 STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
 
@@ -208,6 +209,14 @@ class Numbers:
                 f"{where}: values of {self.column} differ by {spread:g}, and at least {LEAST_SPREAD:g} is needed; "
                 "multiply it"
             )
+        units = self.fitted(labels["training"])
+        for kind, own in labels.items():
+            apart = np.abs(own - units.centre) / units.scale
+            if apart.max(initial=0) > MOST_DEVIATIONS:
+                raise UraenasError(
+                    f"{where}: one of the {kind} values of {self.column} is {own[apart.argmax()]:g}, {apart.max():.2g} "
+                    "standard deviations from the mean of the training rows; correct it, or leave its row out"
+                )
 
     @property
     def is_far(self) -> bool:

@@ -6,8 +6,9 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from uraenas.base.fields import MOST_NUMBER, MOST_TEXT, MOST_WHOLE, Fields
+from uraenas.base.fields import MOST_TEXT, MOST_WHOLE, Fields
 
+MOST_VALUE = 1e40  # variances of labels of 1e14 are less by far, and squares of such values are finite
 TEST_TIME = ("views", "statistics")  # other ways to predict with the same members
 # How a prediction was made, in words; the other ways are not scaled.
 CALIBRATIONS = {
@@ -70,7 +71,7 @@ NEEDED = ("method", "dataset", "shift", "severity", "metric", "value", "members"
 FIELDS = (*NEEDED, "baseline", "low", "high", "spread")  # in the order that metrics.json has them
 # Of numbers the type, and from where to where they go; the others are texts.
 LIMITS: dict[str, tuple[type, float, float]] = {
-    **dict.fromkeys(("value", "low", "high", "spread"), (float, -MOST_NUMBER, MOST_NUMBER)),
+    **dict.fromkeys(("value", "low", "high", "spread"), (float, -MOST_VALUE, MOST_VALUE)),
     "severity": (int, 0, 5),
     "members": (int, 1, 1_000_000),
     "seed": (int, 0, MOST_WHOLE),

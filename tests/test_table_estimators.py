@@ -30,13 +30,24 @@ QUICK = (
     "check_requires_y_none",
     "check_dict_unchanged",
     "check_methods_subset_invariance",
+    "check_sample_weights_shape",
+    "check_all_zero_sample_weights_error",
 )
 OF_REGRESSORS = ("check_regressor_multioutput",)
+# Whole weights as repeated rows: minibatches, folds and held-out rows are drawn row by row.
+NOT_HELD = (
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+)
 
 
 def checks(name: str) -> list:
     found = estimator_checks_generator(KINDS[name](**SMALL), legacy=True)
-    return [pair for pair in found if "array_api" not in pair[1].func.__name__]
+    return [
+        pair
+        for pair in found
+        if "array_api" not in pair[1].func.__name__ and pair[1].func.__name__ not in NOT_HELD
+    ]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -58,6 +69,43 @@ def test_all_checks_of_scikit_learn_hold(name: str) -> None:
     assert len(found) > 45
     for estimator, check in found:
         check(estimator)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_weights_count_by_their_ratios_and_0_leaves_a_row_out(name: str) -> None:
+    random = np.random.default_rng(0)
+    rows, weights = random.normal(size=(80, 2)), random.uniform(0.1, 2.0, 80)
+    y = np.where(rows[:, 0] + 0.5 * random.normal(size=80) > 0, 1, 0)
+    y[:20] = 2  # of weight 0, so of classes it is none
+
+    def said(count: slice, *weight: np.ndarray) -> np.ndarray:
+        model = KINDS[name](**SMALL).fit(rows[count], y[count], *weight)
+        return model.predict_proba(rows) if name == "UraeNASClassifier" else model.predict(rows)
+
+    weights[:20] = 0
+    kept = slice(20, 80)
+    weighted = said(kept, weights[20:])
+    np.testing.assert_array_equal(said(slice(80), weights), weighted)
+    np.testing.assert_array_equal(said(kept, 8 * weights[20:]), weighted)
+    np.testing.assert_array_equal(said(kept, np.full(60, 3.0)), said(kept))
+    assert np.abs(said(kept) - weighted).max() > 1e-3
+
+
+@pytest.mark.parametrize(("weights", "told"), [(-1.0, "Negative values"), (0.0, "0 for all rows|all zero")])
+def test_weights_that_cannot_be_are_refused(weights: float, told: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(ValueError, match=told):
+        UraeNASRegressor(**SMALL).fit(rows, rows.sum(axis=1), np.full(60, weights))
+
+
+def test_classes_may_come_as_a_categorical_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    y = pandas.Categorical(np.where(rows[:, 0] > 0, "a", "b"), categories=["b", "a"])
+    assert UraeNASClassifier(**SMALL).fit(rows, y).classes_.tolist() == ["a", "b"]
+    y[3] = np.nan
+    with pytest.raises(ValueError, match="y has missing values"):
+        UraeNASClassifier(**SMALL).fit(rows, y)
 
 
 def test_texts_and_missing_values_of_a_pandas_table_are_learned_from() -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,7 +99,7 @@ def test_a_name_that_cannot_be_stored_is_refused_before_anything_is_trained(
 
 
 def shell(words: str, run: Path) -> subprocess.CompletedProcess[str]:
-    command = f"{sys.executable} -m uraenas {words}".replace("RUN", str(run))
+    command = f"{shlex.quote(sys.executable)} -m uraenas {words}".replace("RUN", shlex.quote(str(run)))
     return subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=run)
 
 

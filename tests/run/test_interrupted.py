@@ -132,7 +132,7 @@ for number in ("first", "second"):
         except SystemExit as end:
             code = end.code
     (start / f"{number}.code").write_text(str(code))
-    subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
+    subprocess.run(["mount", "-o", "remount,size=50m", "tmpfs", disk], check=True)
 (start / "metrics.json").write_bytes((disk / "run" / "metrics.json").read_bytes())
 """
 

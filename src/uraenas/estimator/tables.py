@@ -15,7 +15,13 @@ from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names, _check_n_features, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    column_or_1d,
+    validate_data,
+)
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.progress import Lines, silent
@@ -40,6 +46,7 @@ from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
 
 TARGET = "the target"  # its column's name, and how those of several begin; none of X may be called so
+WEIGHT = "the target's weight"
 
 
 class TableEstimator(Saveable):
@@ -120,20 +127,31 @@ class TableEstimator(Saveable):
         kind: str,
         names: Sequence[str] = (TARGET,),
         classes: tuple[str, ...] = (),
+        weights: np.ndarray | None = None,
     ) -> None:
         """Learn from rows with labels [N], or [N, T] of T targets with these names; of classes they are places."""
         with _as_value_error():
             columns = dict(zip(names, labels.reshape(len(labels), -1).T, strict=True))
+            target = ",".join(columns)
+            if weights is not None:
+                columns[WEIGHT] = weights
             config = self._config()
-            apart = config.data.apart if config.train.folds else 0.0
             settings = TableSettings(
-                ",".join(columns), (), kind, config.data.held_out, config.data.pieces, apart=apart
+                target,
+                (),
+                kind,
+                config.data.held_out,
+                config.data.pieces,
+                weight=WEIGHT if WEIGHT in columns else "",
+                apart=config.data.apart if config.train.folds else 0.0,
             )
-            no_test = np.zeros(len(labels), bool)  # no stage that fit calls looks at test rows
             frame = frame_of(rows)
             if taken := frame.keys() & columns:
                 raise UraenasError(f"a column of X is called {min(taken)!r}; give it another name")
-            known = (frame | columns, settings, no_test, seed_of(self.random_state))
+            counting = np.full(len(labels), True) if weights is None else weights > 0
+            frame = {name: column[counting] for name, column in (frame | columns).items()}
+            no_test = np.zeros(counting.sum(), bool)  # no stage that fit calls looks at test rows
+            known = (frame, settings, no_test, seed_of(self.random_state))
             dataset = replace(table_dataset("rows", *known), classes=classes)
             with folder_for(self.run_directory) as folder:
                 progress = Lines() if self.verbose else silent
@@ -224,11 +242,12 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> "UraeNASRegressor":
-        """Learn the architecture distribution, draw and train the members."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNASRegressor":
+        """Learn the architecture distribution, draw and train the members; a row of weight 0 is left out."""
         rows, labels = self._known_rows(X, y, y_numeric=True, multi_output=True)
+        weights = _checked_weights(sample_weight, labels)
         names = (TARGET,) if labels.ndim == 1 else _target_names(y, labels.shape[1], frame_of(rows))
-        self._fit_target(rows, np.asarray(labels, np.float64), "numbers", names)
+        self._fit_target(rows, np.asarray(labels, np.float64), "numbers", names, weights=weights)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -251,17 +270,19 @@ class UraeNASRegressor(RegressorMixin, TableEstimator):
 class UraeNASClassifier(ClassifierMixin, TableEstimator):
     """An ensemble over architectures and weights, as a classifier of rows."""
 
-    def fit(self, X: Any, y: Any) -> "UraeNASClassifier":
-        """Learn the architecture distribution, draw and train the members."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "UraeNASClassifier":
+        """Learn the architecture distribution, draw and train the members; a row of weight 0 is left out."""
         rows, labels = self._known_rows(X, y)
         _require_one_kind(labels)
         check_classification_targets(labels)
-        self.classes_, coded = np.unique(labels, return_inverse=True)
+        weights = _checked_weights(sample_weight, labels)
+        self.classes_ = np.unique(labels if weights is None else labels[weights > 0])
         if len(self.classes_) < 2:
             raise ValueError(
                 f"a classifier needs at least 2 classes; the data has 1 class, {self.classes_[0]}"
             )
-        self._fit_target(rows, coded.astype(np.float64), "classes", classes=self.class_names())
+        coded = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1).astype(np.float64)
+        self._fit_target(rows, coded, "classes", classes=self.class_names(), weights=weights)
         return self
 
     def class_names(self) -> tuple[str, ...]:
@@ -288,6 +309,16 @@ class UraeNASClassifier(ClassifierMixin, TableEstimator):
         return ensemble.predict_set(rows, coverage, self.device)
 
 
+def _checked_weights(sample_weight: Any, labels: np.ndarray) -> np.ndarray | None:
+    """Weights of mean 1 where they are not 0 [N]: only their ratios count."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, labels, dtype=np.float64, ensure_non_negative=True)
+    if not weights.any():
+        raise ValueError("sample_weight is 0 for all rows")
+    return weights / weights[weights > 0].mean()
+
+
 def _require_one_kind(labels: np.ndarray) -> None:
     """Refuse labels that are objects and not all texts: they have no order, and some may be missing."""
     kinds = {"nothing" if one is None else type(one).__name__ for one in labels.tolist()}
@@ -299,10 +330,10 @@ def _require_one_kind(labels: np.ndarray) -> None:
 
 def _whole(y: Any) -> Any:
     """Labels without a gap; those of a pandas column as numpy has them, since scikit-learn makes floats of Int64."""
-    gaps = y.isna().to_numpy().any() if hasattr(y, "isna") else np.ma.is_masked(y)
-    if gaps:
+    of_pandas = hasattr(y, "isna")
+    if np.asarray(y.isna()).any() if of_pandas else np.ma.is_masked(y):
         raise ValueError("y has missing values; leave those rows out")
-    return y.to_numpy() if hasattr(y, "isna") and y.ndim == 1 else y
+    return np.asarray(y) if of_pandas and y.ndim == 1 else y
 
 
 def _dense(X: Any) -> Any:

@@ -91,7 +91,7 @@ def test_weights_count_by_their_ratios_and_0_leaves_a_row_out(name: str) -> None
     assert np.abs(said(kept) - weighted).max() > 1e-3
 
 
-@pytest.mark.parametrize(("weights", "told"), [(-1.0, "Negative values"), (0.0, "0 for all rows|all zero")])
+@pytest.mark.parametrize(("weights", "told"), [(-1.0, "Negative values"), (0.0, "0 for all rows|non-zero")])
 def test_weights_that_cannot_be_are_refused(weights: float, told: str) -> None:
     rows = np.random.default_rng(0).normal(size=(60, 2))
     with pytest.raises(ValueError, match=told):

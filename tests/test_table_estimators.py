@@ -161,6 +161,8 @@ def test_a_warning_counts_rows_with_what_was_never_seen() -> None:
             with pytest.warns(UserWarning, match=said) as told:
                 ask(new)
             assert told[0].filename == __file__
+        with pytest.warns(UserWarning, match=f"1 row has what no training row has, such as {words}"):
+            model.predict(new.loc[[3]])
     gaps = rows.assign(x=np.where(x > 1, np.nan, x))
     UraeNASRegressor(**SMALL).fit(gaps, x).predict(gaps)
 

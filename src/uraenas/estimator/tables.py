@@ -190,7 +190,8 @@ class TableEstimator(Saveable):
             strange = part.unseen(frame[part.name])
             if strange.any():
                 first = value_in_words(part.name, frame[part.name][strange.argmax()])
-                warn_of([f"{strange.sum():,} rows have what no training row has, such as {first}"], above=2)
+                rows_have = "1 row has" if strange.sum() == 1 else f"{strange.sum():,} rows have"
+                warn_of([f"{rows_have} what no training row has, such as {first}"], above=2)
         return frame
 
     @property

@@ -186,7 +186,9 @@ def _known(raw: np.ndarray, name: str, column: str, values: np.ndarray, notes: l
         found = {one.strip() for one in raw.tolist() if isinstance(one, str)}.difference(values)
         words = sorted(text for text in found if text and text.lower() in MISSING)
         said = f" ({', '.join(words)})" if words else ""
-        notes.append(f"{(~known).sum():,} rows without {column}{said} are left out")
+        count = int((~known).sum())
+        rows, are = ("row", "is") if count == 1 else ("rows", "are")
+        notes.append(f"{count:,} {rows} without {column}{said} {are} left out")
     return known
 
 

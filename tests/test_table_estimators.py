@@ -209,13 +209,15 @@ def test_a_warning_counts_rows_with_what_was_never_seen() -> None:
             with pytest.warns(UserWarning, match=said) as told:
                 ask(new)
             assert told[0].filename == __file__
+        with pytest.warns(UserWarning, match=f"1 row has what no training row has, such as {words}"):
+            model.predict(new.loc[[3]])
     gaps = rows.assign(x=np.where(x > 1, np.nan, x))
     UraeNASRegressor(**SMALL).fit(gaps, x).predict(gaps)
 
 
 def test_rows_that_cannot_be_predicted_are_value_errors() -> None:
     pandas = pytest.importorskip("pandas")
-    rows = pandas.DataFrame({"town": ["a", "b"] * 10, "area": np.arange(20.0)})
+    rows = pandas.DataFrame({"town": ["a", "b"] * 10, "area": np.arange(20.0) / 2})
     model = UraeNASRegressor(**SMALL).fit(rows, rows.area)
     with pytest.raises(ValueError, match="no rows"):
         model.predict(rows[:0])
@@ -351,7 +353,7 @@ def test_periods_are_dates() -> None:
 
 def test_a_table_of_numbers_keeps_the_names_of_its_columns() -> None:
     pandas = pytest.importorskip("pandas")
-    rows = pandas.DataFrame({"area": np.arange(20.0), "age": np.arange(20.0) ** 2})
+    rows = pandas.DataFrame({"area": np.arange(20.0) / 2, "age": np.arange(20.0) ** 2})
     model = UraeNASRegressor(**SMALL).fit(rows, rows.area)
     assert model.ensemble_.normalisation.columns.names == ("area", "age")
     without = UraeNASRegressor(**SMALL).fit(rows.to_numpy(), rows.area)

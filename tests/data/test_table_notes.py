@@ -159,3 +159,25 @@ def test_two_such_numbers_are_both_noted() -> None:
 )
 def test_other_columns_are_not_suspected(x: np.ndarray) -> None:
     assert on_missing(x) == []
+
+
+def on_counts(**columns: np.ndarray) -> list[str]:
+    return [note for note in with_target(**columns).notes if "counts the rows" in note]
+
+
+def test_columns_that_count_the_rows_are_named() -> None:
+    mixed = np.random.default_rng(0).permutation(60).astype(float)
+    assert on_counts(id=np.arange(60.0) + 7, x=mixed) == [
+        "id counts the rows, and new ones have other numbers; if it says no more than which row it is, leave it out "
+        "(of a file by data.leave_out)"
+    ]
+    gaps = np.where(mixed < 2, np.nan, np.arange(60.0))
+    assert on_counts(x=np.arange(60.0)) == []  # there is nothing else to learn from
+    assert on_counts(x=mixed, gaps=gaps, twice=np.arange(60.0) * 2, town=np.array(list("abc") * 20)) == []
+
+
+def test_rows_are_counted_as_they_are_in_the_file() -> None:
+    y = np.arange(60.0) ** 2
+    y[[5, 30]] = np.nan
+    frame: Frame = {"id": np.arange(60.0), "x": np.random.default_rng(0).normal(size=60), "y": y}
+    assert any(note.startswith("id counts the rows") for note in table_dataset("rows", frame, NUMBER).notes)

@@ -95,6 +95,11 @@ def test_several_targets_are_columns_of_labels_and_rows_need_all_of_them(tmp_pat
     frame["d"][:5] = np.nan
     found = table_dataset("rows", frame, TableSettings("c,d", ("a, b",)))
     assert found.notes[0] == "5 rows without d are left out"
+    frame["d"][:4] = 1
+    assert (
+        table_dataset("rows", frame, TableSettings("c,d", ("a, b",))).notes[0]
+        == "1 row without d is left out"
+    )
     assert [part.column for part in found.target.parts] == ["c", "d"]
     assert found.columns is not None
     assert found.columns.names == ("x",)
@@ -227,6 +232,12 @@ def test_two_columns_of_one_name_in_a_pandas_table_are_refused(names: list) -> N
 def test_a_date_that_is_there_is_named(days: list[str], named: str) -> None:
     with pytest.raises(UraenasError, match=f"column day holds dates such as {named}"):
         checked({"day": np.array(days, "datetime64[D]")})
+
+
+@pytest.mark.parametrize("day", ["2020-01-02", "2020-01-02T12:30"])
+def test_a_date_is_named_without_the_zeros_of_its_time(day: str) -> None:
+    with pytest.raises(UraenasError, match=f"column day holds dates such as {day}; make numbers"):
+        checked({"day": np.array([day], "datetime64[ns]")})
 
 
 def test_no_rows_are_refused() -> None:

@@ -57,7 +57,7 @@ def write_run(
     run.write_config(config)
     run.write_environment({"uraenas": "0.1.0", "device": "test"})
     names = ("class <0> & co", *(f"class {k}" for k in range(1, classes)))
-    run.write_data(DataFacts(names, (side, side, 3), False, 0, 900, 100, images, "00"))
+    run.write_data(DataFacts(names, (side, side, 3), False, 0, 900, 100, images, f"{images:04x}"))
     kinds = {name: _members(run, config, name, members, of_images, generator) for name in methods}
     evaluator, cells = Evaluator(config.evaluate, seed), []
     for place in [("none", 0), *((shift, s) for shift in shifts for s in severities)]:

@@ -127,7 +127,7 @@ def test_seeds_with_other_numbers_of_replicates_are_not_paired(
     other = make_run("other", seed=2, bootstrap=bootstrap)
     html = report.build([compared.cases["a"].source, other])
     section = taken_apart(html).sections["compared"]
-    assert "–: a run has no replicates, or not as many, to be paired" in section
+    assert "–: a run has not this value, or no replicates, or not as many, to be paired" in section
     assert ("Without bootstrap replicates, and so not paired with others: other" in section) == (
         not bootstrap
     )
@@ -144,6 +144,49 @@ def test_images_from_elsewhere_do_not_decide_what_runs_were_tested_on(
     page = taken_apart(report.build([compared.cases["a"].source, (run, test)]))
     assert "not tested on the same images" not in page.sections["compared"]
     assert page.small[0][1][0] == "a, elsewhere"
+
+
+TITLES = ["Acc", "ECE", "NLL", "cAcc", "cECE", "cNLL"]
+
+
+@pytest.mark.parametrize(
+    ("other", "told", "judged", "of_the_other"),
+    [
+        (
+            {"shifts": ()},
+            "Not tested on shifted images: other. Columns with c compare the others.",
+            TITLES,
+            3,
+        ),
+        (
+            {"severities": (3,)},
+            "These runs were not tested on the same shifted images: a on 4 sets; other on 2 sets. In columns with c "
+            "no best is marked, and no difference is drawn.",
+            TITLES[:3],
+            3,
+        ),
+    ],
+    ids=["none", "others"],
+)
+def test_runs_with_other_shifted_images_are_compared_on_the_clean_ones(
+    compared: Compared, make_run: MakeRun, other: dict, told: str, judged: list[str], of_the_other: int
+) -> None:
+    sources = [compared.cases["a"].source, make_run("other", seed=1, **other)]
+    page = taken_apart(report.build(sources))
+    assert told in page.sections["compared"]
+    assert "not tested on the same images" not in page.sections["compared"]
+    values, differences = (
+        page.tables[0],
+        next(table for table in page.tables if len(table[0]) < 2 + len(TITLES)),
+    )
+    assert values[0][2:] == TITLES
+    assert differences[0][1:] == judged
+    (line,) = [cells for cells in differences[1:] if cells[0] == "deep-ensemble"]
+    assert [cell == "–" for cell in line[1:]] == [k >= of_the_other for k in range(len(judged))]
+    assert ("compared-shift" in page.sections) == (len(judged) == len(TITLES))
+    against = taken_apart(report.build(sources[::-1], against=f"{sources[1][0].path}:uraenas"))
+    assert "Differences to uraenas (other)" in against.sections["compared"]
+    assert next(table for table in against.tables if len(table[0]) < 2 + len(TITLES))[0][1:] == TITLES[:3]
 
 
 def test_a_baseline_is_found_by_any_way_to_its_run_and_named_where_it_is_not_there(

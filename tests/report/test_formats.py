@@ -325,11 +325,30 @@ def test_a_run_whose_name_has_a_colon(demo: Source, tmp_path: Path, uraenas: Com
     assert [line["method"] for line in read_csv(done.stdout)] == ["drnas"]
 
 
-def test_runs_on_other_images_have_each_its_best(demo: Source, make_run: MakeRun, uraenas: Command) -> None:
-    other, _ = make_run("other", shifts=())
-    done = uraenas("report", f"{demo[0].path}:drnas", f"{other.path}:drnas", "--format", "md")
-    accuracies = [line.split(" | ")[3] for line in done.stdout.splitlines()[2:]]
-    assert [cell[:2] for cell in accuracies] == ["**", "**"]
+def bold(table: str) -> list[list[bool]]:
+    """Whether Acc and cAcc are, of each line of a table of several runs."""
+    lines = [line.split(" | ") for line in table.splitlines()[2:]]
+    return [[line[at].startswith("**") for at in (3, 6)] for line in lines]
+
+
+def test_runs_on_other_images_have_each_its_best(
+    demo: Source, make_run: MakeRun, make_own_run: MakeRun, uraenas: Command
+) -> None:
+    """Of other shifted images too; clean ones that are the same have one best."""
+    elsewhere, _ = make_own_run("elsewhere", seed=1)
+    elsewhere.write_data(replace(elsewhere.data(), blake2b="11"))
+    milder, unshifted = (
+        make_run("other", seed=1, **kind)[0] for kind in ({"severities": (3,)}, {"shifts": ()})
+    )
+    drawn = {}
+    for other in (elsewhere, milder, unshifted):
+        done = uraenas("report", f"{demo[0].path}:drnas", f"{other.path}:drnas", "--format", "md")
+        drawn[other.path] = list(zip(*bold(done.stdout), strict=True))
+    assert drawn[elsewhere.path] == [(True, True), (True, True)]
+    clean, shifted = drawn[milder.path]
+    assert (sorted(clean), shifted) == ([False, True], (True, True))
+    clean, shifted = drawn[unshifted.path]
+    assert (sorted(clean), shifted) == ([False, True], (True, False))
 
 
 def test_a_table_needs_the_metrics_alone(demo: Source, tmp_path: Path, uraenas: Command) -> None:

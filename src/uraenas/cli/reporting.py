@@ -164,7 +164,7 @@ def _as_path(against: str, paths: list[Path]) -> str:
 
 def _table(picks: list[Pick], form: str, asked: "Contents", quiet: bool) -> str:
     """The methods side by side, or their differences to one, in a form for papers and spreadsheets."""
-    from uraenas.report import Picked, alike, formats, why_no_mean
+    from uraenas.report import Picked, formats, same_shifts, same_tests, why_no_mean
     from uraenas.run.directory import Run
 
     found = [Picked(Run(path), methods) for path, methods in picks]
@@ -183,7 +183,9 @@ def _table(picks: list[Pick], form: str, asked: "Contents", quiet: bool) -> str:
             f"nothing was measured with {asked.calibration}; run: uraenas evaluate RUN --set "
             f"evaluate.test_time={asked.calibration}"
         )
-    text = formats.write(form, rows, replace(asked, competing=alike(found)))
+    competing = same_tests(found)
+    asked = replace(asked, competing=competing, competing_shifted=competing and same_shifts(found))
+    text = formats.write(form, rows, asked)
     note([words for one in found if (words := _over_targets(one))], quiet)
     return text
 

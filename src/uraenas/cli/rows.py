@@ -105,7 +105,8 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
         console.print(Text(f"{len(rows) - MOST_SHOWN:,} more rows; --csv and --json have all."))
     unseen = [row for row in rows if row["note"]]
     if unseen:
-        console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']} ({len(unseen):,} such rows)."))
+        such = f" ({len(unseen):,} such rows)" if len(unseen) > 1 else ""
+        console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']}{such}."))
     if ensemble.classes:
         threshold = ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share)
         console.print(Text(f"{threshold.in_words(ensemble.example)}."))

@@ -17,6 +17,7 @@ LABEL_KINDS = "biufUSO"
 SCALARS = (str, bool, int, float, bytes)  # what a label may be
 MOST_LABELS = 100 << 20  # bytes
 FIRST = "UraeNAS"  # whose files have said whose they are only since there were others
+LATER = ("budget",)  # parameters that files may lack, as they were written before there were these
 
 
 class Saveable(BaseEstimator):
@@ -113,11 +114,13 @@ def _stored_as(stored: Fields) -> np.ndarray:
 
 
 def _stored_parameters(stored: Fields, names: list[str]) -> dict[str, Any]:
-    """The parameters that `save` wrote, all of them and no others."""
+    """The parameters that `save` wrote, all of them but for LATER, and no others."""
     stored.only(*names)
     found: dict[str, Any] = {}
     for name in names:
         if not stored.has(name):
+            if name in LATER:
+                continue
             raise stored.error(f"{name} is missing")
         value = stored.stored[name]
         if name == "value_range" and value is not None:

@@ -24,7 +24,8 @@ from sklearn.utils.validation import (
 )
 
 from uraenas.base.errors import UraenasError
-from uraenas.base.progress import Lines, silent
+from uraenas.base.progress import Lines, Progress, silent
+from uraenas.data import Dataset
 from uraenas.data.tables import TableSettings, frame_of, table_dataset
 from uraenas.ensemble import SHARE
 from uraenas.ensemble.held_out import COVERAGE
@@ -41,6 +42,7 @@ from uraenas.estimator.fitting import (
 from uraenas.estimator.saving import Saveable
 from uraenas.learning.methods import method as row_of_method
 from uraenas.run.advice import leaks_into_promises
+from uraenas.run.budget import plan
 from uraenas.run.config import Config
 from uraenas.run.config import preset as settings_of_preset
 from uraenas.run.pipeline import Pipeline
@@ -61,6 +63,7 @@ class TableEstimator(Saveable):
     settings : any other setting by its dotted key, such as {"network.nodes": 2}.
     held_out : the share of rows for selection, calibration and intervals, which no member is trained on. None: as the
         preset has it, where each member leaves out rows of its own in turn, and intervals rest on a few that all do.
+    budget : how long `fit` may take: seconds, or a text such as "10m". What is not set above is chosen to fit.
     run_directory : where the run is kept; None: nowhere.
     device : "auto", "cpu" or "cuda".
     random_state : an int makes the fit repeatable.
@@ -77,6 +80,7 @@ class TableEstimator(Saveable):
         search_epochs: int | None = None,
         settings: dict[str, Any] | None = None,
         held_out: float | None = None,
+        budget: float | str | None = None,
         run_directory: str | Path | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
@@ -89,6 +93,7 @@ class TableEstimator(Saveable):
         self.search_epochs = search_epochs
         self.settings = settings
         self.held_out = held_out
+        self.budget = budget
         self.run_directory = run_directory
         self.device = device
         self.random_state = random_state
@@ -155,9 +160,16 @@ class TableEstimator(Saveable):
             dataset = replace(table_dataset("rows", *known), classes=classes)
             with folder_for(self.run_directory) as folder:
                 progress = Lines() if self.verbose else silent
-                pipeline = Pipeline.checked(folder, config, progress, dataset, given=self._given())
+                pipeline = self._planned(folder, config, progress, dataset)
                 self.ensemble_ = trained(pipeline, self.method, above=3)
             warn_of([*dataset.notes, *leaks_into_promises(pipeline.task)], above=2)
+
+    def _planned(self, folder: Path, config: Config, progress: Progress, dataset: Dataset) -> Pipeline:
+        given = self._given()
+        if self.budget is None:
+            return Pipeline.checked(folder, config, progress, dataset, given=given)
+        known = (progress, dataset, None, self.budget)
+        return plan(folder, config, *known, fixed=given, evaluating=False).pipeline
 
     def _config(self) -> Config:
         row_of_method(self.method)
@@ -196,7 +208,8 @@ class TableEstimator(Saveable):
             strange = part.unseen(frame[part.name])
             if strange.any():
                 first = value_in_words(part.name, frame[part.name][strange.argmax()])
-                warn_of([f"{strange.sum():,} rows have what no training row has, such as {first}"], above=2)
+                rows_have = "1 row has" if strange.sum() == 1 else f"{strange.sum():,} rows have"
+                warn_of([f"{rows_have} what no training row has, such as {first}"], above=2)
         return frame
 
     @property

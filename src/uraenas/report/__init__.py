@@ -3,7 +3,7 @@
 from uraenas.report import formats
 from uraenas.report.page import build, write
 from uraenas.report.partial import build_partial
-from uraenas.report.picked import Picked, alike
+from uraenas.report.picked import Picked, alike, same_shifts, same_tests
 from uraenas.report.seeds import why_no_mean
 from uraenas.report.table import COLUMNS, DISAGREEMENT, TableLine, best, columns_of, table
 
@@ -18,6 +18,8 @@ __all__ = [
     "build_partial",
     "columns_of",
     "formats",
+    "same_shifts",
+    "same_tests",
     "table",
     "why_no_mean",
     "write",

@@ -9,7 +9,7 @@ import numpy as np
 
 from uraenas.evaluation import REFERENCES
 from uraenas.evaluation.summaries import INTERVAL
-from uraenas.report.picked import alike, same_learning, same_references
+from uraenas.report.picked import alike, same_learning, same_references, same_shifts, same_tests
 from uraenas.report.reading import RunFacts
 from uraenas.report.style import LARGER_IS_BETTER, of_one_seed, show
 from uraenas.run.config import Config, differences
@@ -161,7 +161,8 @@ class Entries(Sequence[Entry]):
         self._best: dict[tuple[str, bool, str], Entry | None] = {}
         self._standing: dict[tuple[str, bool, str], dict[Entry, str]] = {}
         self.labels = labels_of(runs)
-        self.competing = alike(runs)
+        self.competing = same_tests(runs)
+        self._competing_shifted = self.competing and same_shifts(runs)
         found = list(_folded(runs))
         self.groups = list(dict.fromkeys(places for _, places in found))
         order = list(dict.fromkeys(method for method, _ in found))
@@ -191,6 +192,10 @@ class Entries(Sequence[Entry]):
     @property
     def shifted(self) -> bool:
         return any(facts.shifted for facts in self.runs)
+
+    def compete(self, shifted: bool) -> bool:
+        """Whether values of different runs are of the same images, so that one is better than another."""
+        return self._competing_shifted if shifted else self.competing
 
     @property
     def folded(self) -> bool:
@@ -239,7 +244,7 @@ class Entries(Sequence[Entry]):
         """
         place = (metric, shifted, calibration)
         if place not in self._standing:
-            self._standing[place] = self._judged(*place) if self.competing else {}
+            self._standing[place] = self._judged(*place) if self.compete(shifted) else {}
         return self._standing[place]
 
     def _judged(self, metric: str, shifted: bool, calibration: str) -> dict[Entry, str]:
@@ -252,13 +257,14 @@ class Entries(Sequence[Entry]):
         place = (metric, best.shift(shifted), calibration)
         return {e: "best" if e in tied else _against(e, tied, *place) for e in printed}
 
-    def rank(self, entry: Entry, metric: str, shifted: bool) -> int:
-        """1 for the best value."""
+    def rank(self, entry: Entry, metric: str, shifted: bool) -> tuple[int, int]:
+        """1 for the best value, and of how many."""
         values = [v.mean for e in self if (v := e.value(metric, e.shift(shifted))) is not None]
         own = entry.value(metric, entry.shift(shifted))
         assert own is not None
         larger = metric in LARGER_IS_BETTER
-        return 1 + sum(value > own.mean if larger else value < own.mean for value in values)
+        place = 1 + sum(value > own.mean if larger else value < own.mean for value in values)
+        return place, len(values)
 
 
 def _against(entry: Entry, tied: Sequence[Entry], metric: str, shift: str, calibration: str) -> str:

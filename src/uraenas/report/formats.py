@@ -33,6 +33,7 @@ class Contents:
     intervals: bool = False
     against: str = ""  # the rows are differences to this method; they come with signs and intervals
     competing: bool = False  # the best is the best of all runs: they were tested on the same images
+    competing_shifted: bool = False  # so it is under shift
     shifted: str = ""  # the suite mean that c… stand for; empty: the widest
     over_seeds: bool = False  # a line for each method: mean ± standard deviation over the runs
 
@@ -154,7 +155,7 @@ def _cells(
     lines = []
     for run, found in tables:
         even = len({line.runs for line in found}) == 1  # a mean of few runs does not compete with one of many
-        tops = best(every if contents.competing else found) if even else [None] * len(_columns(tables))
+        tops = _tops(every, found, contents) if even else [None] * len(_columns(tables))
         for line in found:
             cells = []
             shown = zip(_columns(tables), line.values, line.intervals, line.spreads, tops, strict=True)
@@ -173,6 +174,14 @@ def _cells(
             )
             lines.append([*start, *cells, *([] if against else [shared])])
     return header, lines
+
+
+def _tops(every: Sequence[TableLine], own: Sequence[TableLine], contents: Contents) -> list[float | None]:
+    """The best value of each column: of all runs where they compete, else of this one."""
+    compete = [
+        contents.competing_shifted if column.shifted else contents.competing for column in columns_of(every)
+    ]
+    return [a if of_all else o for a, o, of_all in zip(best(every), best(own), compete, strict=True)]
 
 
 def _with_spread(cell: str, column: Column, spread: float | None, plus_minus: str) -> str:

@@ -86,18 +86,30 @@ class Tested(Protocol):
 
 
 def alike(runs: Sequence[Tested]) -> bool:
-    """Whether the runs were tested on the same images, whatever they learned from."""
-    suites = (one.metrics.suite for one in runs)
-    return all(_same_images(runs[0], one) for one in runs) and same_suite(*suites)
+    """Whether the runs were tested on the same images, shifted ones too, whatever they learned from."""
+    return same_tests(runs) and _same_shifts(runs)
+
+
+def same_tests(runs: Sequence[Tested]) -> bool:
+    """The same of images that are not shifted."""
+    return all(_same_images(runs[0], one) for one in runs)
+
+
+def same_shifts(runs: Sequence[Tested]) -> bool:
+    """The same of shifted images, and of those runs alone that were tested on some."""
+    return _same_shifts([one for one in runs if one.cells])
+
+
+def _same_shifts(runs: Sequence[Tested]) -> bool:
+    return (
+        same_suite(*(one.metrics.suite for one in runs)) and len({frozenset(one.cells) for one in runs}) <= 1
+    )
 
 
 def _same_images(one: Tested, other: Tested) -> bool:
-    """But for the checksum of those that are shifted."""
     if one.data is None or other.data is None:
-        known = one.data is other.data and one.rows[0].dataset == other.rows[0].dataset
-    else:
-        known = one.data.same_images(one.settings, other.data, other.settings)
-    return known and set(one.cells) == set(other.cells)
+        return one.data is other.data and one.rows[0].dataset == other.rows[0].dataset
+    return one.data.same_images(one.settings, other.data, other.settings)
 
 
 def same_learning(one: Tested, other: Tested) -> bool:

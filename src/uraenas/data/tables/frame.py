@@ -108,7 +108,8 @@ def require_column(name: str, values: np.ndarray) -> None:
     if values.ndim != 1:
         raise UraenasError(f"column {name} has the shape {values.shape}; it must be one value for each row")
     if values.dtype.kind == "M":
-        raise _no_dates(name, next((one for one in values if one == one), values.dtype))
+        days = (np.datetime_as_string(one, unit="auto") for one in values if one == one)
+        raise _no_dates(name, next(days, values.dtype))
     if values.dtype.kind not in "biufOUST":
         raise UraenasError(f"column {name} holds {values.dtype}; allowed: numbers and texts")
     for kind in set(map(type, values)) if values.dtype.kind == "O" else ():

@@ -14,6 +14,7 @@ from uraenas.data.tables.frame import Frame
 FAR, LEAST_SHARE, LEAST_TIMES = 10.0, 0.01, 2
 LEAST_OTHERS = 10
 NINES = re.compile("-?999*")
+FEW_ROWS = 20  # of fewer, numbers may count them by chance
 
 
 def on_strangers(classes: Sequence[str], *learned: np.ndarray) -> Iterator[str]:
@@ -40,6 +41,18 @@ def on_empty_rows(frame: Frame, numbers_N: np.ndarray) -> Iterator[str]:
     if empty.any():
         such = f"{empty.sum():,} rows, such as row {numbers_N[empty][0] + 1}"
         yield f"{such}, have no value but the target's: they are predicted alike; leave them out if that is not meant"
+
+
+def on_counts_of_rows(frame: Frame, numbers_N: np.ndarray) -> Iterator[str]:
+    """Said of columns, beside others, that count the rows of these numbers in their file."""
+    if len(frame) < 2 or len(numbers_N) < FEW_ROWS:
+        return
+    for name, values in frame.items():
+        if values.dtype.kind == "f" and len(np.unique(values - numbers_N)) == 1:
+            yield (
+                f"{name} counts the rows, and new ones have other numbers; if it says no more than which row it is, "
+                "leave it out (of a file by data.leave_out)"
+            )
 
 
 def on_numbers_for_missing(frame: Frame) -> Iterator[str]:

@@ -14,6 +14,7 @@ from uraenas.data.tables.columns import columns_of
 from uraenas.data.tables.frame import MISSING, Frame, checked, of_one_length
 from uraenas.data.tables.labels import kind_of, labels_of, on_numbers_among_texts, target_column
 from uraenas.data.tables.notes import (
+    on_counts_of_rows,
     on_empty_rows,
     on_nothing_told,
     on_numbers_for_missing,
@@ -85,6 +86,7 @@ def table_dataset(
     told = [on_numbers_among_texts(*pair) for pair in frame.items() if pair[0] not in categories]
     notes += filter(None, told)
     notes += on_empty_rows(frame, used)
+    notes += on_counts_of_rows(frame, used)
     notes += on_numbers_for_missing(frame)
     notes += on_nothing_told(columns, _taken(frame, divided["test"]))
     parts = {}
@@ -184,7 +186,9 @@ def _known(raw: np.ndarray, name: str, column: str, values: np.ndarray, notes: l
         found = {one.strip() for one in raw.tolist() if isinstance(one, str)}.difference(values)
         words = sorted(text for text in found if text and text.lower() in MISSING)
         said = f" ({', '.join(words)})" if words else ""
-        notes.append(f"{(~known).sum():,} rows without {column}{said} are left out")
+        count = int((~known).sum())
+        rows, are = ("row", "is") if count == 1 else ("rows", "are")
+        notes.append(f"{count:,} {rows} without {column}{said} {are} left out")
     return known
 
 

@@ -20,7 +20,7 @@ def comparison(runs: Sequence[RunFacts], against: str, paper: bool) -> list[Sect
     wanted = against or runs[0].config.evaluate.baseline
     baseline = _baseline(entries, wanted)
     found = [overview.section(entries, baseline, wanted, paper)]
-    if entries.shifted and entries.competing:
+    if entries.shifted and entries.compete(shifted=True):
         found.append(where.section(entries, baseline))
     if entries.competing:
         found.append(_sizes(entries))
@@ -53,7 +53,7 @@ def _sizes(entries: Entries) -> Section:
     )
     methods = [entry for entry in entries if entry.method in entry.runs[0].methods]
     lines = [Curve(entry.runs, entry.method, entries.names[entry], entry.group) for entry in methods]
-    found.blocks += [*keys(entries, methods), *curves(lines, "runs-size")[-1:]]
+    found.blocks += [*keys(entries, methods), *curves(lines, "runs-size", entries.compete(shifted=True))[-1:]]
     return found
 
 

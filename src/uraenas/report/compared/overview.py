@@ -42,7 +42,9 @@ def section(entries: Entries, baseline: Entry | None, wanted: str, paper: bool) 
             )
         )
     else:
-        found.blocks.append(Tiles([_tile(entries, c) for c in _compared(entries)]))
+        found.blocks.append(Tiles([_tile(entries, c) for c in _judged(entries)]))
+        if not_all := _shifts_of_some(entries):
+            found.blocks.append(Note(not_all))
         if unsure := _unsure(entries):
             found.blocks.append(Note(unsure))
         found.blocks += map(Note, few_tested(entries.runs[0]))
@@ -71,13 +73,25 @@ def _tests(entries: Entries) -> str:
 
 def _tests_of_each(entries: Entries) -> str:
     """Which run was tested on what."""
-    tests = [f"{facts.rows[0].dataset}, {facts.n}" for facts in entries.runs]
-    if entries.shifted:
-        tests = [
-            f"{test} and {count(len(facts.cells), 'set')} of shifted ones"
-            for test, facts in zip(tests, entries.runs, strict=True)
-        ]
-    return "; ".join(f"{label} on {test}" for label, test in zip(entries.labels, tests, strict=True))
+    of_runs = zip(entries.labels, entries.runs, strict=True)
+    return "; ".join(f"{label} on {facts.rows[0].dataset}, {facts.n}" for label, facts in of_runs)
+
+
+def _shifts_of_some(entries: Entries) -> str:
+    """Where not all were tested on the same shifted images: which were, and what of that."""
+    sets = {label: len(facts.cells) for label, facts in zip(entries.labels, entries.runs, strict=True)}
+    without = [label for label, number in sets.items() if not number]
+    if not entries.shifted or (entries.compete(shifted=True) and not without):
+        return ""
+    words = f"Not tested on shifted images: {listed(without)}. " if without else ""
+    if entries.compete(shifted=True):
+        return f"{words}Columns with c compare the others."
+    tests = "; ".join(f"{label} on {count(number, 'set')}" for label, number in sets.items() if number)
+    which = "The others" if without else "These runs"
+    return (
+        f"{words}{which} were not tested on the same shifted images: {tests}. In columns with c no best is marked, "
+        "and no difference is drawn."
+    )
 
 
 def _about(entries: Entries) -> Facts:
@@ -134,6 +148,11 @@ def _compared(entries: Entries) -> list[Column]:
     return [column for column in _columns(entries) if column.compared]
 
 
+def _judged(entries: Entries) -> list[Column]:
+    """Those of which all values are of the same images."""
+    return [column for column in _compared(entries) if entries.compete(column.shifted)]
+
+
 def _tile(entries: Entries, column: Column) -> Tile:
     """Who is best, who is not clearly worse, and where ours stand."""
     metric, shifted = column.metric, column.shifted
@@ -146,8 +165,8 @@ def _tile(entries: Entries, column: Column) -> Tile:
     ours = next((one for name in PRIMARY for one in entries if one.method == name), None)
     rank = ""
     if len(entries) > 1 and ours is not None and ours.value(metric, ours.shift(shifted)) is not None:
-        place = entries.rank(ours, metric, shifted)
-        rank = f"{entries.names[ours]}: rank {place} of {len(entries)} lines"
+        place, lines = entries.rank(ours, metric, shifted)
+        rank = f"{entries.names[ours]}: rank {place} of {lines} lines"
     beneath = "; ".join([entries.names[best], *_others(entries, best, column)])
     return Tile(title, said(metric, value), beneath, rank)
 
@@ -214,11 +233,12 @@ def _values(entries: Entries, kind: str) -> Table | None:
 
 def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
     lines = []
+    columns = [column for column in _judged(entries) if baseline.shift(column.shifted)]
     for entry in entries:
         if entry is baseline:
             continue
         cells = []
-        for column in _compared(entries):
+        for column in columns:
             found = entry.minus(baseline, column.metric, baseline.shift(column.shifted), kind)
             cells.append(_difference(found, column.metric))
         small = entries.of_group(entry.group) + _by_seeds(entry, baseline)
@@ -228,11 +248,11 @@ def _differences(entries: Entries, baseline: Entry, kind: str) -> Table:
         f"Differences to {entries.names[baseline]}, {CALIBRATIONS[kind]}: paired bootstrap over the same "
         f"{entries.examples}, {tested_on(entries)}, 95\u00a0% intervals, runs of the same seed paired. ▲ better, ▼ "
         f"worse: the interval leaves out zero{seeds}; △ and ▽: the same on these {entries.examples}, one seed. –: "
-        "a run has no replicates, or not as many, to be paired. Bold above is held against the best of its column "
-        "instead."
+        "a run has not this value, or no replicates, or not as many, to be paired. Bold above is held against the best "
+        "of its column instead."
     )
     caption += _of_which_seeds(entries, baseline)
-    return Table(caption, ["Method", *(column.title for column in _compared(entries))], lines)
+    return Table(caption, ["Method", *(column.title for column in columns)], lines)
 
 
 def _by_seeds(entry: Entry, baseline: Entry) -> str:

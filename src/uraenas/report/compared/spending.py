@@ -58,19 +58,15 @@ def section(entries: Entries) -> Section:
 
 def _figures(entries: Entries, spent: dict[Entry, Cost], unit: str) -> list[Figure]:
     """Of those whose cost is known in this unit."""
-    return [
-        scatter(
-            unit,
-            metric,
-            entries.place(shifted),
-            _points(entries, spent, unit, metric, shifted),
-            n_of(spent) + clocked(unit, "summed over workers" if _summed(entries) else ""),
-            "runs-cost",
-            legend(entries, spent),
-        )
-        for shifted in ((False, True) if entries.shifted else (False,))
-        for metric in entries.runs[0].headline
-    ]
+    figures = []
+    for shifted in (False, True) if entries.shifted and entries.compete(shifted=True) else (False,):
+        shown = {entry: cost for entry, cost in spent.items() if entry.shift(shifted)}
+        n = n_of(shown) + clocked(unit, "summed over workers" if _summed(entries) else "")
+        for metric in entries.runs[0].headline:
+            points = _points(entries, shown, unit, metric, shifted)
+            words, keys_of = entries.place(shifted), legend(entries, shown)
+            figures.append(scatter(unit, metric, words, points, n, "runs-cost", keys_of))
+    return figures
 
 
 def _mean_cost(entry: Entry) -> Cost:

@@ -26,7 +26,12 @@ def section(entries: Entries, baseline: Entry | None) -> Section:
     if baseline is None:
         found.blocks.append(Note("There is no baseline among these methods to take differences to."))
         return found
-    others = [entry for entry in entries if entry is not baseline]
+    if not baseline.runs[0].cells:
+        found.blocks.append(
+            Note(f"{entries.names[baseline]}, the baseline, was not tested on shifted images.")
+        )
+        return found
+    others = [entry for entry in entries if entry is not baseline and entry.runs[0].cells]
     if len(others) > MOST:
         found.blocks.append(
             Note(

@@ -50,12 +50,20 @@ def section(facts: RunFacts) -> Section:
     return found
 
 
-def curves(lines: Sequence[Curve], id: str) -> list[Block]:
-    """Figures with a line for each; all were tested on the same images or rows. Their ids begin with this one."""
+def curves(lines: Sequence[Curve], id: str, shifted: bool = True) -> list[Block]:
+    """Figures with a line for each; all were tested on the same images or rows. Their ids begin with this one.
+
+    `shifted`: so were those that were tested on shifted ones.
+    """
     if max(line.members for line in lines) == 1:
         return [Note("Every method has one member, so there is nothing to compare.")]
     facts = lines[0].runs[0]
-    options = {words.capitalize(): _figures(lines, id, shift, words) for words, shift in facts.places.items()}
+    places = {words: shift for line in lines for words, shift in line.runs[0].places.items()}
+    options = {
+        words.capitalize(): _figures(lines, id, shift, words)
+        for words, shift in places.items()
+        if shifted or shift == "none"
+    }
     own = all(line.shape is None for line in lines)
     legend = series_legend([Series(line.name, (), line.method, line.shape) for line in lines])
     return [Key(legend, methods=own), Choice(f"{facts.part.capitalize()} {facts.examples}", options)]
@@ -75,7 +83,8 @@ def _bands(series: Sequence[Series]) -> str:
 
 
 def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str) -> Figure | None:
-    series = [found for line in lines if (found := line.series(metric, shift)).points]
+    lines = [line for line in lines if line.series(metric, shift).points]
+    series = [line.series(metric, shift) for line in lines]
     if max((len(one.points) for one in series), default=0) < 2:
         return None  # it is not known, or of whole ensembles alone
     facts = lines[0].runs[0]

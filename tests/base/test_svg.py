@@ -44,5 +44,12 @@ def test_padding_never_collapses() -> None:
         assert low < min(values) <= max(values) < high
 
 
+def test_shares_are_padded_little_above_one() -> None:
+    for values in ([0.9875], [0.2, 0.99], [1.0], [0.9, 1.0]):
+        low, high = padded(values, shares=True)
+        assert low < min(values) <= max(values) < high < 1.02
+    assert padded([0.2, 0.4], shares=True) == padded([0.2, 0.4])
+
+
 def test_a_missing_value_breaks_the_line() -> None:
     assert path([(0, 0), (1, 1), (2, math.nan), (3, 3)], "line").count("M") == 2

@@ -257,6 +257,8 @@ def test_one_method_without_baseline(make_run: MakeRun) -> None:
     page = taken_apart(report.build([make_run(methods=("drnas",), members=1)]))
     assert "is not among the methods" in page.sections["methods"]
     assert "least-sure" in page.figures
+    assert "No method has members of two weight chains" in page.sections["uncertainty"]
+    assert "control-clean" not in page.figures
 
 
 def test_without_the_baseline_of_the_settings_another_can_be_asked_for(make_run: MakeRun) -> None:

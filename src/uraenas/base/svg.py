@@ -154,11 +154,12 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [d * 10.0**p for p in powers for d in digits if low <= d * 10.0**p <= high]
 
 
-def padded(values: Sequence[float]) -> tuple[float, float]:
-    """A range that holds all values with some air around them."""
+def padded(values: Sequence[float], shares: bool = False) -> tuple[float, float]:
+    """A range that holds all values with some air around them; of shares little above 1, where none can be."""
     low, high = min(values), max(values)
     air = (high - low) * AIR or abs(high) * 0.1 or 0.5
-    return low - air, high + air
+    most = max(high, 1 + air * AIR) if shares else math.inf
+    return low - air, min(high + air, most)
 
 
 def decimals(ticks: Sequence[float]) -> int:

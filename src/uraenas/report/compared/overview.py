@@ -314,7 +314,7 @@ def _dots(entries: Entries, column: Column) -> Figure | None:
     if not shown:
         return None
     drawn = [end for e, v in shown.items() for end in (*_seeds(e, column), v.mean, *(v.interval or ()))]
-    low, high = padded(drawn)
+    low, high = padded(drawn, column.metric == "accuracy")
     methods = list(dict.fromkeys(entry.method for entry in shown))
     left = beside(methods)
     scale = Scale(low, high, left, WIDTH - 16)

@@ -167,7 +167,7 @@ def scatter(
 ) -> Figure:
     """Cost to the right, quality upwards, and the front of those that none undercuts."""
     values = [end for one in points for end in (one.value, *(one.ends or ()))]
-    low, high = padded(values or [0.0, 1.0])
+    low, high = padded(values or [0.0, 1.0], metric == "accuracy")
     costs = [max(one.amount, 1e-3) for one in points] or [1.0]
     wide = max(costs) > 8 * min(costs)
     left, right = (min(costs) / 1.5, max(costs) * 1.5) if wide else (0.0, max(costs) * 1.1)

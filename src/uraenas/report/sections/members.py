@@ -99,6 +99,14 @@ def uncertainty(facts: RunFacts) -> Section:
             Note("The same over severity: means over kinds of shift; severity 0 is the clean test set.")
         )
         found.blocks.append(Grid(_over_severity(facts, several, legend)))
+    most = max(_model_part(*part) for part in parts)
+    if most == 0:
+        found.blocks.append(
+            Note(
+                "No method has members of two weight chains: nothing is due to architecture or initialisation."
+            )
+        )
+        return found
     found.blocks.append(
         Note(
             "Is it the architecture, or only initialisation? Filled: the architecture part. Hollow: the control, "
@@ -117,7 +125,6 @@ def uncertainty(facts: RunFacts) -> Section:
                 "train.sampled.copies=2 trains each twice."
             )
         )
-    most = max(_model_part(*part) for part in parts)
     found.blocks.append(Grid([_control(*part, most) for part in parts]))
     return found
 

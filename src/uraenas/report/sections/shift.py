@@ -83,7 +83,7 @@ def _curve(facts: RunFacts, metric: str, kind: str) -> Figure:
     percent = metric == "accuracy"
     banded = [one.name for one in series if one.band]
     ends = [end for one in series for _, *both in one.band for end in both]
-    low, high = padded([*(y for one in series for _, y in one.points), *ends])
+    low, high = padded([*(y for one in series for _, y in one.points), *ends], percent)
     y = Axis("", max(low, 0.0), high, (lambda v: f"{100 * v:.4g}") if percent else None)
     x = Axis("severity", -0.2, severities[-1] + 0.2, lambda v: f"{v:.0f}", severities)
     shifts = count(len(facts.shifts), "shift")

@@ -93,7 +93,7 @@ def _figure(lines: Sequence[Curve], id: str, metric: str, shift: str, words: str
     ticks = [t for t in round_ticks(1, most, 6) if t == int(t)] or [1]
     x = Axis("members", 0.75, most + 0.25, lambda v: f"{v:.0f}", ticks if 1 in ticks else [1, *ticks])
     ends = [end for one in series for _, *both in one.band for end in both]
-    low, high = padded([*(y for one in series for _, y in one.points), *ends])
+    low, high = padded([*(y for one in series for _, y in one.points), *ends], percent)
     y = Axis("", low, high, (lambda v: f"{100 * v:.4g}") if percent else None)
     title = f"{METRIC_NAMES[metric]}{' in %' if percent else ''}, {words}"
     n = f"{direction(metric)} · {facts.n} {facts.examples}"

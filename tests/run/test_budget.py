@@ -274,7 +274,7 @@ def test_where_no_chain_is_through_members_are_what_chains_are_by_then(tmp_path)
         ("uniform-point-01", 0),
     ]
     assert late.left_out == [
-        "time was up: 0 of 4 chains are trained to their end; 2 more are used as far as they came"
+        "time was up: 0 of 4 chains are trained to their end; 2 are used as far as they came"
     ]
 
 

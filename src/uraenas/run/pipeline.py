@@ -269,7 +269,8 @@ class Pipeline:
             )
         used = {spec.name: self.checkpoints.has_finished(spec) for specs in found.values() for spec in specs}
         finished = sum(used.values())
-        rest = f"; {len(used) - finished} more are used as far as they came" if finished < len(used) else ""
+        others = f"{len(used) - finished} more" if finished else f"{len(used)}"
+        rest = f"; {others} are used as far as they came" if finished < len(used) else ""
         room = self.progress.room("train")
         why = f"{as_time(room)} were left, too few for other chains" if room > 0 else "time was up"
         self.left_out.append(f"{why}: {finished} of {count} chains are trained to their end{rest}")

@@ -195,15 +195,11 @@ class Numbers:
             if own.dtype != np.float64 or not np.isfinite(own).all():
                 raise UraenasError(f"{where}: {kind} values of {self.column} must be finite float64 numbers")
             if (largest := float(np.abs(own).max(initial=0))) > MOST_LABEL:
-                raise UraenasError(
-                    f"{where}: {self.column} is as large as {largest:g}, and at most {MOST_LABEL:g} is allowed; "
-                    "divide it"
-                )
+                allowed = f"at most {MOST_LABEL:g} is allowed; divide it"
+                raise UraenasError(f"{where}: {self.column} is as large as {largest:g}, and {allowed}")
         if (spread := float(np.ptp(labels["training"]))) == 0:
-            raise UraenasError(
-                f"{where}: {self.column} is {labels['training'][0]:g} in all training rows; "
-                "a constant leaves nothing to predict"
-            )
+            constant = f"{labels['training'][0]:g} in all training rows"
+            raise UraenasError(f"{where}: {self.column} is {constant}; a constant leaves nothing to predict")
         if spread < LEAST_SPREAD:
             raise UraenasError(
                 f"{where}: values of {self.column} differ by {spread:g}, and at least {LEAST_SPREAD:g} is needed; "
@@ -212,10 +208,10 @@ class Numbers:
         units = self.fitted(labels["training"])
         for kind, own in labels.items():
             apart = np.abs(own - units.centre) / units.scale
-            if apart.max(initial=0) > MOST_DEVIATIONS:
+            if (most := apart.max(initial=0)) > MOST_DEVIATIONS:
+                far = f"{own[apart.argmax()]:g}, {most:.2g} standard deviations from the mean of the training rows"
                 raise UraenasError(
-                    f"{where}: one of the {kind} values of {self.column} is {own[apart.argmax()]:g}, {apart.max():.2g} "
-                    "standard deviations from the mean of the training rows; correct it, or leave its row out"
+                    f"{where}: a {kind} value of {self.column} is {far}; correct it or leave it out"
                 )
 
     @property

@@ -36,8 +36,7 @@ class References:
     def __init__(self, train: LabelledImages, held_out: LabelledImages, target: Target, seed: int) -> None:
         key = draws.key(seed, "references") & (2**31 - 1)
         if len(train) > MOST_IMAGES:
-            strata = target.strata(train.labels) if target.parts else train.labels
-            train = train.take(stratified_split(strata, (MOST_IMAGES,), key)[0])
+            train = drawn_from(train, target, MOST_IMAGES, key)
         inputs, apart, measures = _inputs(train.images), _inputs(held_out.images), measures_of(target)
         labels = torch.from_numpy(held_out.labels)
         weights = None if held_out.weights is None else torch.from_numpy(held_out.weights)
@@ -63,6 +62,12 @@ class References:
         inputs = _inputs(images)
         with _one_thread():
             return {name: model(inputs) for name, model in self.models.items()}
+
+
+def drawn_from(train: LabelledImages, target: Target, count: float, key: int) -> LabelledImages:
+    """So many of these images, or this share of them, with classes or sizes of numbers in proportion."""
+    strata = target.strata(train.labels) if target.parts else train.labels
+    return train.take(stratified_split(strata, (count,), key)[0])
 
 
 def unbeaten(rows: Iterable[Row], method: str) -> list[str]:

@@ -13,11 +13,11 @@ import torch
 
 from uraenas import shifts
 from uraenas.architectures import Dirichlet, Searched
-from uraenas.data import LabelledImages, stratified_split
+from uraenas.data import LabelledImages
 from uraenas.engine import Engine
 from uraenas.ensemble import Kind, Member, MembersPredictor, Origin
 from uraenas.evaluation import EvaluationSet, Evaluator, Judged, References, evaluation_sets
-from uraenas.evaluation.references import MOST_IMAGES
+from uraenas.evaluation.references import MOST_IMAGES, drawn_from
 from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, mover, plan_chains
 from uraenas.learning.loops import LOOPS
 from uraenas.learning.search import Search
@@ -195,9 +195,7 @@ class Rates:
         if not (config.evaluate.references and task.references):
             return 0.0
         most, target = min(len(task.train), MOST_IMAGES), task.normalisation.target
-        strata = target.strata(task.train.labels) if target.parts else task.train.labels
-        few = stratified_split(strata, (min(1.0, FITTED / len(task.train)),), 0)[0]
-        some = task.train.take(few)
+        some = drawn_from(task.train, target, min(1.0, FITTED / len(task.train)), 0)
         return self._lap(lambda: References(some, task.disjoint[1], target, config.seed)) * most / len(some)
 
     def _timed(self, step: Callable[[int], object], steps: int) -> float:

@@ -5,8 +5,9 @@
 AUROC against the test images (with --choose against held-out ones, so that choices leave the test images alone) and, in
 brackets, the share turned away at 5 % of the held-out images. Scores: what the prediction says (1 − probability, total
 uncertainty, mutual information, energy), and distances at the first and last level of the members' networks:
-Mahalanobis to the nearest class, that less the distance to all images (relative), and to the tenth nearest neighbour of
-unit features. `a + b` joins two by Fisher's sum of log ranks.
+Mahalanobis to the nearest class, that less the distance to all images (relative), to the tenth nearest neighbour of
+unit features, and to the two hundredth of all members' last features as one vector (neighbours). `a + b` joins two by
+Fisher's sum of log ranks.
 """
 
 import argparse
@@ -67,6 +68,15 @@ def fitted(features: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
     return found
 
 
+def unit(features: Tensor) -> Tensor:
+    return features / features.norm(dim=1, keepdim=True)
+
+
+def to_neighbour(which: int, new: Tensor, known: Tensor) -> Tensor:
+    """The distance to the nearest, second nearest, …"""
+    return torch.cdist(new, known).kthvalue(which, dim=1).values
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -95,6 +105,7 @@ def main() -> None:
     labels = torch.from_numpy(task.train.labels[train]).to(DEVICE)
     levels = [[level.double().to(DEVICE) for level in member] for member in seen]
     gauss = [[fitted(level, labels) for level in member] for member in levels]
+    together = unit(torch.cat([member[1] for member in levels], dim=1))
     scores: dict[str, dict[str, np.ndarray]] = {}
     for name, these in images.items():
         logits, features = predictor.look(these)
@@ -113,11 +124,14 @@ def main() -> None:
                 near, all_ = (mahalanobis(new, *one) for one in gauss[m][place])
                 parts = {word: near}
                 if word == "last":
-                    unit, theirs = (x / x.norm(dim=1, keepdim=True) for x in (new, levels[m][place]))
-                    distances = torch.cdist(unit, theirs)
-                    parts |= {"relative": near - all_, "kNN": distances.kthvalue(10, dim=1).values}
+                    parts |= {
+                        "relative": near - all_,
+                        "kNN": to_neighbour(10, unit(new), unit(levels[m][place])),
+                    }
                 for word_, value in parts.items():
                     found[word_] = found.get(word_, 0) + value.cpu() / len(features)
+        joint = unit(torch.cat([member[1].double() for member in features], dim=1).to(DEVICE))
+        found["neighbours"] = to_neighbour(200, joint, together).cpu()
         scores[name] = {word: value.numpy() for word, value in found.items()}
     if given.save:
         kept = {f"{name}/{word}": value for name, of_set in scores.items() for word, value in of_set.items()}

@@ -181,3 +181,32 @@ def test_rows_are_counted_as_they_are_in_the_file() -> None:
     y[[5, 30]] = np.nan
     frame: Frame = {"id": np.arange(60.0), "x": np.random.default_rng(0).normal(size=60), "y": y}
     assert any(note.startswith("id counts the rows") for note in table_dataset("rows", frame, NUMBER).notes)
+
+
+def on_wild(y: np.ndarray) -> list[str]:
+    x = np.random.default_rng(0).normal(size=60)
+    several = {"x": x, "y": y, "z": x + 1}
+    both = [
+        table_dataset("rows", {"x": x, "y": y}, NUMBER),
+        table_dataset("rows", several, TableSettings("y,z", kind="numbers")),
+    ]
+    one, two = ([note for note in dataset.notes if "learn from such rows" in note] for dataset in both)
+    assert one == two
+    return one
+
+
+@pytest.mark.parametrize("wild", [1e12, -1e12])
+def test_a_wild_number_to_predict_is_noted_with_its_row(wild: float) -> None:
+    y = np.random.default_rng(1).normal(5, 1, 60)
+    row = int(table_dataset("rows", {"x": y, "y": y}, NUMBER).train.names[0].split()[1]) - 1
+    y[row] = wild
+    (said,) = on_wild(y)
+    assert said.startswith(f"y is {wild:.6g} in row {row + 1}, and 4.")
+
+
+@pytest.mark.parametrize(
+    "y",
+    [np.random.default_rng(1).lognormal(0, 1, 60), np.arange(60) ** 3.0, np.maximum(np.arange(60) - 50.0, 0)],
+)
+def test_other_numbers_to_predict_are_not_wild(y: np.ndarray) -> None:
+    assert on_wild(y) == []

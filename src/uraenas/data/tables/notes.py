@@ -15,6 +15,7 @@ FAR, LEAST_SHARE, LEAST_TIMES = 10.0, 0.01, 2
 LEAST_OTHERS = 10
 NINES = re.compile("-?999*")
 FEW_ROWS = 20  # of fewer, numbers may count them by chance
+WILD = 1000.0  # a number to predict that lies as far from the quartiles as so many of their distances is wild
 
 
 def on_strangers(classes: Sequence[str], *learned: np.ndarray) -> Iterator[str]:
@@ -52,6 +53,20 @@ def on_counts_of_rows(frame: Frame, numbers_N: np.ndarray) -> Iterator[str]:
             yield (
                 f"{name} counts the rows, and new ones have other numbers; if it says no more than which row it is, "
                 "leave it out (of a file by data.leave_out)"
+            )
+
+
+def on_wild_targets(names: Sequence[str], values_NP: np.ndarray, numbers_N: np.ndarray) -> Iterator[str]:
+    """Said of numbers to predict, one column of each name, that are far from all others, as errors of writing are."""
+    for name, values in zip(names, values_NP.T, strict=True):
+        low, high = np.quantile(values, [0.25, 0.75])
+        wild = np.maximum(low - values, values - high) > WILD * (high - low)
+        if low < high and wild.any():
+            first = int(wild.argmax())
+            such = f"row {numbers_N[first] + 1}" + (f" and {wild.sum() - 1:,} more" if wild.sum() > 1 else "")
+            yield (
+                f"{name} is {values[first]:.6g} in {such}, and {low:.6g} to {high:.6g} in the middle half of all rows; "
+                "networks learn from such rows as from any other: correct them, or leave them out, if they are wrong"
             )
 
 

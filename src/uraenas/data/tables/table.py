@@ -19,6 +19,7 @@ from uraenas.data.tables.notes import (
     on_nothing_told,
     on_numbers_for_missing,
     on_strangers,
+    on_wild_targets,
     require_values,
 )
 from uraenas.data.targets import Target
@@ -88,6 +89,8 @@ def table_dataset(
     notes += on_empty_rows(frame, used)
     notes += on_counts_of_rows(frame, used)
     notes += on_numbers_for_missing(frame)
+    if target.parts:
+        notes += on_wild_targets(targets, labels.reshape(len(labels), -1), used)
     notes += on_nothing_told(columns, _taken(frame, divided["test"]))
     parts = {}
     for part, rows in divided.items():

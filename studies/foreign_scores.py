@@ -6,8 +6,8 @@ AUROC against the test images (with --choose against held-out ones, so that choi
 brackets, the share turned away at 5 % of the held-out images. Scores: what the prediction says (1 − probability, total
 uncertainty, mutual information, energy), and distances at the first and last level of the members' networks:
 Mahalanobis to the nearest class, that less the distance to all images (relative), to the tenth nearest neighbour of
-unit features, and to the two hundredth of all members' last features as one vector (neighbours). `a + b` joins two by
-Fisher's sum of log ranks.
+unit features, and to the neighbour that one in 25 training images is nearer than, by all members' last features as one
+vector (neighbours). `a + b` joins two by Fisher's sum of log ranks.
 """
 
 import argparse
@@ -131,7 +131,7 @@ def main() -> None:
                 for word_, value in parts.items():
                     found[word_] = found.get(word_, 0) + value.cpu() / len(features)
         joint = unit(torch.cat([member[1].double() for member in features], dim=1).to(DEVICE))
-        found["neighbours"] = to_neighbour(200, joint, together).cpu()
+        found["neighbours"] = to_neighbour(1 + len(together) // 25, joint, together).cpu()
         scores[name] = {word: value.numpy() for word, value in found.items()}
     if given.save:
         kept = {f"{name}/{word}": value for name, of_set in scores.items() for word, value in of_set.items()}

@@ -15,7 +15,7 @@ from uraenas.base.errors import UraenasError
 from uraenas.base.files import checksum_of, read_tensors, write_tensors
 from uraenas.ensemble import Ensemble
 from uraenas.ensemble.joining import conformal_p_values, joined_scores, mutual_p_values
-from uraenas.ensemble.known import FILE, Known, Level, Seen
+from uraenas.ensemble.known import FILE, Known, Level, Seen, reach_of
 
 
 def scores(random: np.random.Generator, count: int) -> np.ndarray:
@@ -116,6 +116,17 @@ def test_the_last_level_has_a_distance_relative_to_all_images() -> None:
     torch.testing.assert_close(found["relative"], seen.levels[1].distance(new) - whole)
     assert found["distance-2"][0] > found["distance-2"][1] / 2
     assert found["relative"][0] > 3 > 0.5 > abs(found["relative"][1])
+
+
+@pytest.mark.parametrize(("held_out", "beyond"), [(20, 50), (99, 50), (999, 5), (9999, 0)])
+def test_the_more_held_out_images_have_ranks_the_fewer_training_images_lie_beyond_reach(
+    held_out: int, beyond: int
+) -> None:
+    features = (torch.from_numpy(np.random.default_rng(6).normal(size=(5000, 3))),)
+    seen = Seen.fit(features, torch.arange(5000) % 2)
+    (reach,) = reach_of([seen], [features], held_out).values()
+    found = int((seen.distances(features)["distance-1"] > reach).sum())
+    assert beyond - 1 <= found <= beyond
 
 
 def test_many_features_are_kept_by_their_variances() -> None:

@@ -7,9 +7,10 @@ held-out ones, p ≤ a happens with a probability of at most a, whatever the sco
 Of n held-out images ranks know no more than "stranger than all n": with few of them, one score that is beyond measure
 could not outweigh others that see nothing. So where an image is farther than nearly all training images, with S scores,
 
-    S · log(n + 1) · log₂(score / reach),     reach: of 99 in 100 training images,
+    S · log(n + 1) · log₂(score / reach),     reach: of 99 in 100 training images, or of all but one in n + 1 of them,
 
-is added: at twice their reach it outweighs all ranks. It depends on one image alone, so the promise stands.
+whichever is more, is added: at twice their reach it outweighs all ranks. It depends on one image alone, so the promise
+stands.
 
 Some scores tell no more than that: only the first `ranked` of them have ranks.
 """

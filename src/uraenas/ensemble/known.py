@@ -32,7 +32,7 @@ RANKED = ("uncertainty", "distance-1", "distance-2", "relative")
 DISTANCE = "distance-"
 LAST = 1  # the level whose distance is also taken relative to all images
 WIDE = 512  # more features than this have variances alone: a covariance of 2,000 columns takes 16 MB a member
-REACH = 0.99  # of the training images are within it
+REACH = 0.99  # of the training images are within it, or more where many held-out images have ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,11 +284,15 @@ def scores_of(
     return {name: score.double().nan_to_num(nan=math.inf, posinf=math.inf) for name, score in found.items()}
 
 
-def reach_of(seen: Sequence[Seen], features: Sequence[Features]) -> dict[str, Tensor]:
-    """How far training images lie, but for a few, at each level, by name."""
+def reach_of(seen: Sequence[Seen], features: Sequence[Features], held_out: int) -> dict[str, Tensor]:
+    """How far training images lie, but for a few, at each level, by name.
+
+    These few are no more than one in so many held-out images: as far as that, ranks tell more.
+    """
+    within = max(REACH, 1 - 1 / (held_out + 1))
     found = distances_of(seen, features)
     return {
-        name: distance.quantile(REACH, interpolation="higher")
+        name: distance.quantile(within, interpolation="higher")
         for name, distance in found.items()
         if name.startswith(DISTANCE)
     }

@@ -300,14 +300,14 @@ def known_to(
     measures, target = task.measures, task.normalisation.target
     said = measures.mean(said_by(judged.panels, log_p))
     held_out = KEPT[target.name](Heard(said, judged, len(ensemble)))
-    known, reach = _seen_in_training(predictor, task, seed, left_out)
+    unseen = judged.unseen
+    known, reach = _seen_in_training(predictor, task, seed, left_out, int(unseen.sum()))
     parts = []
     for panel in judged.panels:
         seen = [tuple(level[panel.images] for level in features[m]) for m in panel.members]
         own = [known[m] for m in panel.members]
         parts.append(scores_of(own, log_p[panel.members][:, panel.images], seen, measures))
     scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    unseen = judged.unseen
     found = Known(known, {name: score[unseen] for name, score in scores.items()}, held_out, reach)
     p_value = torch.ones(len(unseen), dtype=torch.float64)
     p_value[unseen] = found.own_p_values()
@@ -317,7 +317,7 @@ def known_to(
 
 
 def _seen_in_training(
-    predictor: MembersPredictor, task: Task, seed: int, panels: Sequence[Panel]
+    predictor: MembersPredictor, task: Task, seed: int, panels: Sequence[Panel], held_out: int
 ) -> tuple[tuple[Seen, ...], dict[str, Tensor]]:
     """What each member sees of images that it was trained on, and how far these lie, by name."""
     order = draws.permutation(draws.at(draws.key(seed, "known"), 0), len(task.train)).numpy()[:LOOKED_AT]
@@ -334,4 +334,4 @@ def _seen_in_training(
         Seen.fit(tuple(level[own] for level in of_member), groups[own])
         for of_member, own in zip(seen, learned, strict=True)
     )
-    return known, reach_of(known, seen)
+    return known, reach_of(known, seen, held_out)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -210,3 +211,22 @@ def test_a_wild_number_to_predict_is_noted_with_its_row(wild: float) -> None:
 )
 def test_other_numbers_to_predict_are_not_wild(y: np.ndarray) -> None:
     assert on_wild(y) == []
+
+
+def test_a_wild_number_is_named_by_its_row_whether_it_is_learned_from_or_refused() -> None:
+    x, y = np.random.default_rng(0).normal(5, 1, (2, 400))
+    parts = set()
+    for row in range(0, 400, 13):
+        wild = y.copy()
+        wild[row] = 1e9
+        try:
+            notes = table_dataset("rows", {"x": x, "y": wild}, replace(NUMBER, apart=0.1)).notes
+            assert any(note.startswith(f"y is 1e+09 in row {row + 1}, and ") for note in notes)
+            parts.add("training")
+        except UraenasError as error:
+            said = re.fullmatch(
+                rf"rows: y is 1e\+09 in row {row + 1} \((\w+)\), [\d.e+]+ standard deviations .*", str(error)
+            )
+            assert said
+            parts.add(said[1])
+    assert parts == {"training", "test", "validation", "apart"}

@@ -148,6 +148,6 @@ def test_rare_classes_go_with_the_largest_where_they_are_welcome() -> None:
 
 def test_labels_that_cannot_be_predicted_are_refused() -> None:
     with pytest.raises(UraenasError, match="a constant leaves nothing to predict"):
-        Numbers("y").check("rows", (), {"training": np.ones(4), "test": LABELS})
+        Numbers("y").check("rows", (), {"training": np.ones(4), "test": LABELS}, {})
     with pytest.raises(UraenasError, match="finite"):
-        Numbers("y").check("rows", (), {"training": np.array([1.0, np.nan])})
+        Numbers("y").check("rows", (), {"training": np.array([1.0, np.nan])}, {})

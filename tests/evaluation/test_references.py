@@ -1,5 +1,9 @@
 """Plain classifiers of pixels: ordinary rows, calibrated on held-out images, that an ensemble should beat."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -96,3 +100,16 @@ def test_who_does_not_beat_them_is_told(rows):
     assert unbeaten([*rows, *ensemble(accuracy, 0.01)], "uraenas") == []  # as often right, and surer of it
     same = value(rows, "forest", "accuracy", "temperature"), least["forest"]
     assert any("beat forest" in line for line in unbeaten([*rows, *ensemble(*same)], "uraenas"))  # no better
+
+
+def test_no_library_has_more_than_one_thread_for_references() -> None:
+    """What is loaded after the limit is set has none."""
+    told = """
+from uraenas.evaluation.references import _one_thread
+with _one_thread():
+    import sklearn.linear_model, sklearn.ensemble, threadpoolctl
+    print({own["num_threads"] for own in threadpoolctl.threadpool_info() if own["user_api"] == "blas"})
+"""
+    free = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    done = subprocess.run([sys.executable, "-c", told], env=free, capture_output=True, text=True, check=True)
+    assert done.stdout == "{1}\n"

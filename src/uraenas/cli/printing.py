@@ -127,7 +127,7 @@ def print_plan(planned: "Planned", as_json: bool) -> None:
     sets = "set" if plan["sets"] == 1 else "sets"
     rows = (
         ("search", f"{plan['search_epochs']} {plan['search_unit']}"),
-        ("train", f"{plan['chains']} chains, {plan['epochs']} epochs of {plan['steps']:,} steps in all"),
+        ("train", f"{plan['chains']} chains, {plan['epochs']} epochs, {plan['steps']:,} steps each"),
         ("members", members),
         (
             "evaluate",

@@ -105,8 +105,9 @@ def _print(ensemble: "Ensemble", rows: list[dict[str, Any]], asked: "Asked") -> 
         console.print(Text(f"{len(rows) - MOST_SHOWN:,} more rows; --csv and --json have all."))
     unseen = [row for row in rows if row["note"]]
     if unseen:
-        such = f" ({len(unseen):,} such rows)" if len(unseen) > 1 else ""
-        console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']}{such}."))
+        others = len(unseen) - 1
+        more = f" ({others:,} more row{'s have' if others > 1 else ' has'} a note; --csv and --json show all)"
+        console.print(Text(f"Row {unseen[0]['row']}: {unseen[0]['note']}{more if others else ''}."))
     if ensemble.classes:
         threshold = ensemble.require_known().threshold(asked.risk, asked.certainty, asked.share)
         console.print(Text(f"{threshold.in_words(ensemble.example)}."))

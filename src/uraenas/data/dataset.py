@@ -122,7 +122,9 @@ class Dataset:
     apart: LabelledImages | None = None  # from which nothing is learned, and by which nothing is chosen
 
     def __post_init__(self) -> None:
-        self.target.check(self.name, self.classes, {kind: part.labels for kind, part in self.parts.items()})
+        labels = {kind: part.labels for kind, part in self.parts.items()}
+        names = {kind: part.names for kind, part in self.parts.items()}
+        self.target.check(self.name, self.classes, labels, names)
         require_distinct(self.classes)
         _require_storable(self.name, MOST_NAME)
         for name in self.classes:

@@ -7,7 +7,7 @@ that a network gives.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -28,6 +28,11 @@ LEAST_SPREAD = 1e-15  # the smallest variance, FLOOR times its square, is a numb
 STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
 
 
+# Of examples, by part of the dataset.
+Labels = dict[str, np.ndarray]
+Names = Mapping[str, Sequence[str] | None]
+
+
 class Target(Protocol):
     """The protocol."""
 
@@ -40,8 +45,8 @@ class Target(Protocol):
     def outputs(self, classes: int) -> int:
         """How many numbers a network gives for each example, where there are so many classes."""
 
-    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
-        """Refuse labels that cannot be predicted, by part of the dataset."""
+    def check(self, where: str, classes: Sequence[str], labels: Labels, names: Names) -> None:
+        """Refuse labels that cannot be predicted, by part of the dataset, where examples may have names."""
 
     def fitted(self, labels: np.ndarray) -> "Target":
         """The target in units of these training labels."""
@@ -101,7 +106,7 @@ class Classes:
     def outputs(self, classes: int) -> int:
         return classes
 
-    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+    def check(self, where: str, classes: Sequence[str], labels: Labels, names: Names) -> None:
         if len(classes) < 2:
             raise UraenasError(f"{where}: {len(classes)} class(es) leave nothing to tell apart; needed: 2")
         for kind, own in labels.items():
@@ -190,7 +195,7 @@ class Numbers:
     def outputs(self, classes: int) -> int:
         return 2
 
-    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+    def check(self, where: str, classes: Sequence[str], labels: Labels, names: Names) -> None:
         for kind, own in labels.items():
             if own.dtype != np.float64 or not np.isfinite(own).all():
                 raise UraenasError(f"{where}: {kind} values of {self.column} must be finite float64 numbers")
@@ -209,10 +214,10 @@ class Numbers:
         for kind, own in labels.items():
             apart = np.abs(own - units.centre) / units.scale
             if (most := apart.max(initial=0)) > MOST_DEVIATIONS:
-                far = f"{own[apart.argmax()]:g}, {most:.2g} standard deviations from the mean of the training rows"
-                raise UraenasError(
-                    f"{where}: a {kind} value of {self.column} is {far}; correct it or leave it out"
-                )
+                first, named = int(apart.argmax()), names.get(kind)
+                place = f"a row ({kind})" if named is None else f"{named[first]} ({kind})"
+                far = f"{own[first]:g} in {place}, {most:.2g} standard deviations from the mean of the training rows"
+                raise UraenasError(f"{where}: {self.column} is {far}; correct it or leave it out")
 
     @property
     def is_far(self) -> bool:
@@ -297,9 +302,9 @@ class Several:
     def outputs(self, classes: int) -> int:
         return 2 * len(self.parts)
 
-    def check(self, where: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+    def check(self, where: str, classes: Sequence[str], labels: Labels, names: Names) -> None:
         for k, part in enumerate(self.parts):
-            part.check(where, classes, {kind: own[:, k] for kind, own in labels.items()})
+            part.check(where, classes, {kind: own[:, k] for kind, own in labels.items()}, names)
 
     def fitted(self, labels: np.ndarray) -> "Several":
         return Several(tuple(part.fitted(labels[:, k]) for k, part in enumerate(self.parts)))

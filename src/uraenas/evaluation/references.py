@@ -119,6 +119,7 @@ def _behind_in_classes(method: str, own: dict[str, float], name: str, other: dic
 
 def _one_thread() -> AbstractContextManager[object]:
     """On more threads a matrix product rounds differently, and values would depend on the machine."""
+    import sklearn.linear_model  # noqa: F401 - it brings a BLAS of its own, and what is loaded later has no limit
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, user_api="blas")

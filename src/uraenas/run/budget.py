@@ -95,13 +95,16 @@ def plan(
     begun = time.monotonic()
     seconds = None if budget is None else seconds_of(budget)
     if seconds is None or Run(path).exists:
-        kept, given = config, fixed
+        kept, given, told = config, fixed, []
         if seconds is not None:
             kept, given = _as_before(Run(path), config, fixed), (*fixed, EPOCHS, BATCH)
+            told = [
+                "the run has begun, and keeps its settings: a budget chooses those of a new one, in another --out"
+            ]
         pipeline = Pipeline.checked(path, kept, progress, dataset, search_of, given=given)
         measured = asked or seconds is not None or pipeline.engine.device.type == "cpu"
         expected = pipeline.forecast(evaluating, _patience(seconds)) if measured else None
-        planned = Planned(pipeline, expected, [])
+        planned = Planned(pipeline, expected, told)
     else:
         first = Pipeline.checked(path, config, progress, dataset, search_of, given=fixed)
         usual = search_of == "usual" and first.search_of is not None
@@ -201,7 +204,7 @@ class Choice:
         if self.tuned:
             self.few, self.enough, self.most = FEW_STEPS_ON, ENOUGH_STEPS_ON, 3 * ENOUGH_STEPS_ON
         self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed and not self.tuned
-        self.seconds, self.room = seconds, (1 - RESERVE) * seconds
+        self.gone, self.room = self.budget - seconds, (1 - RESERVE) * seconds
         self.steps = self.task.steps(self.asked.train.batch)  # of an epoch
         # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing, unless
         # all are one batch.
@@ -225,26 +228,37 @@ class Choice:
         before = (self.asked, self.rates)
         epochs, members = (found.config.values[key] for key in (EPOCHS, MEMBERS))
         self.asked = override(self.asked, {BATCH: batch, **{key: size / 2 for key, size in sizes.items()}})
-        self.rates = self.measure(self._with({WIDTH: self.width, STACK: self.stack}))
+        self.rates = self._measured(self._with({WIDTH: self.width, STACK: self.stack}))
         least = epochs if EPOCHS in self.fixed else epochs_for(self.kinds, int((1 - MOST_LOST) * epochs))
         if self._fits(least, members):
             return self._try(self._most_epochs(least, epochs, members), members)
         self.asked, self.rates = before
         return found
 
+    def _measured(self, config: Config) -> Rates:
+        """How long its steps take. To find out takes time itself, and from the budget."""
+        begun = time.monotonic()
+        rates = self.measure(config)
+        took = time.monotonic() - begun
+        self.gone, self.room = self.gone + took, self.room - took
+        return rates
+
+    def _whole(self, expected: Forecast) -> str:
+        """The budget into which this would have fitted, in words."""
+        return in_words(self.gone + expected.total / (1 - RESERVE))
+
     def _best_with_this_batch(self) -> Candidate:
         width = self.asked.values.get(WIDTH, 0)
         while True:
             self.width = width
-            self.rates = self.measure(self._with({WIDTH: width, STACK: self.stack}))
+            self.rates = self._measured(self._with({WIDTH: width, STACK: self.stack}))
             self.search = self._search()
             if found := self._at_this_width():
                 return found
             if not self.narrower or width // 2 < FEWEST_CHANNELS:
-                least = self._try(*self._least).expected.total / (1 - RESERVE)
                 raise NothingFits(
                     f"nothing fits into {in_words(self.budget)}: the least that could learn anything takes about "
-                    f"{in_words(least)} here"
+                    f"{self._whole(self._try(*self._least).expected)} here"
                 )
             width //= 2
 
@@ -253,10 +267,10 @@ class Choice:
         epochs, enough = chosen.config.train.epochs, self._epochs(self.enough)
         if epochs >= enough or self.tuned:
             return []
-        seconds = self._try(enough, self._least[1]).expected.total / (1 - RESERVE)
+        whole = self._whole(self._try(enough, self._least[1]).expected)
         return [
             f"networks are undertrained: train.epochs={epochs}, and they want {enough}, which would take a budget of "
-            f"about {in_words(seconds)} here"
+            f"about {whole} here"
         ]
 
     @property

@@ -76,7 +76,7 @@ def run(
 ) -> None:
     """Search, train, evaluate and report; goes on where an earlier call was cut off."""
     from uraenas import report
-    from uraenas.run.budget import plan
+    from uraenas.run.budget import plan, seconds_of
     from uraenas.run.config import preset
     from uraenas.run.location import is_run, stored_config
 
@@ -92,6 +92,10 @@ def run(
     _require_apart(place, images)
     config = preset(preset_name, changes, stored_config(place).stored if is_run(place) else None)
     source = _search_to_take(search_of, changes)
+    if budget is not None:
+        seconds_of(budget)  # refused at once if it is no time
+    if budget is not None or dry_run:
+        note(["reading the data, and timing steps for a plan"], as_json)
     with bars(quiet=as_json) as progress:
         planned = plan(place, config, progress, search_of=source, budget=budget, fixed=changes, asked=dry_run)
         planned = with_note_on_place(planned, on, budget)

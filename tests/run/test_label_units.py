@@ -51,5 +51,5 @@ def test_a_test_label_beyond_all_others_is_refused_before_anything_is_trained(
     np.savez(tmp_path / "rows.npz", x=x[:40, None], y=y[:40], x_test=x[40:, None], y_test=y[40:])
     done = uraenas("run", tmp_path / "rows.npz", "--preset", "table", "--out", tmp_path / "run")
     assert done.returncode != 0
-    assert "a test value of y is 1e+09" in done.stderr
+    assert "y is 1e+09 in row 56 (test)" in done.stderr
     assert not (tmp_path / "run").exists()

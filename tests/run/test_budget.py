@@ -237,6 +237,7 @@ def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, t
     again = uraenas(*words, "--budget", "2h")
     assert again.returncode == 0, again.stderr
     assert "chosen for" not in again.stderr
+    assert "note: the run has begun, and keeps its settings" in again.stderr
     assert (tmp_path / "run/metrics.json").read_bytes() == before
     refused = uraenas(*words, "--budget", "soon")
     assert refused.returncode == 2

@@ -74,6 +74,22 @@ def test_every_score_of_foreign_images_tells_noise(study: Study, finished_run: P
     assert {"1 − p", "total", "energy", "relative", "kNN"} <= rows.keys()
 
 
+def test_noise_is_foreign_from_whatever_reach_on(study: Study, finished_run: Path, tmp_path: Path) -> None:
+    images, noise = load_digits().images, np.random.default_rng(0).integers(0, 256, (40, 8, 8))
+    np.savez(
+        tmp_path / "some.npz",
+        images=np.round(images * 255 / 16).astype(np.uint8),
+        noise=noise.astype(np.uint8),
+    )
+    where = tmp_path / "some.npz"
+    sets = (f"{where}:images:100", f"digits={where}:images:100", f"noise={where}:noise:40")
+    rows = [
+        line.strip("| ").split(" | ") for line in study("reach", finished_run, "uraenas", *sets).splitlines()
+    ]
+    assert [row[0] for row in rows] == ["reach", "99 in 100", "all but one in n + 1", "ranks alone"]
+    assert all(float(noise.split()[0]) > float(own.split()[0]) for _, own, noise in rows[1:])
+
+
 def test_networks_learn_how_images_are_turned(study: Study, tmp_path: Path) -> None:
     images, labels = load_digits(n_class=3, return_X_y=True)
     images = np.round(images.reshape(-1, 8, 8) * 15).astype(np.uint8)

@@ -28,9 +28,8 @@ LEAST_SPREAD = 1e-15  # the smallest variance, FLOOR times its square, is a numb
 STRATA, PER_STRATUM = 10, 5  # of numbers, for splits; each of so many examples at least
 
 
-# Of examples, by part of the dataset.
-Labels = dict[str, np.ndarray]
-Names = Mapping[str, Sequence[str] | None]
+Labels = dict[str, np.ndarray]  # of examples, by part of the dataset
+Names = Mapping[str, Sequence[str] | None]  # the same
 
 
 class Target(Protocol):
@@ -200,23 +199,21 @@ class Numbers:
             if own.dtype != np.float64 or not np.isfinite(own).all():
                 raise UraenasError(f"{where}: {kind} values of {self.column} must be finite float64 numbers")
             if (largest := float(np.abs(own).max(initial=0))) > MOST_LABEL:
-                allowed = f"at most {MOST_LABEL:g} is allowed; divide it"
-                raise UraenasError(f"{where}: {self.column} is as large as {largest:g}, and {allowed}")
+                large = f"as large as {largest:g}, and at most {MOST_LABEL:g} is allowed; divide it"
+                raise UraenasError(f"{where}: {self.column} is {large}")
         if (spread := float(np.ptp(labels["training"]))) == 0:
             constant = f"{labels['training'][0]:g} in all training rows"
             raise UraenasError(f"{where}: {self.column} is {constant}; a constant leaves nothing to predict")
         if spread < LEAST_SPREAD:
-            raise UraenasError(
-                f"{where}: values of {self.column} differ by {spread:g}, and at least {LEAST_SPREAD:g} is needed; "
-                "multiply it"
-            )
+            few = f"differ by {spread:g}, and at least {LEAST_SPREAD:g} is needed; multiply it"
+            raise UraenasError(f"{where}: values of {self.column} {few}")
         units = self.fitted(labels["training"])
         for kind, own in labels.items():
             apart = np.abs(own - units.centre) / units.scale
             if (most := apart.max(initial=0)) > MOST_DEVIATIONS:
-                first, named = int(apart.argmax()), names.get(kind)
-                place = f"a row ({kind})" if named is None else f"{named[first]} ({kind})"
-                far = f"{own[first]:g} in {place}, {most:.2g} standard deviations from the mean of the training rows"
+                first = int(apart.argmax())
+                row = (names.get(kind) or {first: "a row"})[first]
+                far = f"{own[first]:g} in {row} ({kind}), {most:.2g} standard deviations from the training rows' mean"
                 raise UraenasError(f"{where}: {self.column} is {far}; correct it or leave it out")
 
     @property

@@ -76,8 +76,8 @@ def test_where_there_is_no_time_for_them_networks_are_narrower_and_start_from_no
         config: Config, task: Task, engine: Engine, searched: Searched, patience: float
     ) -> SimpleNamespace:
         rates = given(config, searched)
-        epoch = 1000 * rates.chain_epoch("")
-        return SimpleNamespace(**{**vars(rates), "chain_epoch": lambda source: epoch})
+        epoch = 1000 * rates.chain_epoch("", 1)
+        return SimpleNamespace(**{**vars(rates), "chain_epoch": lambda spec, count: epoch})
 
     monkeypatch.setattr(budget, "Rates", slow)
     config = preset("digits", {"methods": "uraenas", "evaluate.references": False})

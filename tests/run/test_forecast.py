@@ -1,11 +1,14 @@
 """How long a run takes, and how much is left: amounts of work times rates that are given, by a clock that is moved."""
 
 import shutil
+from collections import Counter
 
 import pytest
 
 from uraenas.base.progress import Lines, in_words
+from uraenas.engine import Engine
 from uraenas.learning.chains import ChainSpec
+from uraenas.learning.train import StackOfChains
 from uraenas.run.config import preset
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Countdown, Forecast, forecast
@@ -22,10 +25,10 @@ class Given:
     def abreast(self, spec: object) -> int:
         return self.lanes
 
-    def chain_start(self, source: str) -> float:
+    def chain_start(self, spec: object, count: int) -> float:
         return 0.0
 
-    def chain_epoch(self, source: str) -> float:
+    def chain_epoch(self, spec: object, count: int) -> float:
         return 1.0
 
     def cell(self, members: int) -> float:
@@ -111,13 +114,38 @@ def test_measuring_leaves_no_trace_and_measures_only_what_is_asked_for(tmp_path,
     found = forecast(pipeline.config, pipeline.task, pipeline.run, rates)
     assert all(seconds > 0 for seconds in found.seconds.values())
     # A kind of weights that changes the step is timed by itself.
-    assert set(rates._stacks) == {("expected", "mimo"), ("expected", ""), ("sampled", "")}
+    timed = {(source, kind) for source, kind, _ in rates._stacks}
+    assert timed == {("expected", "mimo"), ("expected", ""), ("sampled", "")}
     assert not (tmp_path / "run").exists()
     done = Pipeline.resume(finished_run)
     clock.now = 0.0
     rates = Rates(done.config, done.task, done.engine, done.run.searched(), clock=tick)
     assert forecast(done.config, done.task, done.run, rates).total == 0
     assert clock.now == 0  # nothing was timed
+
+
+def test_on_a_gpu_compiling_is_no_part_of_a_step_and_few_networks_take_less_than_many(tmp_path, monkeypatch):
+    """A GPU's engine in what matters here: steps are captured at their fourth call, and nothing runs on threads."""
+    clock, calls = Hand(), Counter()
+
+    def one_step(stack: StackOfChains, step: int = 0) -> None:
+        calls["all"] += 1
+        calls[id(stack)] += 1
+        captured = calls[id(stack)] > 4
+        clock.now += 30.0 * (calls["all"] == 1) + (0.001 * (3 + len(stack.specs)) if captured else 1.0)
+
+    monkeypatch.setattr(StackOfChains, "one_step", one_step)
+    monkeypatch.setattr(Engine, "calls_to_capture", 4)
+    changes = {"methods": "deep-ensemble", "ensemble.members": 10, "evaluate.suite": "none"}
+    pipeline = Pipeline.checked(tmp_path / "run", preset("tiny", changes))
+    pipeline.engine.workers = None
+    rates = Rates(pipeline.config, pipeline.task, pipeline.engine, clock=clock)
+    spec = ChainSpec("expected", pipeline.config.method("deep-ensemble").weights, 0, "")
+    steps = pipeline.task.steps(pipeline.config.train.batch)
+    for count in (2, 6, 10):
+        assert rates.chain_epoch(spec, count) == pytest.approx(steps * 0.001 * (3 + count))
+        assert rates.chain_start(spec, count) == pytest.approx(3.0, abs=0.1)  # to warm up and be captured
+    assert len(rates._stacks) == 2
 
 
 def test_a_forecast_in_words():

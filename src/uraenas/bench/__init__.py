@@ -34,6 +34,7 @@ def measure(engine: Engine, size: Size, rounds: int, only: Sequence[str] = ()) -
     peak = measure_peak(engine)
     for task in only or builders:
         yield {"task": task, **_row(builders[task](), rounds, engine, peak)}
+        engine.release_memory()
 
 
 def _row(case: Case, rounds: int, engine: Engine, peak: Peak) -> dict[str, Any]:

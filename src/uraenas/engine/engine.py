@@ -197,6 +197,11 @@ class Engine:
         """
         return GraphedStep(step) if self.device.type == "cuda" else step
 
+    @property
+    def calls_to_capture(self) -> int:
+        """How often a captured step is called before it is fast: eagerly, then to be captured. None on a CPU."""
+        return GraphedStep.WARM_UP + 1 if self.device.type == "cuda" else 0
+
     def require_room(self, parameters: int) -> None:
         """Refuse networks that cannot fit: the system would end the process without a word."""
         needed = COPIES * parameters * self.dtype.itemsize

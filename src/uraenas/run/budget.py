@@ -15,8 +15,8 @@
 
 import re
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -235,13 +235,17 @@ class Choice:
         self.asked, self.rates = before
         return found
 
-    def _measured(self, config: Config) -> Rates:
-        """How long its steps take. To find out takes time itself, and from the budget."""
+    @contextmanager
+    def _spending(self) -> Iterator[None]:
+        """What is measured in here takes its time from the budget."""
         begun = time.monotonic()
-        rates = self.measure(config)
+        yield
         took = time.monotonic() - begun
         self.gone, self.room = self.gone + took, self.room - took
-        return rates
+
+    def _measured(self, config: Config) -> Rates:
+        with self._spending():
+            return self.measure(config)
 
     def _whole(self, expected: Forecast) -> str:
         """The budget into which this would have fitted, in words."""
@@ -312,7 +316,9 @@ class Choice:
         parts = self.asked.search
         if parts is None or self.rates.searched is not None:
             return {}
-        within = SHARE * self.room / self.rates.search_epoch  # epochs
+        with self._spending():
+            epoch = self.rates.search_epoch
+        within = SHARE * self.room / epoch  # epochs
         allowed = _whole_cycles(parts)
         if SEARCH in self.asked.values:
             return {SEARCH: max((n for n in allowed if n <= within), default=allowed[0])}
@@ -342,7 +348,8 @@ class Choice:
         return tried if shifted <= SHARE * self.room else without
 
     def _forecast(self, config: Config) -> Forecast:
-        return forecast(config, self.task, self.run, self.rates, self.evaluating)
+        with self._spending():  # rates are measured when they are first asked for
+            return forecast(config, self.task, self.run, self.rates, self.evaluating)
 
     def _with(self, values: dict[str, Any], config: Config | None = None) -> Config:
         config = config or self.asked

@@ -112,7 +112,8 @@ def _stacks(chains: Mapping[ChainSpec, int], config: Config) -> Iterator[list[Ch
 
 def _stack_seconds(stack: Sequence[ChainSpec], chains: Mapping[ChainSpec, int], rates: Rates) -> float:
     rounds = -(-len(stack) // rates.abreast(stack[0]))
-    of_round = [rates.chain_start(one) + chains[one] * rates.chain_epoch(one) for one in stack]
+    count = -(-len(stack) // rounds)
+    of_round = [rates.chain_start(one, count) + chains[one] * rates.chain_epoch(one, count) for one in stack]
     return rounds * sum(of_round) / len(stack)
 
 

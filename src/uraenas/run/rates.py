@@ -33,6 +33,7 @@ MOST_SHARE = 0.03  # of the time that all steps take, for trying some
 MOST_STEPS, FEW_LAPS = 20, 3  # few where one lap is work enough, such as some hundred images
 ROUNDS = 3  # where cores are busy, several wait for each other less often than one
 LOOKED_AT, SHIFTED, FITTED = 200, 20, 300  # images
+LOOKED_AT_ON_A_GPU = 2000  # where some hundred take as long as a few
 
 
 class Rates:
@@ -53,8 +54,8 @@ class Rates:
         self.most = min(engine.stack, max(2, chains))
         self.lanes = min(engine.workers.count, self.most) if engine.workers else self.most
         self.rounds = max(1, min(ROUNDS, self.most // self.lanes))  # one after another, in what is measured
-        # By source and, where it changes the step, kind of weights: to make one, and an epoch of it.
-        self._stacks: dict[tuple[str, str], tuple[float, float]] = {}
+        # By source, by kind of weights where it changes the step, and by size: to make one, and an epoch of it.
+        self._stacks: dict[tuple[str, str, int], tuple[float, float]] = {}
 
     @cached_property
     def search_epoch(self) -> float:
@@ -64,8 +65,9 @@ class Rates:
             return 0.0
         own = task.for_search(parts.settings.validation, engine)
         moving, steps = LOOPS[parts.distribution.loop].begin(parts, own, None, None).trial()
-        unit = steps * self._timed(_any_step(moving), moving.pace.cycle.steps)
-        return unit / parts.settings.unit_epochs
+        step, of_all = _any_step(moving), moving.pace.cycle.steps
+        self._made_fast(step, of_all)
+        return steps * self._timed(step, of_all) / parts.settings.unit_epochs
 
     def abreast(self, spec: ChainSpec) -> int:
         """How many such chains move at once: as many as there are lanes, or all where they are one batch."""
@@ -73,29 +75,39 @@ class Rates:
         own = weights.forward is not None or weights.changes.layout is not as_it_is
         return self.lanes if own or not isinstance(self.task.space, Together) else self.most
 
-    def chain_start(self, spec: ChainSpec) -> float:
-        """To make a stack of as many such chains as move at once."""
-        return self._stack(spec)[0]
+    def chain_start(self, spec: ChainSpec, count: int) -> float:
+        """To make a stack of so many such chains, at most as many as move at once."""
+        return self._of_so_many(spec, count)[0]
 
-    def chain_epoch(self, spec: ChainSpec) -> float:
+    def chain_epoch(self, spec: ChainSpec, count: int) -> float:
         """An epoch of such a stack."""
-        return self._stack(spec)[1]
+        return self._of_so_many(spec, count)[1]
 
-    def _stack(self, spec: ChainSpec) -> tuple[float, float]:
+    def _of_so_many(self, spec: ChainSpec, count: int) -> tuple[float, float]:
+        """On a GPU a small stack and the largest are timed, and others lie on the line between them."""
+        most = self.abreast(spec)
+        small = min(2, most)
+        if self.engine.workers is not None or small == most:
+            return self._stack(spec, max(most, self.rounds * self.lanes))
+        part = (min(count, most) - small) / (most - small)
+        (made, epoch), (most_made, most_epoch) = self._stack(spec, small), self._stack(spec, most)
+        return max(0.0, made + part * (most_made - made)), max(0.0, epoch + part * (most_epoch - epoch))
+
+    def _stack(self, spec: ChainSpec, size: int) -> tuple[float, float]:
         weights = spec.weights
         plain = weights.forward is None and weights.objective is None
-        key = (spec.source, "" if plain else weights.trajectory)
+        key = (spec.source, "" if plain else weights.trajectory, size)
         if key not in self._stacks:
             config, task, engine = self.config, self.task, self.engine
             begun = self.clock()
             loader = task.loader(task.train, config.train.batch, engine)
             training = Training(config.train, task.space, loader, engine, config.seed)
-            size = max(self.abreast(spec), self.rounds * self.lanes)
             stack = StackOfChains(self._chains(spec.source, weights, size), training)
             made = self.clock() - begun
-            steps = config.train.epochs * loader.steps
-            epoch = loader.steps * self._timed(_any_step(stack), steps) + self._augmenting
-            rounds = size / self.abreast(spec)
+            step, steps = _any_step(stack), config.train.epochs * loader.steps
+            made += self._made_fast(step, steps)
+            epoch = loader.steps * self._timed(step, steps) + self._augmenting
+            rounds = max(1, size / self.abreast(spec))
             self._stacks[key] = made / rounds, epoch / rounds
             del stack
             if engine.device.type == "cuda":
@@ -122,8 +134,9 @@ class Rates:
         elif self.searched is not None or not method.source.needs_search:
             specs, _ = plan_chains(method, config.ensemble, space, self.searched, config.seed)
             found = [spec.architecture for spec in specs]
-        else:  # searches seldom leave an edge out
-            found, _ = Searched.nothing(space, Dirichlet()).draw(size, config.seed, draw_absent=False)
+        else:  # searches prefer what costs most, and seldom leave an edge out
+            many, _ = Searched.nothing(space, Dirichlet()).draw(4 * size, config.seed, draw_absent=False)
+            found = sorted(many, key=lambda one: space.cost(one).multiply_adds)[-size:]
         some: list[Architecture] = [found[n % len(found)] for n in range(size)]
         specs = [ChainSpec(source, weights, n, one) for n, one in enumerate(some)]
         return [initial_chain(spec, space, config.seed) for spec in specs]
@@ -133,14 +146,22 @@ class Rates:
     @cached_property
     def predict(self) -> float:
         """One image, by as many members as there are lanes."""
-        images = self.task.held_out.images[:LOOKED_AT]
+        images = self._looked_at
         return self._timed(lambda step: self._members(images), 1) / len(images) / self.rounds
 
     @cached_property
     def look(self) -> float:
         """The same, when members also say what they see."""
-        images = self.task.held_out.images[:LOOKED_AT]
+        images = self._looked_at
         return self._timed(lambda step: self._members.look(images), 1) / len(images) / self.rounds
+
+    @property
+    def _looked_at(self) -> np.ndarray:
+        """Held-out images; on a GPU, if there are few, again and again."""
+        images = self.task.held_out.images
+        if self.engine.device.type == "cpu":
+            return images[:LOOKED_AT]
+        return images[np.arange(LOOKED_AT_ON_A_GPU) % len(images)]
 
     @cached_property
     def _members(self) -> MembersPredictor:
@@ -200,10 +221,12 @@ class Rates:
 
     def _timed(self, step: Callable[[int], object], steps: int) -> float:
         """The mean over steps from all of so many, for those that explore and those that sample differ."""
+        if steps == 1 and self.engine.calls_to_capture:
+            self._lap(partial(step, 0))  # compiles kernels; nothing is captured
         first = self._lap(partial(step, 0))
         if first > 10 * self.patience or (steps > 1 and first * steps < SHORT):
             return first
-        if steps > 1:  # a captured step is made when it is first asked for
+        if steps > 1:
             self._lap(partial(step, steps - 1))
         took: list[float] = []
         most = MOST_STEPS if steps > 1 else FEW_LAPS
@@ -212,6 +235,18 @@ class Rates:
             position = (len(took) * 7 + 3) % MOST_STEPS  # 7 has no divisor in common with it: each once
             took.append(self._lap(partial(step, position * steps // MOST_STEPS)))
         return sum(took) / len(took)
+
+    def _made_fast(self, step: Callable[[int], object], steps: int) -> float:
+        """On a GPU, kernels are compiled and steps captured before they are timed.
+
+        The seconds that this takes where kernels are compiled: what each stack of the run will take.
+        """
+        seconds, more = 0.0, self.engine.calls_to_capture - 1
+        if more > 0:
+            for number in {0, steps - 1}:
+                self._lap(partial(step, number))  # compiles
+                seconds += sum(self._lap(partial(step, number)) for _ in range(more))
+        return seconds
 
     def _lap(self, work: Callable[[], object]) -> float:
         begun = self.clock()

@@ -9,6 +9,7 @@ import pytest
 from short_runs import FEW
 
 from uraenas import UraeNAS, UraenasError
+from uraenas.engine.kernels.cells.fits import why_not
 from uraenas.run import budget
 from uraenas.run.advice import ENOUGH_STEPS, FEW_STEPS
 from uraenas.run.budget import Choice, seconds_of
@@ -90,6 +91,24 @@ def test_what_does_not_fit_gets_fewer_steps_then_narrower_networks_and_then_is_r
     assert narrow.train.epochs >= few
     with pytest.raises(UraenasError, match=r"nothing fits into 1 s: the least .* takes about 2 s here"):
         chosen(tmp_path, 1)
+
+
+def test_networks_are_as_wide_as_own_kernels_want_them(tmp_path):
+    """With the kernels' own word on what fits, which an engine on a CPU does not ask."""
+    config = preset("digits", {"methods": "deep-ensemble", "evaluate.references": False})
+    pipeline = Pipeline.checked(tmp_path / "run", config)
+
+    def widths(fits, seconds=10_000, fixed=()):
+        choice = Choice(pipeline, given, seconds, fixed)
+        choice.why_no_kernels = fits
+        return choice.best().config.network.channels
+
+    assert pipeline.task.space.channels == 8
+    assert widths(why_not) == 16
+    assert widths(why_not, 2.5) == 4  # where there is no time for that
+    assert widths(why_not, fixed={"network.channels"}) == 8
+    assert widths(lambda space: "there are none") == 8
+    assert widths(lambda space: "") == 8
 
 
 def test_networks_with_too_few_steps_are_said_to_be_undertrained(tmp_path):

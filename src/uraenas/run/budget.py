@@ -6,6 +6,7 @@
 2. Chains get enough steps to learn, then the ensemble as many members as fit and the preset asks for, then chains
    what is left as more steps, up to MOST_STEPS or what the preset asks for.
 3. Where two members do not fit with enough steps, they get fewer; where not even a few fit, networks are narrower.
+   On a GPU they are first as wide as own kernels want them: narrower ones would be slower.
 4. Where chains get fewer steps than enough, batches and step sizes are halved once if that costs little time: twice
    as many steps on as many images.
 5. A tenth is kept in reserve. Settings that are given are never touched.
@@ -203,7 +204,8 @@ class Choice:
         self.few, self.enough, self.most = FEW_STEPS, ENOUGH_STEPS, MOST_STEPS
         if self.tuned:
             self.few, self.enough, self.most = FEW_STEPS_ON, ENOUGH_STEPS_ON, 3 * ENOUGH_STEPS_ON
-        self.narrower = WIDTH in self.asked.values and WIDTH not in self.fixed and not self.tuned
+        self.any_width = WIDTH in self.asked.values and WIDTH not in self.fixed and not self.tuned
+        self.why_no_kernels = pipeline.engine.why_no_kernels
         self.gone, self.room = self.budget - seconds, (1 - RESERVE) * seconds
         self.steps = self.task.steps(self.asked.train.batch)  # of an epoch
         # The smaller stacks are, the sooner the first chains are through; on a CPU larger ones gain nothing, unless
@@ -252,19 +254,26 @@ class Choice:
         return in_words(self.gone + expected.total / (1 - RESERVE))
 
     def _best_with_this_batch(self) -> Candidate:
-        width = self.asked.values.get(WIDTH, 0)
+        width = self._first_width()
         while True:
             self.width = width
             self.rates = self._measured(self._with({WIDTH: width, STACK: self.stack}))
             self.search = self._search()
             if found := self._at_this_width():
                 return found
-            if not self.narrower or width // 2 < FEWEST_CHANNELS:
+            if not self.any_width or width // 2 < FEWEST_CHANNELS:
                 raise NothingFits(
                     f"nothing fits into {in_words(self.budget)}: the least that could learn anything takes about "
                     f"{self._whole(self._try(*self._least).expected)} here"
                 )
             width //= 2
+
+    def _first_width(self) -> int:
+        """As asked; on a GPU up to four times as much, if own kernels take that and not what is asked."""
+        asked = self.asked.values.get(WIDTH, 0)
+        widths = (asked, 2 * asked, 4 * asked) if self.any_width else ()
+        spaces = {w: replace(self._with({WIDTH: w}).network, shape=self.task.space.shape) for w in widths}
+        return next((w for w, space in spaces.items() if not self.why_no_kernels(space)), asked)
 
     def doubts(self, chosen: Candidate) -> list[str]:
         """That networks are trained too little, in a line; nobody knows how much those want that start trained."""

@@ -174,6 +174,10 @@ def test_few_images_promise_nothing_and_say_so() -> None:
     nothing = held_out(np.random.default_rng(4), 2000).threshold(0.001, 0.6)
     assert (nothing.confidence > 1, nothing.passing) == (True, 0)
     assert "abstain always" in str(nothing)
+    other = held_out(np.random.default_rng(4), 2000).threshold(nothing.possible, 0.6)
+    assert other.passing > 0  # what it names instead is possible
+    assert f"; {100 * nothing.possible:g} % would be possible" in str(nothing)
+    assert many.possible == 0
     with pytest.raises(UraenasError, match="certainty = 1 is out of range"):
         held_out(np.random.default_rng(4), 60).threshold(0.05, 1)
 

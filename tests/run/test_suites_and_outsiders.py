@@ -190,3 +190,17 @@ def test_choices_are_made_on_held_out_images_under_distortions_of_no_benchmark(o
     assert pipeline.run.has(pipeline.run.predictions_file("uraenas", "digits-held-out"))
     again = Pipeline.start(own_run, preset("tiny", {"evaluate.references": False})).evaluate()
     assert {row.dataset for row in again.rows} == {"digits"}
+
+
+@pytest.mark.parametrize("place", ["diabetes", "rows.csv"])
+def test_tables_are_no_images_from_elsewhere(place):
+    config = preset("tiny", {"evaluate.outside": place})
+    with pytest.raises(UraenasError, match=f"{place} is a table; allowed: images"):
+        outside_images(config, digits())
+
+
+def test_tables_are_not_offered_as_images_from_elsewhere():
+    with pytest.raises(UraenasError, match="unknown dataset or folder 'nowhere'") as told:
+        outside_images(preset("tiny", {"evaluate.outside": "nowhere"}), digits())
+    assert "fashion-mnist" in str(told.value)
+    assert "diabetes" not in str(told.value)

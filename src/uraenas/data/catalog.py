@@ -85,6 +85,7 @@ EMBEDDED: dict[str, Callable[[TableSettings], Dataset]] = {  # nothing needs to 
     "diabetes": diabetes,
     "breast-cancer": breast_cancer,
 }
+TABLES = ("diabetes", "breast-cancer")  # of these, what has no images
 DATASETS: Mapping[str, Any] = ChainMap[str, Any](OFFICIAL, EMBEDDED)  # both, with what is added to them
 # Settings that one kind of data alone has a use for.
 OF_ONE_KIND = {
@@ -125,8 +126,13 @@ def load_dataset(
         raise UraenasError(
             f"{path} is not a dataset; allowed: a table (.csv, .parquet), an .npz file, a CIFAR archive or a folder"
         )
+    raise _missing(str(name), list(DATASETS))
+
+
+def _missing(name: str, allowed: list[str]) -> UraenasError:
+    """That there is no such dataset, nor a folder."""
     folders = [entry.name for entry in Path().iterdir() if entry.is_dir() and entry.name[0] != "."]
-    raise unknown_or_missing("dataset", str(name), list(DATASETS), folders)
+    return unknown_or_missing("dataset", name, allowed, folders)
 
 
 def load_images(
@@ -144,6 +150,10 @@ def load_images(
         return path.resolve().name, read_folder(path, size, skip_unreadable)
     if name not in DATASETS and path.suffix == ".npz":
         return path.stem, read_npz_images(path)
+    if is_table(path) or name in TABLES:
+        raise UraenasError(f"{name} is a table; allowed: images, as a dataset, an .npz file or a folder")
+    if name not in DATASETS and not path.exists():
+        raise _missing(str(name), [one for one in DATASETS if one not in TABLES])
     dataset = load_dataset(name, root)
     return dataset.name, np.concatenate([part.images for part in dataset.parts.values()])
 

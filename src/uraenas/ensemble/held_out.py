@@ -7,6 +7,7 @@ on these alone. The other half says where to look for thresholds, as it may.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from uraenas.evaluation import conformal, metrics
 CERTAINTY = 0.95  # with which the risk is kept
 COVERAGE = 0.95  # of prediction sets
 SHARE = 0.05  # of images like those of the training that may be called foreign
+OTHER_RISKS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)  # that are named where a smaller one leaves no answer
 NAMES = ("confidence", "right", "before", "rank", "label", "apart", "p_value")
 
 
@@ -85,10 +87,18 @@ class HeldOut:
         ours, theirs = (
             (self.confidence[which & known], self.right[which & known]) for which in (apart, ~apart)
         )
-        found = promised(ours, theirs, risk, certainty)
-        if found is not None:
+
+        def at(risk: float) -> Threshold:
+            found = promised(ours, theirs, risk, certainty)
+            return found or estimated(self.confidence[known], self.right[known].double(), risk)
+
+        found = at(risk)
+        if found.passing:
             return found
-        return estimated(self.confidence[known], self.right[known].double(), risk)
+        # From the largest down to the first that fails: so the certainty holds for whichever is taken.
+        larger = (at(other) for other in OTHER_RISKS if other > risk)
+        kept = list(takewhile(lambda one: one.passing and one.certainty >= found.certainty, larger))
+        return replace(found, possible=kept[-1].risk if kept else 0.0)
 
     def judged(self, p_value_N: Tensor) -> "HeldOut":
         """The same, with these p-values: an image that is called foreign is not answered."""

@@ -23,6 +23,7 @@ class Threshold:
     passing: int  # of these, as sure as that or surer
     wrong: int  # of the passing ones
     certainty: float = 0.0  # with which the risk is kept on images like these; 0: an estimate, not promised
+    possible: float = 0.0  # where nothing passes, a larger risk at which something would; 0: none that was tried
 
     def __str__(self) -> str:
         return self.in_words("image")
@@ -35,6 +36,7 @@ class Threshold:
                 f"abstain always: even the surest of {self.images:,} held-out {example}s are wrong too often"
             )
             words += " to promise it" if self.certainty else ""
+            words += f"; {100 * self.possible:g} % would be possible" if self.possible else ""
         elif self.confidence == 0:
             words = f"never abstain for want of confidence ({rests})"
         elif self.passing == self.images:

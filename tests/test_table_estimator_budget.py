@@ -6,7 +6,7 @@ import pytest
 from uraenas import Run, UraeNASClassifier, UraeNASRegressor
 from uraenas.base.errors import UraenasError
 from uraenas.base.files import read_json, write_json
-from uraenas.run import budget
+from uraenas.run import choice
 
 pytestmark = pytest.mark.filterwarnings("ignore:the part of weights")  # no architecture has two members
 KINDS = (UraeNASClassifier, UraeNASRegressor)
@@ -27,7 +27,7 @@ def rows(kind: type) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_not_given_is_chosen_for_the_budget(kind: type, tmp_path, monkeypatch) -> None:
     x, y = rows(kind)
-    monkeypatch.setattr(budget, "MOST_STEPS", 2400)  # of six an epoch; without a budget it is 2,000
+    monkeypatch.setattr(choice, "MOST_STEPS", 2400)  # of six an epoch; without a budget it is 2,000
     own = {**SMALL, "epochs": None}
     fitted = kind(**own, members=3, budget="1h", run_directory=tmp_path / "run").fit(x, y)
     assert len(fitted.ensemble_.members) == 3

@@ -10,9 +10,10 @@ from short_runs import FEW
 
 from uraenas import UraeNAS, UraenasError
 from uraenas.engine.kernels.cells.fits import why_not
-from uraenas.run import budget
+from uraenas.run import budget, choice
 from uraenas.run.advice import ENOUGH_STEPS, FEW_STEPS
-from uraenas.run.budget import Choice, seconds_of
+from uraenas.run.budget import seconds_of
+from uraenas.run.choice import MOST_STEPS, Choice
 from uraenas.run.config import override, preset
 from uraenas.run.directory import Run
 from uraenas.run.forecast import Forecast
@@ -67,7 +68,7 @@ def test_enough_steps_come_first_then_members_then_more_steps(tmp_path):
     enough = -(-ENOUGH_STEPS // STEPS)
     two, four, six, most = (chosen(tmp_path, seconds) for seconds in (40, 66, 200, 10_000))
     assert [config.ensemble.members for config in (two, four, six, most)] == [2, 4, 6, 6]
-    assert most.train.epochs == -(-budget.MOST_STEPS // STEPS)
+    assert most.train.epochs == -(-MOST_STEPS // STEPS)
     for config, seconds in ((two, 40), (four, 66), (six, 200)):  # what is left goes into more epochs
         assert enough <= config.train.epochs < most.train.epochs
         epoch = 0.005 * STEPS * config.ensemble.members
@@ -99,9 +100,9 @@ def test_networks_are_as_wide_as_own_kernels_want_them(tmp_path):
     pipeline = Pipeline.checked(tmp_path / "run", config)
 
     def widths(fits, seconds=10_000, fixed=()):
-        choice = Choice(pipeline, given, seconds, fixed)
-        choice.why_no_kernels = fits
-        return choice.best().config.network.channels
+        choosing = Choice(pipeline, given, seconds, fixed)
+        choosing.why_no_kernels = fits
+        return choosing.best().config.network.channels
 
     assert pipeline.task.space.channels == 8
     assert widths(why_not) == 16
@@ -109,6 +110,21 @@ def test_networks_are_as_wide_as_own_kernels_want_them(tmp_path):
     assert widths(why_not, fixed={"network.channels"}) == 8
     assert widths(lambda space: "there are none") == 8
     assert widths(lambda space: "") == 8
+
+
+def test_cycles_give_as_many_samples_as_their_epochs_hold(tmp_path):
+    """Forty are for 200 epochs, of which they are a fifth; fewer epochs have fewer."""
+    forty = {"train.sampling.samples": 40, "train.sampling.exploration": 0.8, "train.sampling.peak": 0.5}
+    asked = {"methods": "uraenas-swa,deep-ensemble", "train.epochs": 200, "ensemble.members": 2, **forty}
+    short = chosen(tmp_path, 30, **asked)
+    assert short.train.epochs < 200
+    samples = short.values["train.sampling.samples"]
+    assert samples == short.train.epochs - int(0.8 * short.train.epochs) < 40
+    assert chosen(tmp_path, 10_000, **asked).values["train.sampling.samples"] == 40
+    with pytest.raises(UraenasError, match="nothing fits"):
+        chosen(tmp_path, 30, fixed={"train.sampling.samples"}, **asked)
+    kept = chosen(tmp_path, 40, **asked, **{"train.sampling.mean_of": 10})
+    assert kept.values["train.sampling.samples"] >= 10
 
 
 def test_networks_with_too_few_steps_are_said_to_be_undertrained(tmp_path):
@@ -126,7 +142,7 @@ def test_measuring_takes_its_time_from_the_budget(tmp_path, monkeypatch):
     config = preset("digits", {"methods": "deep-ensemble", "evaluate.references": False})
     pipeline = Pipeline.checked(tmp_path / "run", config)
     now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    monkeypatch.setattr(choice, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     for took in (0.0, 5.0):
 
         class Slow(SimpleNamespace):
@@ -143,11 +159,11 @@ def test_measuring_takes_its_time_from_the_budget(tmp_path, monkeypatch):
                 **{name: rate for name, rate in rates.items() if name not in ("predict", "search_epoch")}
             )
 
-        choice = Choice(pipeline, measure, 20, fixed={"train.batch"})
-        found = choice.best()
+        choosing = Choice(pipeline, measure, 20, fixed={"train.batch"})
+        found = choosing.best()
         assert 0.9 * 20 - took - 1 < found.expected.total <= 0.9 * 20 - took
-        enough = choice._try(choice._epochs(choice.enough), 2).expected.total
-        assert f"a budget of about {took + enough / 0.9:.0f} s here" in choice.doubts(found)[0]
+        enough = choosing._try(choosing._epochs(choosing.enough), 2).expected.total
+        assert f"a budget of about {took + enough / 0.9:.0f} s here" in choosing.doubts(found)[0]
 
 
 def test_networks_that_start_trained_are_not_said_to_be_undertrained(tmp_path, finished_run):
@@ -262,9 +278,9 @@ def test_a_run_within_a_budget_says_what_it_chose_and_goes_on_with_it(uraenas, t
         "--out",
         tmp_path / "run",
     )
-    monkeypatch.setattr(budget, "FEW_STEPS", 2)
-    monkeypatch.setattr(budget, "ENOUGH_STEPS", 4)
-    monkeypatch.setattr(budget, "MOST_STEPS", 8)
+    monkeypatch.setattr(choice, "FEW_STEPS", 2)
+    monkeypatch.setattr(choice, "ENOUGH_STEPS", 4)
+    monkeypatch.setattr(choice, "MOST_STEPS", 8)
     done = uraenas(*words, "--budget", "2h")
     assert done.returncode == 0, done.stderr
     (note,) = [line for line in done.stderr.splitlines() if "chosen for" in line]
@@ -377,9 +393,9 @@ def test_the_estimator_has_a_budget(monkeypatch):
     monkeypatch.setattr(
         budget, "Rates", lambda config, task, engine, searched, patience: given(config, searched)
     )
-    monkeypatch.setattr(budget, "ENOUGH_STEPS", 2)
-    monkeypatch.setattr(budget, "MOST_STEPS", 2)
-    monkeypatch.setattr(budget, "FEW_STEPS", 2)
+    monkeypatch.setattr(choice, "ENOUGH_STEPS", 2)
+    monkeypatch.setattr(choice, "MOST_STEPS", 2)
+    monkeypatch.setattr(choice, "FEW_STEPS", 2)
     images = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
     labels = np.arange(60) % 2
     fitted = UraeNAS("random-ensemble", preset="tiny", budget="1h").fit(images, labels)

@@ -23,7 +23,9 @@ class Threshold:
     passing: int  # of these, as sure as that or surer
     wrong: int  # of the passing ones
     certainty: float = 0.0  # with which the risk is kept on images like these; 0: an estimate, not promised
-    possible: float = 0.0  # where nothing passes, a larger risk at which something would; 0: none that was tried
+    possible: float = (
+        0.0  # where nothing passes, a larger risk at which something would; 0: none that was tried
+    )
 
     def __str__(self) -> str:
         return self.in_words("image")

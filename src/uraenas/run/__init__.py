@@ -8,7 +8,8 @@
   `searching.py`, `training.py`, `members.py` and `evaluation.py`, one each; `recipes.py`, whether a search's recipes
   suit chains; `places/`, who computes.
 - From another run: `export.py`, copies, searches and chains; `starts.py`, trained networks; `teaching.py`, labels.
-- Time: `rates.py`, measured; `forecast.py`, of a run; `budget.py`, settings that fit; `fine_tuning.py`, one way to.
+- Time: `rates.py`, measured; `forecast.py`, of a run; `budget.py`, one that is over in time; `choice.py`, its settings;
+  `fine_tuning.py`, one way to.
 - Looking: `show.py`, without PyTorch; `watching.py`, at what is learned so far; `pairing.py`, at two runs;
   `tensorboard.py`.
 """

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -375,7 +376,7 @@ def test_predictions_do_not_depend_on_how_many_members_fit(part: LabelledImages,
     whole = MembersPredictor(*arguments, engine())(part.images)
 
     class Small(Engine):
-        def predictor(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple:
+        def predictor(self, stack: Stack, wrapping: Wrapping | None = None, share: float = 1.0) -> tuple:
             if len(stack.weight_sizes) > 1:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
             return super().predictor(stack, wrapping)
@@ -383,6 +384,31 @@ def test_predictions_do_not_depend_on_how_many_members_fit(part: LabelledImages,
     with pytest.warns(UserWarning, match="3 networks do not fit into memory side by side; going on with 1"):
         parts = MembersPredictor(*arguments, Small(EngineSettings(device="cpu")))(part.images)
     assert torch.equal(parts, whole)
+
+
+@pytest.mark.parametrize(("most_ready", "shares"), [(3, [1 / 3] * 3), (2, [1.0] * 3)])
+def test_stacks_that_predict_share_the_memory_or_take_turns(
+    part: LabelledImages, undisturbed: dict, most_ready: int, shares: list[float]
+) -> None:
+    members = sorted(undisturbed["point"][1], key=lambda member: member.origin.chain)
+    arguments = (members, SPACE, Normalisation.of(part.images))
+    alive: list[weakref.ref] = []
+    asked, beside = [], []
+
+    class Watched(Engine):
+        def predictor(self, stack: Stack, wrapping: Wrapping | None = None, share: float = 1.0) -> tuple:
+            beside.append(sum(one() is not None for one in alive))
+            alive.append(weakref.ref(stack))
+            asked.append(share)
+            return super().predictor(stack, wrapping)
+
+    Watched.most_ready = most_ready
+    predict = MembersPredictor(*arguments, Watched(EngineSettings(device="cpu", stack=1)))
+    assert torch.equal(predict(part.images), MembersPredictor(*arguments, engine())(part.images))
+    assert asked == shares
+    assert max(beside) <= (2 if most_ready == 3 else 0)
+    predict(part.images)
+    assert len(asked) == (3 if most_ready == 3 else 6)
 
 
 def test_want_of_memory_has_one_type_on_every_device() -> None:

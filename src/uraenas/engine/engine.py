@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -26,6 +27,7 @@ from uraenas.engine.workers import Workers
 from uraenas.spaces import Features, Space, Stack, Supernet
 
 PREDICTION_BATCH = 500
+READY_ON_A_GPU = 6  # stacks of ten: as many members as the methods of a table have
 CACHED_PIXELS = 1 << 15  # of a batch on a CPU: maps of more do not stay in its caches
 COPIES = 4  # of the parameters in a step: weights, velocity, gradient, next weights
 DEVICES = ("auto", "cpu", "cuda")
@@ -97,11 +99,18 @@ class Engine:
         bytes_alone = all(loader.images.dtype == torch.uint8 for loader in loaders)
         return kernels_for(space)[0] if self.wants_kernels and bytes_alone else None
 
-    def predictor(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple[Predictor, int]:
-        """Logits of a stack in evaluation, and how many images it wants at a time."""
+    @property
+    def most_ready(self) -> int:
+        """How many stacks may stay ready to predict: on a GPU each has maps of its own."""
+        return READY_ON_A_GPU if self.device.type == "cuda" else sys.maxsize
+
+    def predictor(
+        self, stack: Stack, wrapping: Wrapping | None = None, share: float = 1.0
+    ) -> tuple[Predictor, int]:
+        """Logits of a stack in evaluation, and how many images it wants at a time, in its share of the memory."""
         forward, drawn = (wrapping.forward, wrapping.draws) if wrapping else (None, ())
         if forward is None and stack.is_plain and (kernels := self._kernels(stack.space)):
-            predictor = kernels.Predictor(stack, torch.bfloat16)
+            predictor = kernels.Predictor(stack, torch.bfloat16, share)
             return predictor, predictor.batch
 
         if self.workers is not None and forward is None:
@@ -123,12 +132,14 @@ class Engine:
 
         return predict, PREDICTION_BATCH
 
-    def tracer(self, stack: Stack, wrapping: Wrapping | None = None) -> tuple[Tracer, int]:
+    def tracer(
+        self, stack: Stack, wrapping: Wrapping | None = None, share: float = 1.0
+    ) -> tuple[Tracer, int]:
         """As `predictor`, with the same logits; own kernels give these alone, so PyTorch looks once more."""
         forward, drawn = (wrapping.forward, wrapping.draws) if wrapping else (None, ())
         own, batch = None, PREDICTION_BATCH
         if forward is None and stack.is_plain and self._kernels(stack.space):
-            own, most = self.predictor(stack)
+            own, most = self.predictor(stack, share=share)
             batch = min(batch, most)
 
         ready = self.folded(stack) if self.workers is not None and forward is None else []

@@ -15,6 +15,7 @@ from uraenas.ensemble.networks import draw_of, layout_of, served, weights_of, wi
 from uraenas.spaces import Features, Space, Stack
 
 T = TypeVar("T")
+R = TypeVar("R")
 Group = Sequence[Sequence[int]]  # networks, each as the positions of the members that it serves
 
 
@@ -69,28 +70,40 @@ class MembersPredictor:
             self.engine.release_memory()
 
     def _predict(self, images: np.ndarray | Tensor) -> Tensor:
-        if not self.stacks:
-            self.stacks = [self.engine.predictor(*self._stacked(group)) for group in self._groups()]
-        parts = []
-        for group, (predict, batch) in zip(self._groups(), self.stacks, strict=True):
+        def said(group: Group, predict: Predictor, batch: int) -> Tensor:
             batches = [self._log_p(predict(raw), group) for raw in self._batches(images, batch)]
-            parts.append(torch.cat(batches, dim=1))
-        return self._in_order(torch.cat(parts))
+            return torch.cat(batches, dim=1)
+
+        return self._in_order(torch.cat(self._of_each(self.engine.predictor, self.stacks, said)))
 
     def _look(self, images: np.ndarray) -> tuple[Tensor, list[Features]]:
-        if not self.tracers:
-            self.tracers = [self.engine.tracer(*self._stacked(group)) for group in self._groups()]
-        parts = []
         seen: list[Features] = [() for _ in self.members]
-        for group, (trace, batch) in zip(self._groups(), self.tracers, strict=True):
+
+        def said(group: Group, trace: Tracer, batch: int) -> Tensor:
             found = [trace(raw) for raw in self._batches(images, batch)]
-            parts.append(torch.cat([self._log_p(logits, group) for logits, _ in found], dim=1).cpu())
             for network, positions in enumerate(group):
                 levels = zip(*(features[network] for _, features in found), strict=True)
                 own = tuple(torch.cat(level).cpu() for level in levels)
                 for position in positions:
                     seen[position] = own
-        return self._in_order(torch.cat(parts)), seen
+            return torch.cat([self._log_p(logits, group) for logits, _ in found], dim=1).cpu()
+
+        return self._in_order(torch.cat(self._of_each(self.engine.tracer, self.tracers, said))), seen
+
+    def _of_each(
+        self, make: Callable[..., tuple[R, int]], kept: list[tuple[R, int]], use: Callable[[Group, R, int], T]
+    ) -> list[T]:
+        """What becomes of each group; those that are too many to stay ready are made when their turn comes."""
+        groups = list(self._groups())
+        if len(groups) > self.engine.most_ready:
+            found = []
+            for group in groups:
+                found.append(use(group, *make(*self._stacked(group))))
+                self.engine.release_memory()
+            return found
+        if not kept:
+            kept[:] = [make(*self._stacked(group), share=1 / len(groups)) for group in groups]
+        return [use(group, *ready) for group, ready in zip(groups, kept, strict=True)]
 
     def _in_order(self, found: Tensor) -> Tensor:
         """What members say, from the order of groups to that of members."""

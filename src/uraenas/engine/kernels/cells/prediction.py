@@ -16,15 +16,19 @@ MAPS_PER_CELL = 12  # generous: nodes and convolution outputs of one cell, forwa
 class KernelPredictor:
     """Normalised images [N, C, H, W], N up to `batch` → logits [M, N, K]."""
 
-    def __init__(self, stack: Stack, dtype: torch.dtype) -> None:
+    def __init__(self, stack: Stack, dtype: torch.dtype, share: float = 1.0) -> None:
         self.stack = stack
         space: Any = stack.space
         device, skeleton = stack.weights.device, space.skeleton
         values = sum(block.channels * block.height * block.width for block in skeleton.blocks())
         bytes_per_image = values * MAPS_PER_CELL * dtype.itemsize * len(stack)
         free, _ = torch.cuda.mem_get_info(device)
-        self.batch = max(8, min(LARGEST_BATCH, int(SHARE_OF_MEMORY * free / bytes_per_image)) // 8 * 8)
-        self.program = StackProgram(stack.architectures, skeleton, self.batch, device, dtype)
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
+            device
+        )  # PyTorch keeps it at hand
+        fitting = int(share * SHARE_OF_MEMORY * free / bytes_per_image)
+        self.batch = max(8, min(LARGEST_BATCH, fitting) // 8 * 8)
+        self.program = StackProgram(stack.architectures, skeleton, self.batch, device, dtype, learns=False)
 
     def __call__(self, images: Tensor) -> Tensor:
         count = len(images)

@@ -77,7 +77,7 @@ class Program:
     `forward` and `backward` work on explicit flat vectors of the wirings' layouts, and on buffers of this object: the
     images to run on are written to `images` [M, N, H, W, 4], factors of what is mixed to `mixing`, the gradient is
     left in `gradient`. A program that `skips` does not run what has the factor 0; the gradient of such a convolution's
-    weight is 0, that of its norm is whatever it was.
+    weight is 0, that of its norm is whatever it was. One that does not learn has no room for gradients.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Program:
         dtype: torch.dtype,
         momentum: float = MOMENTUM,
         skips: bool = False,
+        learns: bool = True,
     ) -> None:
         self.wirings, self.skeleton, self.batch, self.momentum = wirings, skeleton, batch, momentum
         self.skips = skips
@@ -105,7 +106,7 @@ class Program:
         self.images = torch.zeros(shape, dtype=dtype, device=self.device)
         self.packs = table(self.plan.packs, self.device)
         self.packed = torch.zeros(self.plan.packed_size, dtype=dtype, device=self.device)
-        self.weight_partials = torch.zeros(self.plan.partial_size, device=self.device)
+        self.weight_partials = torch.zeros(self.plan.partial_size if learns else 0, device=self.device)
         most = max(max(PROGRAMS, len(stage.edges)) * stage.channels for stage in self.plan.stages)
         self.partials = torch.zeros(4 * most, device=self.device)  # two sums for each of up to two pixels
         self.gradient = torch.zeros(0, device=self.device)  # of the weights; sized by the first forward

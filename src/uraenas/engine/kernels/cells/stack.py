@@ -21,8 +21,10 @@ class StackProgram(Program):
         batch: int,
         device: torch.device | str,
         dtype: torch.dtype = torch.bfloat16,
+        learns: bool = True,
     ) -> None:
-        super().__init__([wiring_of(g, skeleton) for g in genotypes], skeleton, batch, device, dtype)
+        wirings = [wiring_of(g, skeleton) for g in genotypes]
+        super().__init__(wirings, skeleton, batch, device, dtype, learns=learns)
 
     def __call__(self, flat_weights: Tensor, statistics: Tensor, images: Tensor, training: bool) -> Tensor:
         """Logits [M, N, K] of normalised images, differentiable with respect to the flat weights."""

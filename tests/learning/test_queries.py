@@ -106,8 +106,9 @@ def test_progress_counts_steps_and_reaches_the_end(halves: tuple) -> None:
         searching.advance(lambda *steps: told.append(steps))
     assert told[-1] == (10, 10)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
-    moving, steps = begin(halves, "random").trial()
+    moving, steps, queries = begin(halves, "random").trial()
     assert steps * len(moving.specs) == searching.here.loader.steps  # of one epoch, shared by the stack
+    assert queries == len(moving.specs)
 
 
 def test_a_network_that_cannot_be_trained_is_worth_nothing(halves: tuple) -> None:

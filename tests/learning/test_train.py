@@ -418,6 +418,19 @@ def test_want_of_memory_has_one_type_on_every_device() -> None:
         raise RuntimeError("another")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: out of memory",
+        "Triton Error [CUDA]: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_want_of_memory_is_known_whoever_tells_of_it(said: str) -> None:
+    with pytest.raises(torch.OutOfMemoryError), naming_want_of_memory():
+        raise RuntimeError(said)
+
+
 def test_a_network_that_does_not_fit_alone_is_one_line(part: LabelledImages) -> None:
     small = SmallDevice(EngineSettings(device="cpu"))
     small.most = 0

@@ -133,6 +133,14 @@ def test_cycles_give_as_many_samples_as_their_epochs_hold(tmp_path):
     assert kept.values["train.sampling.samples"] >= 10
 
 
+def test_networks_that_start_trained_keep_their_width(tmp_path, finished_run):
+    start = {"train.sampled.start": str(finished_run), "methods": "uraenas,deep-ensemble"}
+    pipeline = Pipeline.checked(tmp_path / "run", override(Run(finished_run).config(), start))
+    choosing = Choice(pipeline, given, 10_000)
+    choosing.why_no_kernels = why_not
+    assert choosing.best().config.network.channels == pipeline.config.network.channels
+
+
 def test_networks_with_too_few_steps_are_said_to_be_undertrained(tmp_path):
     config = preset("digits", {"methods": "deep-ensemble", "evaluate.references": False})
     pipeline = Pipeline.checked(tmp_path / "run", config)
@@ -198,6 +206,23 @@ def test_batches_are_halved_where_steps_are_few_and_smaller_ones_cost_little(tmp
     ]
     for config in kept:
         assert (config.train.batch, config.method("deep-ensemble").weights.step_size) == (64, 0.1)
+
+
+def test_trying_smaller_batches_in_vain_is_paid_for(tmp_path, monkeypatch):
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(choice, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+
+    def slow(config):
+        rates, half = given(config), config.train.batch == 32
+        now.seconds += 4.0 * half  # to find out that smaller batches are too slow
+        epoch = rates.chain_epoch("", 1) * (4 if half else 1)
+        return SimpleNamespace(**{**vars(rates), "chain_epoch": lambda spec, count: epoch})
+
+    config = preset("digits", {"methods": "deep-ensemble", "evaluate.references": False})
+    choosing = Choice(Pipeline.checked(tmp_path / "run", config), slow, 20)
+    found = choosing.best()
+    assert (found.config.train.batch, now.seconds) == (64, 4)
+    assert found.expected.total <= 0.9 * 20 - 4
 
 
 def test_settings_that_are_given_stay(tmp_path):

@@ -1,6 +1,8 @@
 """How long a run takes, and how much is left: amounts of work times rates that are given, by a clock that is moved."""
 
+import gc
 import shutil
+import weakref
 from collections import Counter
 
 import pytest
@@ -146,6 +148,30 @@ def test_on_a_gpu_compiling_is_no_part_of_a_step_and_few_networks_take_less_than
         assert rates.chain_epoch(spec, count) == pytest.approx(steps * 0.001 * (3 + count))
         assert rates.chain_start(spec, count) == pytest.approx(3.0, abs=0.1)  # to warm up and be captured
     assert len(rates._stacks) == 2
+
+
+def test_on_a_gpu_stacks_that_do_not_fit_are_timed_smaller_and_none_is_kept(tmp_path, monkeypatch):
+    made, beside = [], []
+    begin = StackOfChains.__init__
+
+    def watched(stack, chains, training):
+        gc.collect()
+        beside.append(sum(one() is not None for one in made))
+        if len(chains) > 4:
+            raise RuntimeError("CUDA error: out of memory")
+        begin(stack, chains, training)
+        made.append(weakref.ref(stack))
+
+    monkeypatch.setattr(StackOfChains, "__init__", watched)
+    changes = {"methods": "deep-ensemble", "ensemble.members": 10, "evaluate.suite": "none"}
+    pipeline = Pipeline.checked(tmp_path / "run", preset("tiny", changes))
+    pipeline.engine.workers = None
+    rates = Rates(pipeline.config, pipeline.task, pipeline.engine)
+    spec = ChainSpec("expected", pipeline.config.method("deep-ensemble").weights, 0, "")
+    with pytest.warns(UserWarning, match="networks do not fit into memory side by side"):
+        assert rates.chain_epoch(spec, 10) > 0
+    assert rates.abreast(spec) == 2
+    assert beside == [0] * len(beside)
 
 
 def test_a_forecast_in_words():

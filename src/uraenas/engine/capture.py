@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import torch
 
+from uraenas.engine.memory import is_want_of_memory
+
 
 class GraphedStep:
     """Runs eagerly three times, as capture demands, and then replays a graph of the whole step.
@@ -41,9 +43,9 @@ class GraphedStep:
         try:
             with torch.cuda.graph(graph, stream=self.stream):
                 self.step()
-        except torch.OutOfMemoryError:
-            raise  # eager steps would want as much: whoever called can do with less
         except RuntimeError as error:
+            if is_want_of_memory(error):
+                raise  # eager steps would want as much: whoever called can do with less
             self.failed = True
             if not GraphedStep._warned:
                 GraphedStep._warned = True

@@ -44,7 +44,8 @@ class EngineSettings:
     """Where and how to compute. None of these changes what is computed, only how fast and with how many digits."""
 
     device: str = "auto"  # cpu, cuda, or auto: a GPU where there is one
-    precision: str = "auto"  # of the network; auto: bfloat16 on a GPU, float32 elsewhere
+    # of the network; auto: bfloat16 on a GPU that has it, float32 elsewhere and for tables
+    precision: str = "auto"
     kernels: bool = True  # use own kernels, on a GPU only and where the networks fit them
     # the same bits in every run on one GPU also where own kernels do not fit; may be slower
     repeatable: bool = False
@@ -73,7 +74,7 @@ class Engine:
         self.device = torch.device("cuda" if cuda else "cpu")
         precision = settings.precision
         if precision == "auto":
-            precision = "bfloat16" if cuda else "float32"
+            precision = "bfloat16" if cuda and _has_bfloat16() else "float32"
         self.lowered = precision == "bfloat16"
         # Parameters, statistics and sampler stay in float32 or better, whatever the network computes in.
         self.dtype = torch.float64 if precision == "float64" else torch.float32
@@ -243,6 +244,11 @@ class Engine:
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _has_bfloat16() -> bool:
+    """Whether the GPU's matrix units take it: from Ampere on. PyTorch's own answer counts what is emulated."""
+    return torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _cached_batch(space: Space) -> int:

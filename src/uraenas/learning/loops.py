@@ -93,8 +93,8 @@ class Searching(Protocol):
     def advance(self, tick: Tick) -> dict[str, Any]:
         """Go on as far as a checkpoint is worth while; the last row of the history."""
 
-    def trial(self) -> tuple[Search | StackOfChains, float]:
-        """Something whose steps can be timed, and how many of them a unit takes."""
+    def trial(self) -> tuple[Search | StackOfChains, float, int]:
+        """Something whose steps can be timed, how many of them a unit takes, and for how many units it is made."""
 
 
 @dataclass(frozen=True)

@@ -167,12 +167,12 @@ class QuerySearch:
             self.history.append(self._row())
         return self.history[-1] if self.history else {}
 
-    def trial(self) -> tuple[StackOfChains, float]:
-        """A stack whose steps can be timed, and how many of them a query takes."""
+    def trial(self) -> tuple[StackOfChains, float, int]:
+        """A stack whose steps can be timed, how many of them a query takes, and for how many queries it is made."""
         count = min(self.here.at_once, self.distribution.together)
         found, _ = Searched.nothing(self.space, self.distribution).draw(count, self.seed)
         chains = self.here.chains({number: Query(one) for number, one in enumerate(found)})
-        return StackOfChains(chains, self.here.training), self.here.steps / count
+        return StackOfChains(chains, self.here.training), self.here.steps / count, count
 
     def _wanted(self) -> list[tuple[queried.Options, factors.Factors]]:
         """What is left of the round that has begun: architectures, each with a recipe."""

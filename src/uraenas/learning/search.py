@@ -214,9 +214,9 @@ class Search:
         """Made, and in all."""
         return self.epoch * self.train.steps, self.pace.cycle.steps
 
-    def trial(self) -> tuple["Search", float]:
-        """Something whose steps can be timed, and how many of them an epoch takes."""
-        return self, self.train.steps
+    def trial(self) -> tuple["Search", float, int]:
+        """Something whose steps can be timed, how many of them an epoch takes, and for how many epochs it is made."""
+        return self, self.train.steps, self.pace.cycle.epochs
 
     def snapshot(self) -> SearchState:
         """The state to go on from."""

@@ -79,7 +79,8 @@ class Choice:
         self.few, self.enough, self.most = FEW_STEPS, ENOUGH_STEPS, MOST_STEPS
         if self.tuned:
             self.few, self.enough, self.most = FEW_STEPS_ON, ENOUGH_STEPS_ON, 3 * ENOUGH_STEPS_ON
-        self.any_width = WIDTH in self.asked.values and WIDTH not in self.fixed and not self.tuned
+        anew = not any(self.asked.method(name).source.start for name in self.asked.methods)
+        self.any_width = WIDTH in self.asked.values and WIDTH not in self.fixed and anew
         self.why_no_kernels = pipeline.engine.why_no_kernels
         self.gone, self.room = self.budget - seconds, (1 - RESERVE) * seconds
         self.steps = self.task.steps(self.asked.train.batch)  # of an epoch
@@ -111,7 +112,8 @@ class Choice:
         if self._fits(least, members):
             return self._try(self._most_epochs(least, epochs, members), members)
         self.asked, self.rates = before
-        return found
+        # To find that out took time itself.
+        return found if found.expected.total <= self.room else self._at_this_width() or found
 
     @contextmanager
     def _spending(self) -> Iterator[None]:

@@ -69,7 +69,7 @@ class Pipeline:
     @cached_property
     def engine(self) -> Engine:
         """Made when it is first needed: a run can be looked at where it could not be computed."""
-        engine = Engine(self.config.engine)
+        engine = self.task.engine(self.config.engine)
         engine.require_room(self.task.space.most_parameters)
         return engine
 
@@ -205,7 +205,10 @@ class Pipeline:
         searched = (self.search_of or self.run).searched()
         rates = Rates(self.config, self.task, self.engine, searched, patience)
         with self.engine.threads():
-            return forecast(self.config, self.task, self.run, rates, evaluating)
+            found = forecast(self.config, self.task, self.run, rates, evaluating)
+        del rates
+        self.engine.release_memory()
+        return found
 
     # Stage 1
 
@@ -236,6 +239,8 @@ class Pipeline:
             self.left_out.append(f"the search was ended after {epochs} of {settings.units} {settings.unit}")
         self.run.write_searched(found, parts.settings.distribution, epochs=epochs, seed=config.seed)
         self.run.log("searched", genotype=str(found.expected))
+        del searching
+        self.engine.release_memory()
         return found
 
     def _searched_for_none(self) -> list[ChainSpec]:

@@ -14,12 +14,12 @@ import torch
 from uraenas import shifts
 from uraenas.architectures import Dirichlet, Searched
 from uraenas.data import LabelledImages
-from uraenas.engine import Engine
+from uraenas.engine import Engine, naming_want_of_memory
 from uraenas.ensemble import Kind, Member, MembersPredictor, Origin
 from uraenas.evaluation import EvaluationSet, Evaluator, Judged, References, evaluation_sets
 from uraenas.evaluation.references import MOST_IMAGES, drawn_from
 from uraenas.learning.chains import ChainSpec, ChainState, chains_for, initial_chain, mover, plan_chains
-from uraenas.learning.loops import LOOPS
+from uraenas.learning.loops import LOOPS, LoopParts
 from uraenas.learning.search import Search
 from uraenas.learning.train import StackOfChains, Training
 from uraenas.run.config import Config
@@ -60,14 +60,19 @@ class Rates:
     @cached_property
     def search_epoch(self) -> float:
         """An epoch of a search, or of a query."""
-        parts, task, engine = self.config.search, self.task, self.engine
+        parts = self.config.search
         if parts is None:
             return 0.0
-        own = task.for_search(parts.settings.validation, engine)
-        moving, steps = LOOPS[parts.distribution.loop].begin(parts, own, None, None).trial()
+        unit = self._time_search(parts)
+        self._release_memory()
+        return unit / parts.settings.unit_epochs
+
+    def _time_search(self, parts: LoopParts) -> float:
+        own = self.task.for_search(parts.settings.validation, self.engine)
+        moving, steps, units = LOOPS[parts.distribution.loop].begin(parts, own, None, None).trial()
         step, of_all = _any_step(moving), moving.pace.cycle.steps
-        self._made_fast(step, of_all)
-        return steps * self._timed(step, of_all) / parts.settings.unit_epochs
+        made = self._made_fast(step, of_all)
+        return steps * self._timed(step, of_all) + made / units
 
     def abreast(self, spec: ChainSpec) -> int:
         """How many such chains move at once: as many as there are lanes, or all where they are one batch."""
@@ -84,13 +89,25 @@ class Rates:
         return self._of_so_many(spec, count)[1]
 
     def _of_so_many(self, spec: ChainSpec, count: int) -> tuple[float, float]:
-        """On a GPU a small stack and the largest are timed, and others lie on the line between them."""
+        """On a GPU the largest stack and a small one are timed, and others lie on the line between them."""
+        if self.engine.workers is not None:
+            return self._stack(spec, max(self.abreast(spec), self.rounds * self.lanes))
+        while True:
+            try:
+                with naming_want_of_memory():
+                    return self._on_the_line(spec, count)
+            except torch.OutOfMemoryError as error:
+                self.most = self.lanes = self.engine.smaller_stack(self.abreast(spec), error)
+            self._release_memory()
+
+    def _on_the_line(self, spec: ChainSpec, count: int) -> tuple[float, float]:
         most = self.abreast(spec)
         small = min(2, most)
-        if self.engine.workers is not None or small == most:
-            return self._stack(spec, max(most, self.rounds * self.lanes))
+        most_made, most_epoch = self._stack(spec, most)  # first: the first one pays for what happens once
+        if small == most:
+            return most_made, most_epoch
+        made, epoch = self._stack(spec, small)
         part = (min(count, most) - small) / (most - small)
-        (made, epoch), (most_made, most_epoch) = self._stack(spec, small), self._stack(spec, most)
         return max(0.0, made + part * (most_made - made)), max(0.0, epoch + part * (most_epoch - epoch))
 
     def _stack(self, spec: ChainSpec, size: int) -> tuple[float, float]:
@@ -98,21 +115,28 @@ class Rates:
         plain = weights.forward is None and weights.objective is None
         key = (spec.source, "" if plain else weights.trajectory, size)
         if key not in self._stacks:
-            config, task, engine = self.config, self.task, self.engine
-            begun = self.clock()
-            loader = task.loader(task.train, config.train.batch, engine)
-            training = Training(config.train, task.space, loader, engine, config.seed)
-            stack = StackOfChains(self._chains(spec.source, weights, size), training)
-            made = self.clock() - begun
-            step, steps = _any_step(stack), config.train.epochs * loader.steps
-            made += self._made_fast(step, steps)
-            epoch = loader.steps * self._timed(step, steps) + self._augmenting
+            made, epoch = self._time_stack(spec, size)
             rounds = max(1, size / self.abreast(spec))
             self._stacks[key] = made / rounds, epoch / rounds
-            del stack
-            if engine.device.type == "cuda":
-                engine.release_memory()
+            self._release_memory()
         return self._stacks[key]
+
+    def _time_stack(self, spec: ChainSpec, size: int) -> tuple[float, float]:
+        """Seconds to make a stack, and of an epoch."""
+        config, task = self.config, self.task
+        begun = self.clock()
+        loader = task.loader(task.train, config.train.batch, self.engine)
+        training = Training(config.train, task.space, loader, self.engine, config.seed)
+        stack = StackOfChains(self._chains(spec.source, spec.weights, size), training)
+        made = self.clock() - begun
+        step, steps = _any_step(stack), config.train.epochs * loader.steps
+        made += self._made_fast(step, steps)
+        return made, loader.steps * self._timed(step, steps) + self._augmenting
+
+    def _release_memory(self) -> None:
+        """What was timed refers to itself, and would hold a GPU's memory."""
+        if self.engine.device.type == "cuda":
+            self.engine.release_memory()
 
     @cached_property
     def _augmenting(self) -> float:

@@ -12,7 +12,7 @@ from uraenas.data import Dataset, LabelledImages, load_from_settings, stratified
 from uraenas.data.augment import Augmentation
 from uraenas.data.loader import Loader, Normalisation, Teacher, require_bytes, suited_batch
 from uraenas.data.splits import folds_of
-from uraenas.engine import Engine
+from uraenas.engine import Engine, EngineSettings
 from uraenas.evaluation import CLASSIFIERS, REGRESSORS, Measures, measures_of
 from uraenas.learning.chains import Start
 from uraenas.learning.search import SearchTask
@@ -39,6 +39,12 @@ class Task:
     # [N]: the part of the training images that each is in. Then chains leave these out in turn, and all are held out.
     fold: np.ndarray | None = None
     apart: LabelledImages | None = None  # beside folds: what no chain learns from, and promises rest on
+
+    def engine(self, settings: EngineSettings) -> Engine:
+        """For rows float32, unless less is asked for: bfloat16 is coarser than the noise of many targets."""
+        if self.dataset.columns is not None and settings.precision == "auto":
+            settings = replace(settings, precision="float32")
+        return Engine(settings)
 
     def search_halves(self, validation: float) -> tuple[LabelledImages, LabelledImages]:
         """The training images divided for a search: for the weights, and for the distribution."""

@@ -14,7 +14,7 @@ import torch
 
 from uraenas.base.errors import UraenasError
 from uraenas.base.versions import version_of
-from uraenas.engine import Engine, is_want_of_memory
+from uraenas.engine import is_want_of_memory
 from uraenas.learning.chains import ChainSpec, plan_chains
 from uraenas.learning.queries import QueryParts, Trainings
 from uraenas.run.checkpoints import Checkpoints
@@ -163,7 +163,7 @@ class Worker:
         task = self._of(config, run)
         checkpoints = Checkpoints(run, config.train.epochs, task.space, config.seed)
         watch = watch_of(run, task.space.decisions, config.tensorboard)
-        return Work(run, config, task, Engine(config.engine), checkpoints, watch)
+        return Work(run, config, task, task.engine(config.engine), checkpoints, watch)
 
     def _of(self, config: Config, run: Run) -> Task:
         if self._prepared is None or self._prepared[0] != config:

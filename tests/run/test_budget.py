@@ -1,5 +1,6 @@
 """A run that is over in time: what is chosen for a budget, what is there when time is up. Clocks are moved by hand."""
 
+import itertools
 import json
 from functools import cached_property
 from types import SimpleNamespace
@@ -116,6 +117,10 @@ def test_networks_are_as_wide_as_own_kernels_want_them(tmp_path):
     assert widths(why_not, fixed={"network.channels"}) == 8
     assert widths(lambda space: "there are none") == 8
     assert widths(lambda space: "") == 8
+    wide = Choice(
+        Pipeline.checked(tmp_path / "run", override(config, {"network.channels": 300})), given, 10_000
+    )
+    assert wide.best().config.network.channels == 300  # 1,200 would be refused
 
 
 def test_cycles_give_as_many_samples_as_their_epochs_hold(tmp_path):
@@ -178,6 +183,16 @@ def test_measuring_takes_its_time_from_the_budget(tmp_path, monkeypatch):
         assert 0.9 * 20 - took - 1 < found.expected.total <= 0.9 * 20 - took
         enough = choosing._try(choosing._epochs(choosing.enough), 2).expected.total
         assert f"a budget of about {took + enough / 0.9:.0f} s here" in choosing.doubts(found)[0]
+
+
+def test_something_is_chosen_though_every_look_takes_time(tmp_path, monkeypatch):
+    """What fitted a moment ago may not any more."""
+    config = preset("digits", {"methods": "deep-ensemble", "evaluate.references": False})
+    pipeline = Pipeline.checked(tmp_path / "run", config)
+    for seconds in np.arange(27.5, 27.8, 0.02):
+        clock = itertools.count(0.0, 0.005)
+        monkeypatch.setattr(choice, "time", SimpleNamespace(monotonic=lambda ticks=clock: next(ticks)))
+        assert Choice(pipeline, given, float(seconds)).best().config.ensemble.members == 2
 
 
 def test_networks_that_start_trained_are_not_said_to_be_undertrained(tmp_path, finished_run):

@@ -37,6 +37,17 @@ class Given:
         return 1.0
 
 
+class Ticking:
+    """A clock on which a second passes between two looks."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
 class Hand:
     """A clock that stands still until it is moved."""
 
@@ -104,15 +115,10 @@ def test_what_is_done_is_not_counted(finished_run, own_run):
 
 def test_measuring_leaves_no_trace_and_measures_only_what_is_asked_for(tmp_path, finished_run):
     """Bits do not change: `test_stages_one_by_one_give_the_same_result` compares with a run that measured nothing."""
-    clock = Hand()
-
-    def tick() -> float:
-        clock.now += 1
-        return clock.now
-
+    clock = Ticking()
     changes = {"evaluate.severities": "1", "methods": "mimo,drnas,swag,uraenas"}
     pipeline = Pipeline.checked(tmp_path / "run", preset("tiny", changes))
-    rates = Rates(pipeline.config, pipeline.task, pipeline.engine, clock=tick)
+    rates = Rates(pipeline.config, pipeline.task, pipeline.engine, clock=clock)
     found = forecast(pipeline.config, pipeline.task, pipeline.run, rates)
     assert all(seconds > 0 for seconds in found.seconds.values())
     # A kind of weights that changes the step is timed by itself.
@@ -121,7 +127,7 @@ def test_measuring_leaves_no_trace_and_measures_only_what_is_asked_for(tmp_path,
     assert not (tmp_path / "run").exists()
     done = Pipeline.resume(finished_run)
     clock.now = 0.0
-    rates = Rates(done.config, done.task, done.engine, done.run.searched(), clock=tick)
+    rates = Rates(done.config, done.task, done.engine, done.run.searched(), clock=clock)
     assert forecast(done.config, done.task, done.run, rates).total == 0
     assert clock.now == 0  # nothing was timed
 
@@ -132,8 +138,8 @@ def test_on_a_gpu_compiling_is_no_part_of_a_step_and_few_networks_take_less_than
 
     def one_step(stack: StackOfChains, step: int = 0) -> None:
         calls["all"] += 1
-        calls[id(stack)] += 1
-        captured = calls[id(stack)] > 4
+        stack.calls = getattr(stack, "calls", 0) + 1
+        captured = stack.calls > 4
         clock.now += 30.0 * (calls["all"] == 1) + (0.001 * (3 + len(stack.specs)) if captured else 1.0)
 
     monkeypatch.setattr(StackOfChains, "one_step", one_step)
@@ -171,6 +177,11 @@ def test_on_a_gpu_stacks_that_do_not_fit_are_timed_smaller_and_none_is_kept(tmp_
     with pytest.warns(UserWarning, match="networks do not fit into memory side by side"):
         assert rates.chain_epoch(spec, 10) > 0
     assert rates.abreast(spec) == 2
+    anew = Rates(pipeline.config, pipeline.task, pipeline.engine, clock=Ticking())
+    with pytest.warns(UserWarning, match="networks do not fit into memory side by side"):
+        first = forecast(pipeline.config, pipeline.task, pipeline.run, anew, evaluating=False)
+    again = forecast(pipeline.config, pipeline.task, pipeline.run, anew, evaluating=False)
+    assert first.seconds["train"] == again.seconds["train"]
     assert beside == [0] * len(beside)
 
 

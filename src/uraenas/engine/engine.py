@@ -108,7 +108,7 @@ class Engine:
     def predictor(
         self, stack: Stack, wrapping: Wrapping | None = None, share: float = 1.0
     ) -> tuple[Predictor, int]:
-        """Logits of a stack in evaluation, and how many images it wants at a time, in its share of the memory."""
+        """Logits of a stack in evaluation, and how many images it wants at a time, in this share of the free memory."""
         forward, drawn = (wrapping.forward, wrapping.draws) if wrapping else (None, ())
         if forward is None and stack.is_plain and (kernels := self._kernels(stack.space)):
             predictor = kernels.Predictor(stack, torch.bfloat16, share)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 
 # A CPU's; CUDA's and Triton's own, outside PyTorch's allocator; cuBLAS's and cuDNN's.
-TOLD_AS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+TOLD_AS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED", "ALLOCATION_FAILED")
 
 
 def is_want_of_memory(error: BaseException) -> bool:

@@ -95,7 +95,7 @@ class HeldOut:
         found = at(risk)
         if found.passing:
             return found
-        # From the largest down to the first that fails: so the certainty holds for whichever is taken.
+        # A hint. To take it is a second look at these images, so its certainty holds only roughly.
         larger = (at(other) for other in OTHER_RISKS if other > risk)
         kept = list(takewhile(lambda one: one.passing and one.certainty >= found.certainty, larger))
         return replace(found, possible=kept[-1].risk if kept else 0.0)

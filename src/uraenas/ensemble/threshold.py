@@ -23,9 +23,8 @@ class Threshold:
     passing: int  # of these, as sure as that or surer
     wrong: int  # of the passing ones
     certainty: float = 0.0  # with which the risk is kept on images like these; 0: an estimate, not promised
-    possible: float = (
-        0.0  # where nothing passes, a larger risk at which something would; 0: none that was tried
-    )
+    # Where nothing passes, a larger risk at which something would; 0: none that was tried on the way there.
+    possible: float = 0.0
 
     def __str__(self) -> str:
         return self.in_words("image")
@@ -39,6 +38,9 @@ class Threshold:
             )
             words += " to promise it" if self.certainty else ""
             words += f"; {100 * self.possible:g} % would be possible" if self.possible else ""
+            words += (
+                ", if a little less certain for being chosen now" if self.possible and self.certainty else ""
+            )
         elif self.confidence == 0:
             words = f"never abstain for want of confidence ({rests})"
         elif self.passing == self.images:

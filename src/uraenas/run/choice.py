@@ -91,7 +91,7 @@ class Choice:
             self.stack = min(self.stack, workers.count)
         self.rates: Rates  # of the width and batch at hand
         self.weights = [self.asked.method(name).weights for name in self.asked.methods]
-        self.kinds = [self._fewest_samples(one) for one in self.weights]
+        self.least_kinds = [self._fewest_samples(one) for one in self.weights]
 
     def best(self) -> Candidate:
         """The settings to take."""
@@ -108,7 +108,9 @@ class Choice:
         epochs, members = (found.config.values[key] for key in (EPOCHS, MEMBERS))
         self.asked = override(self.asked, {BATCH: batch, **{key: size / 2 for key, size in sizes.items()}})
         self.rates = self._measured(self._with({WIDTH: self.width, STACK: self.stack}))
-        least = epochs if EPOCHS in self.fixed else epochs_for(self.kinds, int((1 - MOST_LOST) * epochs))
+        least = (
+            epochs if EPOCHS in self.fixed else epochs_for(self.least_kinds, int((1 - MOST_LOST) * epochs))
+        )
         if self._fits(least, members):
             return self._try(self._most_epochs(least, epochs, members), members)
         self.asked, self.rates = before
@@ -148,10 +150,13 @@ class Choice:
 
     def _first_width(self) -> int:
         """As asked; on a GPU up to four times as much, if own kernels take that and not what is asked."""
-        asked = self.asked.values.get(WIDTH, 0)
+        asked, shape = self.asked.values.get(WIDTH, 0), self.task.space.shape
         widths = (asked, 2 * asked, 4 * asked) if self.any_width else ()
-        spaces = {w: replace(self._with({WIDTH: w}).network, shape=self.task.space.shape) for w in widths}
-        return next((w for w, space in spaces.items() if not self.why_no_kernels(space)), asked)
+        for width in widths:
+            with suppress(UraenasError):  # wider than allowed
+                if not self.why_no_kernels(replace(self._with({WIDTH: width}).network, shape=shape)):
+                    return width
+        return asked
 
     def doubts(self, chosen: Candidate) -> list[str]:
         """That networks are trained too little, in a line; nobody knows how much those want that start trained."""
@@ -178,7 +183,7 @@ class Choice:
         if not self._fits(enough, two):
             return self._try(self._most_epochs(few, enough, two), two)
         wanted = self.asked.ensemble.members
-        members = next(count for count in range(wanted, two - 1, -1) if self._fits(enough, count))
+        members = next((count for count in range(wanted, two, -1) if self._fits(enough, count)), two)
         most = max(self._epochs(self.most), self.asked.train.epochs)
         return self._try(self._most_epochs(enough, most, members), members)
 
@@ -186,12 +191,12 @@ class Choice:
         """So many that chains have at least these steps, in whole cycles."""
         if EPOCHS in self.fixed:
             return self.asked.train.epochs
-        return epochs_for(self.kinds, -(-steps // self.steps))
+        return epochs_for(self.least_kinds, -(-steps // self.steps))
 
     def _most_epochs(self, least: int, most: int, members: int) -> int:
         """The most epochs between these that fit; `least` do."""
         while least < most:
-            middle = epochs_for(self.kinds, (least + most + 1) // 2)
+            middle = epochs_for(self.least_kinds, (least + most + 1) // 2)
             if middle <= most and self._fits(middle, members):
                 least = middle
             else:

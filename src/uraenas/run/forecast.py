@@ -111,6 +111,7 @@ def _stacks(chains: Mapping[ChainSpec, int], config: Config) -> Iterator[list[Ch
 
 
 def _stack_seconds(stack: Sequence[ChainSpec], chains: Mapping[ChainSpec, int], rates: Rates) -> float:
+    rates.chain_start(stack[0], len(stack))  # to know how many fit
     rounds = -(-len(stack) // rates.abreast(stack[0]))
     count = -(-len(stack) // rounds)
     of_round = [rates.chain_start(one, count) + chains[one] * rates.chain_epoch(one, count) for one in stack]

@@ -37,10 +37,9 @@ class Threshold:
                 f"abstain always: even the surest of {self.images:,} held-out {example}s are wrong too often"
             )
             words += " to promise it" if self.certainty else ""
-            words += f"; {100 * self.possible:g} % would be possible" if self.possible else ""
-            words += (
-                ", if a little less certain for being chosen now" if self.possible and self.certainty else ""
-            )
+            if self.possible:
+                less = ", if a little less certain for being chosen now" if self.certainty else ""
+                words += f"; {100 * self.possible:g} % would be possible{less}"
         elif self.confidence == 0:
             words = f"never abstain for want of confidence ({rests})"
         elif self.passing == self.images:

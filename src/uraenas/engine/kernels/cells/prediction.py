@@ -23,10 +23,8 @@ class KernelPredictor:
         values = sum(block.channels * block.height * block.width for block in skeleton.blocks())
         bytes_per_image = values * MAPS_PER_CELL * dtype.itemsize * len(stack)
         free, _ = torch.cuda.mem_get_info(device)
-        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
-            device
-        )  # PyTorch keeps it at hand
-        fitting = int(share * SHARE_OF_MEMORY * free / bytes_per_image)
+        at_hand = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # with PyTorch
+        fitting = int(share * SHARE_OF_MEMORY * (free + at_hand) / bytes_per_image)
         self.batch = max(8, min(LARGEST_BATCH, fitting) // 8 * 8)
         self.program = StackProgram(stack.architectures, skeleton, self.batch, device, dtype, learns=False)
 

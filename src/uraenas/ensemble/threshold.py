@@ -38,7 +38,7 @@ class Threshold:
             )
             words += " to promise it" if self.certainty else ""
             if self.possible:
-                less = ", if a little less certain for being chosen now" if self.certainty else ""
+                less = ", though less certain if it is chosen after this look" if self.certainty else ""
                 words += f"; {100 * self.possible:g} % would be possible{less}"
         elif self.confidence == 0:
             words = f"never abstain for want of confidence ({rests})"

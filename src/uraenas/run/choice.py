@@ -114,7 +114,7 @@ class Choice:
         if self._fits(least, members):
             return self._try(self._most_epochs(least, epochs, members), members)
         self.asked, self.rates = before
-        # To find that out took time itself.
+        # Timing them has taken of the room.
         return found if found.expected.total <= self.room else self._at_this_width() or found
 
     @contextmanager
@@ -239,6 +239,7 @@ class Choice:
         return found
 
     def _fewest_samples(self, weights: Any) -> WeightMethod:
+        """The same with as few as it may have: what the epochs must hold at least."""
         counts = range(1, getattr(weights, "samples", 0))
         return next((fewer for one in counts if (fewer := self._with_samples(weights, one))), weights)
 
